@@ -1,0 +1,1 @@
+"""Pure decisions: observation -> learned models -> forecast -> sizing -> guard -> decision, explained."""

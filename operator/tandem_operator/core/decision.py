@@ -1,0 +1,82 @@
+"""What the core answers: how many replicas of each role, and why, in one sentence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tandem_operator.core.observation import Quantiles
+from tandem_operator.core.role import Role
+
+
+class Reason(StrEnum):
+    """Why a role's count is what it is; stable, documented, one per role and decision."""
+
+    INITIAL = "Initial"
+    STEADY = "Steady"
+    PREDICTED_TTFT = "PredictedTTFT"
+    OBSERVED_TTFT = "ObservedTTFT"
+    PREDICTED_TPOT = "PredictedTPOT"
+    OBSERVED_TPOT = "ObservedTPOT"
+    KV_CAPACITY = "KVCapacity"
+    SPARE_CAPACITY = "SpareCapacity"
+    STABILIZING = "Stabilizing"
+    STARTING_PODS = "StartingPods"
+    AT_BOUND = "AtBound"
+    GPU_BUDGET = "GPUBudget"
+    STALE_METRICS = "StaleMetrics"
+    CAPACITY_BLOCKED = "CapacityBlocked"
+    NOT_MANAGED = "NotManaged"
+    PAUSED = "Paused"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleDecision:
+    """One role's part of a decision. `to` is what Tandem would set; `wanted` is before limits."""
+
+    role: Role
+    current: int
+    to: int
+    wanted: int
+    reason: Reason
+    sentence: str
+    capacity_rps: float | None = None
+    utilization: float | None = None
+    limits_hit: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attainment:
+    """How the recent window went against the SLO. Rates per second; `None` where nothing ended."""
+
+    window_s: float
+    attainment: float | None
+    goodput_rps: float | None
+    ttft: Quantiles
+    tpot: Quantiles
+    blame: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One tick's answer for one pool.
+
+    Attributes:
+        fresh: whether the metrics were fresh enough to act on; the sentence says what was missing.
+        slo_feasible: `None` while unknown; `False` with `feasible_ttft_s` / `feasible_tpot_s`
+            naming the bound that could be met.
+        inputs: the numbers behind the decision, rounded for people.
+    """
+
+    at_s: float
+    roles: Mapping[Role, RoleDecision]
+    sentence: str
+    fresh: bool
+    fresh_message: str
+    capacity_blocked: str | None
+    slo_feasible: bool | None
+    feasible_ttft_s: float | None
+    feasible_tpot_s: float | None
+    recent: Attainment
+    inputs: Mapping[str, float]
+    next_tick_s: float

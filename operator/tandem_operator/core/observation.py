@@ -1,0 +1,143 @@
+"""What was seen of a pool at one moment, as plain data. Unknown is `None` or absent, never zero."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tandem_operator.core.role import Role
+
+
+class PodPhase(StrEnum):
+    """Where a pod is between its creation and its end."""
+
+    UNSCHEDULED = "Unscheduled"
+    STARTING = "Starting"
+    READY = "Ready"
+    TERMINATING = "Terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """One engine pod as the API server shows it. Times are epoch seconds."""
+
+    name: str
+    role: Role
+    revision: str
+    phase: PodPhase
+    created_s: float
+    ready_s: float | None = None
+    problem: str | None = None
+    """Why the pod does not start, in Kubernetes' own words (ImagePullBackOff, Unschedulable...)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSample:
+    """One reading of a Ready engine pod's own metrics. Totals run since the engine started."""
+
+    pod: str
+    role: Role
+    sampled_s: float
+    running: float
+    waiting: float
+    kv_usage_ratio: float | None = None
+    kv_capacity_tokens: float | None = None
+    itl_sum_s: float | None = None
+    itl_count: float | None = None
+    generation_tokens_total: float | None = None
+    transfer_sum_s: float | None = None
+    transfer_count: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalSecond:
+    """Requests that entered the router in one second, by prompt-length bucket."""
+
+    second: int
+    requests: tuple[int, ...]
+    prompt_tokens: tuple[int, ...]
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSecond:
+    """Requests that ended in one second. `finished` holds the failed and the shed, not the gone."""
+
+    second: int
+    finished: int
+    good: int
+    late_ttft: int
+    late_tpot: int
+    failed: int
+    shed: int
+    gone: int
+    output_tokens: int
+    output_tokens_squared: int
+    blame: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """Running totals of one engine pod as one router sees it; `busy_s` with >= 1 outstanding."""
+
+    pod: str
+    role: Role
+    busy_s: float
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    prompt_token_contexts: float
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouterReport:
+    """One router's answer to `/arrivals`. Seconds not listed after `started_s` saw nothing."""
+
+    router: str
+    sampled_s: float
+    started_s: float
+    bucket_edges_tokens: tuple[int, ...]
+    arrivals: tuple[ArrivalSecond, ...]
+    finished: tuple[FinishedSecond, ...]
+    queued_requests: int
+    queued_prompt_tokens: int
+    prefill_requests: int
+    decode_requests: int
+    legs: tuple[Leg, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Seconds at p50, p95 and p99 of a window; `None` where the window saw nothing."""
+
+    p50_s: float | None = None
+    p95_s: float | None = None
+    p99_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """TTFT and TPOT of the recent window, as the router measured them, for status and blame."""
+
+    sampled_s: float
+    ttft: Quantiles
+    tpot: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A pool at one moment.
+
+    Attributes:
+        replicas: what each Deployment asks for now (`spec.replicas`); absent: no Deployment yet.
+        pods: all engine pods that exist, in any phase.
+        routers: the reports that came; fewer than `router_pods` means that some are missing.
+        router_pods: Ready router pods that should have answered.
+    """
+
+    replicas: Mapping[Role, int]
+    pods: tuple[PodState, ...]
+    engines: tuple[EngineSample, ...]
+    routers: tuple[RouterReport, ...]
+    router_pods: int
+    latency: Latency | None = None

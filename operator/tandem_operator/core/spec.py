@@ -1,0 +1,53 @@
+"""What the core needs to know of a pool's spec, parsed into SI units."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tandem_operator.core.role import Role
+
+
+class Mode(StrEnum):
+    """What Tandem may do with the replica counts it decides."""
+
+    AUTO = "Auto"
+    RECOMMEND = "Recommend"
+    PAUSED = "Paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """Latency bounds of one request, and the share of requests that must keep them."""
+
+    ttft_s: float
+    ttft_s_per_thousand_prompt_tokens: float
+    tpot_s: float
+    attainment: float
+
+    def ttft_bound_s(self, prompt_tokens: float) -> float:
+        """TTFT bound of a request with `prompt_tokens` tokens of prompt, cached or not."""
+        return self.ttft_s + self.ttft_s_per_thousand_prompt_tokens * prompt_tokens / 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """Bounds of one role's fleet. `gpus_per_replica` is 1 unit where replicas hold no GPU."""
+
+    min_replicas: int
+    max_replicas: int
+    gpus_per_replica: int
+    managed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """Everything in the spec that a decision may depend on; nothing in it needs a pod restart."""
+
+    slo: Slo
+    roles: Mapping[Role, RoleSpec]
+    mode: Mode
+    gpu_budget: int | None
+    stabilization_s: float
+    max_step: int | None
+    max_model_len: int
+    max_num_seqs: int
