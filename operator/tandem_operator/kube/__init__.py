@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Every effect on the Kubernetes API: reads, server-side apply, status, Events, the Lease."""

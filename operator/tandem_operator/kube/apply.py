@@ -1,0 +1,229 @@
+"""Applying a pool's children: all or nothing, unforced first, and never when nothing changed.
+
+Two field managers: `tandem` for whole children, `tandem-replicas` for `spec.replicas` alone. A role
+that is handed over to somebody else is one that the second manager stops writing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tandem_operator.kube.client import ApiError, Kube, Object
+from tandem_operator.kube.compare import HASH_ANNOTATION, Path, differences, with_hash
+from tandem_operator.kube.conflicts import (
+    Conflict,
+    describe,
+    forcible,
+    owners_of,
+    parse_conflicts,
+)
+from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
+
+CHILD_MANAGER = "tandem"
+REPLICAS_MANAGER = "tandem-replicas"
+
+ChildKey = tuple[str, str]
+"""Kind and name, within one namespace."""
+
+_REFUSALS = frozenset({400, 403, 404, 413, 422})
+_FORCIBLE_IN_CHILDREN = ("spec.template",)
+_FORCIBLE_REPLICAS = ("spec.replicas",)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Fields taken back from another manager, which the user is told about."""
+
+    child: ChildKey
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyReport:
+    """What one application did. `blocked` and `refused` mean that nothing at all was written."""
+
+    written: tuple[ChildKey, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    blocked: str | None = None
+    refused: str | None = None
+    conflicts: int = 0
+
+
+class PreviousPoolRemains(Exception):
+    """Children of a deleted pool with the same name are still being collected."""
+
+
+def key_of(body: Mapping[str, object]) -> ChildKey:
+    """Kind and name of an object."""
+    metadata = body["metadata"]
+    assert isinstance(metadata, Mapping)
+    return str(body["kind"]), str(metadata["name"])
+
+
+def controller_uid(body: Mapping[str, object]) -> str | None:
+    """UID of the object that controls this one."""
+    metadata = body.get("metadata")
+    assert isinstance(metadata, Mapping)
+    for owner in metadata.get("ownerReferences") or []:
+        if owner.get("controller"):
+            return str(owner.get("uid"))
+    return None
+
+
+class ChildWriter:
+    """Writes children, and remembers how the API server rewrites what we apply."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._normalized: dict[tuple[str, ChildKey], tuple[str, frozenset[Path]]] = {}
+
+    async def apply(
+        self, bodies: Sequence[Object], observed: Mapping[ChildKey, Object], *, pool_uid: str
+    ) -> ApplyReport:
+        """Apply what changed, after all of it passed a dry run."""
+        changed = [body for body in map(with_hash, bodies) if self._differs(body, observed)]
+        if not changed:
+            return ApplyReport()
+        forced: dict[ChildKey, tuple[Conflict, ...]] = {}
+        conflicts_seen = 0
+        for body in changed:
+            key = key_of(body)
+            stranger = await self._stranger(body, observed, pool_uid=pool_uid)
+            if stranger:
+                return ApplyReport(blocked=stranger, conflicts=1)
+            if self._needs_new_role(body, observed):
+                continue
+            try:
+                conflicts = await self._rehearse(body)
+            except ApiError as error:
+                if error.status not in _REFUSALS:
+                    raise
+                return ApplyReport(refused=f"{key[0]} {key[1]}: {error.message}")
+            if conflicts:
+                conflicts_seen += 1
+                if not forcible(conflicts, prefixes=_FORCIBLE_IN_CHILDREN):
+                    sentence = f"{key[0]} {key[1]}: another manager owns {describe(conflicts)}."
+                    return ApplyReport(blocked=sentence, conflicts=conflicts_seen)
+                forced[key] = conflicts
+        for body in changed:
+            await self._write(body, force=key_of(body) in forced)
+        return ApplyReport(
+            written=tuple(map(key_of, changed)),
+            taken=tuple(Taken(key, conflicts) for key, conflicts in forced.items()),
+            conflicts=conflicts_seen,
+        )
+
+    async def set_replicas(self, deployment: Object, replicas: int) -> ApplyReport:
+        """Write `spec.replicas` of one Deployment of a Managed role."""
+        spec, key = deployment["spec"], key_of(deployment)
+        owners = owners_of(deployment, ("spec", "replicas"))
+        if spec.get("replicas") == replicas and REPLICAS_MANAGER in owners:
+            return ApplyReport()
+        metadata = {name: deployment["metadata"][name] for name in ("namespace", "name")}
+        body: Object = {
+            "apiVersion": DEPLOYMENT.api_version,
+            "kind": DEPLOYMENT.kind,
+            "metadata": metadata,
+            "spec": {"replicas": replicas},
+        }
+        try:
+            await self._kube.apply(DEPLOYMENT, body, manager=REPLICAS_MANAGER)
+        except ApiError as error:
+            conflicts = parse_conflicts(error.body) if error.status == 409 else ()
+            if not forcible(conflicts, prefixes=_FORCIBLE_REPLICAS):
+                raise
+            await self._kube.apply(DEPLOYMENT, body, manager=REPLICAS_MANAGER, force=True)
+            return ApplyReport(written=(key,), taken=(Taken(key, conflicts),), conflicts=1)
+        return ApplyReport(written=(key,))
+
+    async def prune(
+        self,
+        observed: Iterable[Object],
+        *,
+        keep: frozenset[ChildKey],
+        pool_uid: str,
+    ) -> tuple[ChildKey, ...]:
+        """Delete children of this pool that it should no longer have."""
+        surplus = [
+            each
+            for each in observed
+            if key_of(each) not in keep
+            and controller_uid(each) == pool_uid
+            and "deletionTimestamp" not in each["metadata"]
+        ]
+        for each in surplus:
+            metadata = each["metadata"]
+            await self._kube.delete(
+                BY_NAME[each["kind"]],
+                namespace=metadata["namespace"],
+                name=metadata["name"],
+                uid=metadata["uid"],
+            )
+        return tuple(map(key_of, surplus))
+
+    def forget(self, namespace: str, keys: Iterable[ChildKey]) -> None:
+        """Drop what is remembered about children that are gone."""
+        for key in keys:
+            self._normalized.pop((namespace, key), None)
+
+    def _differs(self, body: Object, observed: Mapping[ChildKey, Object]) -> bool:
+        key = key_of(body)
+        current = observed.get(key)
+        if current is None:
+            return True
+        digest = body["metadata"]["annotations"][HASH_ANNOTATION]
+        rewritten: frozenset[Path] = frozenset()
+        remembered = self._normalized.get((body["metadata"]["namespace"], key))
+        if remembered is not None and remembered[0] == digest:
+            rewritten = remembered[1]
+        return any(path not in rewritten for path in differences(body, current))
+
+    async def _stranger(
+        self, body: Object, observed: Mapping[ChildKey, Object], *, pool_uid: str
+    ) -> str | None:
+        """Why the name is taken by an object that is not this pool's, if it is."""
+        kind, name = key_of(body)
+        current = observed.get((kind, name))
+        if current is None:
+            namespace = body["metadata"]["namespace"]
+            current = await self._kube.get(BY_NAME[kind], namespace=namespace, name=name)
+        if current is None or controller_uid(current) == pool_uid:
+            return None
+        for owner in current["metadata"].get("ownerReferences") or []:
+            if owner.get("controller") and owner.get("kind") == "InferencePool":
+                raise PreviousPoolRemains(f"{kind} {name} of a deleted pool still exists.")
+        return (
+            f"{kind} {name} exists already and does not belong to this pool; "
+            "delete it, or give the pool another name."
+        )
+
+    @staticmethod
+    def _needs_new_role(body: Object, observed: Mapping[ChildKey, Object]) -> bool:
+        # The API server checks a binding against the rules of its Role, which a dry run on a new
+        # pool has not created.
+        if body["kind"] != ROLE_BINDING.kind:
+            return False
+        return (ROLE.kind, body["roleRef"]["name"]) not in observed
+
+    async def _rehearse(self, body: Object) -> tuple[Conflict, ...]:
+        kind = BY_NAME[body["kind"]]
+        try:
+            await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
+        except ApiError as error:
+            conflicts = parse_conflicts(error.body) if error.status == 409 else ()
+            if not conflicts:
+                raise
+            if forcible(conflicts, prefixes=_FORCIBLE_IN_CHILDREN):
+                await self._kube.apply(
+                    kind, body, manager=CHILD_MANAGER, force=True, dry_run=True
+                )
+            return conflicts
+        return ()
+
+    async def _write(self, body: Object, *, force: bool) -> None:
+        kind = BY_NAME[body["kind"]]
+        result = await self._kube.apply(kind, body, manager=CHILD_MANAGER, force=force)
+        digest = body["metadata"]["annotations"][HASH_ANNOTATION]
+        self._normalized[body["metadata"]["namespace"], key_of(body)] = (
+            digest,
+            frozenset(differences(body, result)),
+        )

@@ -1,0 +1,204 @@
+"""A small asynchronous view of the Kubernetes API: plain dicts in and out, every call bounded.
+
+The official client does configuration, credentials and transport. Its typed API classes are not
+used: each costs about 20 MB of memory, and they validate answers that we only pass on.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import load_incluster_config, load_kube_config
+
+from tandem_operator.kube.kinds import Kind
+
+Object = dict[str, Any]
+
+REQUEST_TIMEOUT_S = 15.0
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+class ApiError(Exception):
+    """An answer of the API server that is not success, with its `Status` object."""
+
+    def __init__(self, status: int, body: Mapping[str, Any], request: str) -> None:
+        self.status = status
+        self.body = body
+        self.reason = str(body.get("reason") or "")
+        self.message = str(body.get("message") or f"HTTP {status}")
+        super().__init__(f"{request}: {status} {self.reason}: {self.message}")
+
+
+class WritesForbidden(Exception):
+    """This process may not write now: it does not hold the lease."""
+
+
+class Kube:
+    """Raw requests against one API server.
+
+    Args:
+        api: the official client, configured.
+        timeout_s: limit of one call, connection included. The official default is 300 s.
+        may_write: asked before each write; a process that lost its lease must not write again.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._api = api
+        self._timeout_s = timeout_s
+        self.may_write = may_write
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        timeout_s: float | None = None,
+    ) -> Object:
+        """One call; raises `ApiError` for any answer but success, `TimeoutError` past the limit."""
+        async with asyncio.timeout(timeout_s or self._timeout_s):
+            prepared = await self._api.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            answer = await self._api.call_api(*prepared, _request_timeout=self._timeout_s)
+            raw = await answer.read()
+        parsed = _object(raw)
+        if not 200 <= answer.status <= 299:
+            raise ApiError(answer.status, parsed, f"{method} {path}")
+        return parsed
+
+    async def get(self, kind: Kind, *, namespace: str, name: str) -> Object | None:
+        """The object as it is now, `None` where there is none."""
+        try:
+            return await self.request("GET", kind.path(namespace=namespace, name=name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def list(self, kind: Kind, *, namespace: str, selector: str = "") -> list[Object]:
+        """All objects of a kind in a namespace that carry the labels of `selector`."""
+        query = {"labelSelector": selector} if selector else {}
+        answer = await self.request("GET", kind.path(namespace=namespace), query=query)
+        items: list[Object] = answer.get("items") or []
+        for item in items:
+            item.setdefault("apiVersion", kind.api_version)
+            item.setdefault("kind", kind.kind)
+        return items
+
+    async def apply(
+        self,
+        kind: Kind,
+        body: Object,
+        *,
+        manager: str,
+        force: bool = False,
+        dry_run: bool = False,
+        subresource: str | None = None,
+    ) -> Object:
+        """Server-side apply. A conflict with another manager raises `ApiError` with status 409."""
+        metadata = body["metadata"]
+        query = {"fieldManager": manager, "force": str(force).lower()}
+        if dry_run:
+            query["dryRun"] = "All"
+        else:
+            self._check_write()
+        return await self.request(
+            "PATCH",
+            kind.path(
+                namespace=metadata["namespace"], name=metadata["name"], subresource=subresource
+            ),
+            query=query,
+            body=body,
+            content_type="application/apply-patch+yaml",
+        )
+
+    async def merge(
+        self, kind: Kind, body: Object, *, namespace: str, name: str, manager: str
+    ) -> Object:
+        """JSON merge patch of some fields."""
+        self._check_write()
+        return await self.request(
+            "PATCH",
+            kind.path(namespace=namespace, name=name),
+            query={"fieldManager": manager},
+            body=body,
+            content_type="application/merge-patch+json",
+        )
+
+    async def create(self, kind: Kind, body: Object, *, namespace: str, manager: str) -> Object:
+        """Create an object."""
+        self._check_write()
+        path = kind.path(namespace=namespace)
+        return await self.request("POST", path, query={"fieldManager": manager}, body=body)
+
+    async def delete(self, kind: Kind, *, namespace: str, name: str, uid: str) -> None:
+        """Delete exactly the object with this UID; one that is gone already is no error."""
+        self._check_write()
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        try:
+            await self.request("DELETE", kind.path(namespace=namespace, name=name), body=body)
+        except ApiError as error:
+            if error.status not in {404, 409}:
+                raise
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind now."""
+        try:
+            answer = await self.request("GET", kind.root)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return any(each.get("name") == kind.plural for each in answer.get("resources") or [])
+
+    def _check_write(self) -> None:
+        if not self.may_write():
+            raise WritesForbidden("This process does not hold the lease; nothing was written.")
+
+
+async def connect(kubeconfig: str | None = None) -> Kube:
+    """Client for the cluster this process runs in, else for `kubeconfig` or `$KUBECONFIG`."""
+    configuration = Configuration()
+    if SERVICE_ACCOUNT_TOKEN.exists() and not kubeconfig:
+        load_incluster_config(client_configuration=configuration)
+    else:
+        path = kubeconfig or os.environ.get("KUBECONFIG")
+        await load_kube_config(config_file=path, client_configuration=configuration)
+    configuration.client_side_validation = False
+    return Kube(ApiClient(configuration))
+
+
+def _object(raw: bytes) -> Object:
+    try:
+        parsed = json.loads(raw)
+    except ValueError:
+        return {"message": raw[:200].decode("utf-8", "replace")}
+    return parsed if isinstance(parsed, dict) else {"value": parsed}

@@ -1,0 +1,60 @@
+"""Field ownership: who else owns what we want to apply, and whether we may take it. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MANAGER = re.compile(r'^conflict with "([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One field that another manager owns with another value."""
+
+    field: str
+    manager: str
+
+
+def parse_conflicts(status: Mapping[str, Any]) -> tuple[Conflict, ...]:
+    """Fields and their managers from the `Status` of a 409; empty if that was no apply conflict."""
+    causes = (status.get("details") or {}).get("causes") or []
+    found = []
+    for cause in causes:
+        if cause.get("reason") == "FieldManagerConflict":
+            manager = _MANAGER.match(str(cause.get("message") or ""))
+            found.append(
+                Conflict(
+                    field=str(cause.get("field") or "").lstrip("."),
+                    manager=manager[1] if manager else "unknown",
+                )
+            )
+    return tuple(found)
+
+
+def forcible(conflicts: Iterable[Conflict], *, prefixes: tuple[str, ...]) -> bool:
+    """Whether every conflicting field lies under one that is ours by contract."""
+    fields = [conflict.field for conflict in conflicts]
+    return bool(fields) and all(
+        any(field == prefix or field.startswith((f"{prefix}.", f"{prefix}[")) for prefix in prefixes)
+        for field in fields
+    )
+
+
+def describe(conflicts: Iterable[Conflict]) -> str:
+    """`spec.replicas (by kubectl), ...`, shortened to what a person reads."""
+    parts = [f"{conflict.field} (by {conflict.manager})" for conflict in conflicts]
+    shown = ", ".join(parts[:5])
+    return shown if len(parts) <= 5 else f"{shown} and {len(parts) - 5} more"
+
+
+def owners_of(observed: Mapping[str, Any], path: tuple[str, ...]) -> frozenset[str]:
+    """Managers that own the field at `path`, from the object's managedFields."""
+    owners = set()
+    for entry in (observed.get("metadata") or {}).get("managedFields") or []:
+        node: Any = entry.get("fieldsV1")
+        for step in path:
+            node = node.get(f"f:{step}") if isinstance(node, Mapping) else None
+        if node is not None:
+            owners.add(str(entry.get("manager") or "unknown"))
+    return frozenset(owners)

@@ -1,0 +1,55 @@
+"""The kinds that the operator reads and writes, as data: no typed API class is ever imported."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of the Kubernetes API and where it is served."""
+
+    api_version: str
+    kind: str
+    plural: str
+
+    @property
+    def group(self) -> str:
+        """API group, empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def root(self) -> str:
+        """Path under which this kind's group and version are served."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
+
+    def path(
+        self, *, namespace: str, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """Path of a collection, an object or a subresource of one."""
+        parts = [self.root, "namespaces", namespace, self.plural, name, subresource]
+        return "/".join(part for part in parts if part)
+
+
+POOL = Kind("tandem-inference.io/v1alpha1", "InferencePool", "inferencepools")
+DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
+POD = Kind("v1", "Pod", "pods")
+SERVICE = Kind("v1", "Service", "services")
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
+ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+POD_MONITOR = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+EVENT = Kind("events.k8s.io/v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+
+CHILDREN = (
+    SERVICE_ACCOUNT,
+    ROLE,
+    ROLE_BINDING,
+    CONFIG_MAP,
+    SERVICE,
+    DISRUPTION_BUDGET,
+    DEPLOYMENT,
+    POD_MONITOR,
+)
+BY_NAME = {kind.kind: kind for kind in (POOL, POD, EVENT, LEASE, *CHILDREN)}

@@ -1,0 +1,77 @@
+"""The pool's status: written under a manager of its own, only when changed, numbers not too often.
+
+A change of anything but measured numbers is written at once. Measured numbers move with every
+request, so on their own they wait for `NUMBERS_EVERY_S`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tandem_operator.kube.client import Kube, Object
+from tandem_operator.kube.kinds import POOL
+
+STATUS_MANAGER = "tandem-status"
+NUMBERS_EVERY_S = 10.0
+
+
+class StatusWriter:
+    """Writes statuses of pools by server-side apply on the subresource."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._written_at_s: dict[str, float] = {}
+        self._answers: dict[str, tuple[Any, Any]] = {}
+
+    async def write(self, pool: Object, status: Mapping[str, Any]) -> bool:
+        """Write if it says something new; tells whether it did."""
+        metadata = pool["metadata"]
+        uid, now_s = metadata["uid"], self._clock()
+        desired, current = _present(status), _present(pool.get("status") or {})
+        # The schema may prune or default: what it once made of the same status is no change.
+        if current == desired or self._answers.get(uid) == (desired, current):
+            return False
+        only_numbers = _without_numbers(desired) == _without_numbers(current)
+        if only_numbers and now_s - self._written_at_s.get(uid, -NUMBERS_EVERY_S) < NUMBERS_EVERY_S:
+            return False
+        body: Object = {
+            "apiVersion": pool["apiVersion"],
+            "kind": pool["kind"],
+            # The UID makes a write to a pool that was deleted and made again fail.
+            "metadata": {key: metadata[key] for key in ("namespace", "name", "uid")},
+            "status": desired,
+        }
+        answer = await self._kube.apply(
+            POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
+        )
+        self._written_at_s[uid] = now_s
+        self._answers[uid] = (desired, _present(answer.get("status") or {}))
+        return True
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a pool that is gone."""
+        self._written_at_s.pop(uid, None)
+        self._answers.pop(uid, None)
+
+
+def _present(value: Any) -> Any:
+    """The value without fields that say nothing."""
+    if isinstance(value, Mapping):
+        return {key: _present(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list | tuple):
+        return [_present(each) for each in value]
+    return value
+
+
+def _without_numbers(value: Any) -> Any:
+    """The value with measured numbers taken out: floats, and everything below `slo`."""
+    if isinstance(value, Mapping):
+        return {
+            key: _without_numbers(each)
+            for key, each in value.items()
+            if key not in {"slo", "inputs", "capacity", "utilization"}
+            and not isinstance(each, float)
+        }
+    if isinstance(value, list):
+        return [_without_numbers(each) for each in value]
+    return value
