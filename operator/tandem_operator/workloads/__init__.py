@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Pure: a pool, what was seen of it and a decision -> Kubernetes objects, status and Events."""

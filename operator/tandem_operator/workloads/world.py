@@ -1,0 +1,46 @@
+"""What the edge hands to `plan`: everything seen of one pool at one moment, as plain data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tandem_operator.core.observation import EngineSample, Latency, RouterReport
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What the operator was installed with, and what its cluster offers.
+
+    Attributes:
+        pod_monitors: whether the API server serves the PodMonitor kind.
+    """
+
+    router_image: str
+    engine_image_cpu: str
+    engine_image_gpu: str
+    pod_monitors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """One pool as the API server, its routers and its engines show it now.
+
+    Attributes:
+        pool: the InferencePool as stored, status included.
+        children: every live object whose controller is this pool (all kinds that `plan` builds),
+            whole and with `apiVersion` and `kind`. One that is missing here is created.
+        pods: every live pod that carries the pool's label, router pods included.
+        memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
+            read from the ConfigMap among `children`).
+    """
+
+    pool: Mapping[str, Any]
+    installation: Installation
+    children: tuple[Object, ...] = ()
+    pods: tuple[Object, ...] = ()
+    engines: tuple[EngineSample, ...] = ()
+    routers: tuple[RouterReport, ...] = ()
+    latency: Latency | None = None
+    memory: Any = None
