@@ -6,17 +6,13 @@ by what became of the writes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.world import Object
-
-MANAGER = "tandem"
-REPLICAS_MANAGER = "tandem-replicas"
-STATUS_MANAGER = "tandem-status"
 
 
 class EventType(StrEnum):
@@ -44,28 +40,18 @@ class PodCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
-    """Fields of one child that another field manager holds, as the API server's 409 names them."""
-
-    kind: str
-    name: str
-    managers: tuple[str, ...]
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a plan's writes.
+    """What became of a plan's writes, each part a sentence for people.
 
     Attributes:
-        refused: why the API server refused an object in the dry run (nothing was touched then).
-        conflicts: fields that were left to their owner.
-        forced: fields that were taken back, by contract ours.
+        refused: why the API server refused an object in the dry run; nothing was touched then.
+        blocked: whose fields stood in the way, not ours to take; nothing was touched then.
+        taken: which fields were taken back from whom, being ours by contract.
     """
 
     refused: str | None = None
-    conflicts: tuple[Conflict, ...] = ()
-    forced: tuple[Conflict, ...] = ()
+    blocked: str | None = None
+    taken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +59,26 @@ class Plan:
     """What one tick does. The edge executes it top to bottom, then calls `conclude`.
 
     Attributes:
-        apply: children that are not in force yet, in order, for field manager `tandem`; all of
-            them pass a dry run before the first is applied.
-        costs: pod-deletion-cost annotations, written before `replicas`.
-        replicas: Deployments with nothing but `spec.replicas`, for manager `tandem-replicas`.
-            A role that is External, Paused or Recommend is not among them.
-        prune: live children that no longer belong.
+        children: every child as it should be, in the order of creation, for manager `tandem`.
+        costs: pod-deletion-cost annotations that differ from the live ones, before `replicas`.
+        replicas: `spec.replicas` of Deployments by role, for manager `tandem-replicas`. A role that
+            is External, Paused or Recommend is not in it; a new Deployment's role always is, unless
+            External, so it must be created first.
+        keep: kind and name of all that belongs to the pool; its other children are pruned.
         memory_object: the ConfigMap of the memory when it is due, for manager `tandem`.
         status: the whole status, for manager `tandem-status`; `None` when nothing changed.
         memory: to be handed back in the next `World`.
-        decision: `None` where the spec cannot be acted on.
+        decision: `None` where the spec cannot be acted on; `children` is empty then, and nothing
+            is pruned.
     """
 
-    apply: tuple[Object, ...] = ()
+    children: tuple[Object, ...] = ()
     costs: tuple[PodCost, ...] = ()
-    replicas: tuple[Object, ...] = ()
-    prune: tuple[Object, ...] = ()
+    replicas: Mapping[Role, int] = field(default_factory=dict)
+    keep: frozenset[tuple[str, str]] | None = None
     memory_object: Object | None = None
     status: Mapping[str, Any] | None = None
     events: tuple[Event, ...] = ()
     memory: Any = None
     decision: Decision | None = None
     requeue_after_s: float = 10.0
-    desired: Mapping[Role, int] | None = None
