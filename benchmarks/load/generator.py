@@ -65,18 +65,23 @@ class LoadGenerator:
 
     async def run(self, plan: Iterable[PlannedRequest], *, traffic: str) -> list[Record]:
         """Send every request at its moment and return when the last one has ended."""
+        return list(await asyncio.gather(*await self.send_all(plan, traffic=traffic)))
+
+    async def send_all(
+        self, plan: Iterable[PlannedRequest], *, traffic: str
+    ) -> list[asyncio.Task[Record]]:
+        """Return when the last request has been sent, with the tasks that read the answers."""
         loop = asyncio.get_running_loop()
         requests = list(plan)
         # A collection of a few hundred long prompts pauses the loop for longer than a token takes.
         gc.freeze()
         start = loop.time()
-        async with asyncio.TaskGroup() as group:
-            tasks = []
-            for planned in requests:
-                await asyncio.sleep(start + planned.at_s - loop.time())
-                late_s = max(0.0, loop.time() - start - planned.at_s)
-                tasks.append(group.create_task(self._one(planned, traffic=traffic, late_s=late_s)))
-        return [task.result() for task in tasks]
+        tasks = []
+        for planned in requests:
+            await asyncio.sleep(start + planned.at_s - loop.time())
+            late_s = max(0.0, loop.time() - start - planned.at_s)
+            tasks.append(loop.create_task(self._one(planned, traffic=traffic, late_s=late_s)))
+        return tasks
 
     async def _one(self, planned: PlannedRequest, *, traffic: str, late_s: float) -> Record:
         assert self._session is not None, "enter the generator with `async with` first"

@@ -1,0 +1,1 @@
+"""End-to-end parts: a local cluster, its images, the demo and the tests that run on it."""

@@ -1,0 +1,1 @@
+"""`make demo`: from nothing to a served pool that sizes both of its fleets, on this machine."""

@@ -1,0 +1,172 @@
+"""What happened in a demo, as plain data, and the summary made from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.load.record import Record, Tally, tally
+from e2e.demo.phases import Phase
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Slo
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One role's Deployment: what it asks for and what is Ready."""
+
+    desired: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The pool as the API server showed it at one moment (epoch seconds)."""
+
+    at_s: float
+    fleets: Mapping[Role, Fleet]
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a role's replicas, with the operator's own explanation."""
+
+    at_s: float
+    role: Role
+    before: int
+    after: int
+    sentence: str
+
+    @property
+    def grew(self) -> bool:
+        """Whether it added replicas."""
+        return self.after > self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Replicas asked for over one phase."""
+
+    start: int
+    max: int
+    end: int
+
+    @property
+    def grew(self) -> bool:
+        """Whether more were asked for than at the start."""
+        return self.max > self.start
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRun:
+    """One phase as it went."""
+
+    phase: Phase
+    slo: Slo
+    started_s: float
+    ended_s: float
+    records: tuple[Record, ...]
+    sights: tuple[Sight, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def tally(self) -> Tally:
+        """Its requests in figures, judged by the bounds of the phase."""
+        return tally([(record, self.slo) for record in self.records])
+
+    def extent(self, role: Role) -> Extent:
+        """Replicas that were asked for."""
+        counts = [sight.fleets[role].desired for sight in self.sights]
+        return Extent(start=counts[0], max=max(counts), end=counts[-1])
+
+    def most_ready(self, role: Role) -> int:
+        """The most replicas that were Ready at one moment."""
+        return max(sight.fleets[role].ready for sight in self.sights)
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """How long the steps took; `first_answer` from the start to the first streamed token."""
+
+    cluster: float
+    images: float
+    install: float
+    ready: float
+    first_answer: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The whole demo."""
+
+    seconds: Seconds
+    slo: Slo
+    cold_start_s: float
+    answer: str
+    runs: tuple[PhaseRun, ...]
+
+
+def split_by_phase(
+    phases: Sequence[tuple[Phase, Slo, float, float]],
+    *,
+    records: Sequence[Record],
+    sights: Sequence[Sight],
+    changes: Sequence[Change],
+) -> tuple[PhaseRun, ...]:
+    """Give each phase (with its SLO, start and end) what was sent, seen and changed in it."""
+    return tuple(
+        PhaseRun(
+            phase=phase,
+            slo=slo,
+            started_s=start_s,
+            ended_s=end_s,
+            records=tuple(record for record in records if record.traffic == phase.name),
+            sights=tuple(sight for sight in sights if start_s <= sight.at_s < end_s),
+            changes=tuple(change for change in changes if start_s <= change.at_s < end_s),
+        )
+        for phase, slo, start_s, end_s in phases
+    )
+
+
+def summarize(story: Story) -> dict[str, Any]:
+    """The content of `summary.json`; its form is fixed, other programs read it."""
+    seconds = story.seconds
+    return {
+        "seconds": {
+            name: round(getattr(seconds, name), 1)
+            for name in ("cluster", "images", "install", "ready", "total")
+        },
+        "slo": {
+            "ttft_s": story.slo.ttft_s,
+            "tpot_s": story.slo.tpot_s,
+            "attainment": story.slo.attainment,
+        },
+        "phases": [_summarize_phase(run) for run in story.runs],
+    }
+
+
+def _summarize_phase(run: PhaseRun) -> dict[str, Any]:
+    figures = run.tally
+    return {
+        "name": run.phase.name,
+        "requests": figures.requests,
+        "good": figures.good,
+        "failed": figures.failed,
+        "shed": figures.shed,
+        "attainment": _rounded(figures.attainment),
+        "ttft_p50_s": _rounded(figures.ttft_p50_s),
+        "ttft_p95_s": _rounded(figures.ttft_p95_s),
+        "tpot_p50_s": _rounded(figures.tpot_p50_s),
+        "tpot_p95_s": _rounded(figures.tpot_p95_s),
+        **{role.value: _summarize_extent(run.extent(role)) for role in Role},
+        "decisions": [change.sentence for change in run.changes],
+    }
+
+
+def _summarize_extent(extent: Extent) -> dict[str, int]:
+    return {"start": extent.start, "max": extent.max, "end": extent.end}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -1,0 +1,59 @@
+"""Whether the demo showed what it is there to show, said plainly either way."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from e2e.demo.story import PhaseRun, Story
+from tandem_operator.core.role import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was to be seen, and whether it was."""
+
+    shown: bool
+    sentence: str
+
+
+def judge(story: Story) -> tuple[Finding, ...]:
+    """Check every phase: its own role grew for its own reason and was of use; no other grew."""
+    return tuple(finding for run in story.runs for finding in _judge_phase(run, story=story))
+
+
+def _judge_phase(run: PhaseRun, *, story: Story) -> Iterator[Finding]:
+    name = run.phase.name
+    for role in Role:
+        extent = run.extent(role)
+        if role is not run.phase.grows:
+            word = "grew although it should not have" if extent.grew else "did not grow"
+            counts = f" ({extent.start} to {extent.max})" if extent.grew else ""
+            yield Finding(not extent.grew, f"{name}: {role} {word}{counts}")
+            continue
+        if not extent.grew:
+            yield Finding(False, f"{name}: {role} stayed at {extent.start}, it should have grown")
+            continue
+        yield Finding(True, f"{name}: {role} grew from {extent.start} to {extent.max}")
+        yield _judge_cause(run, role=role)
+        ready = run.most_ready(role)
+        yield Finding(
+            ready > extent.start,
+            f"{name}: {ready} {role} pods were Ready before the phase ended",
+        )
+    if run.phase.loaded:
+        lasted_s = run.ended_s - run.started_s
+        yield Finding(
+            lasted_s >= 2.0 * story.cold_start_s,
+            f"{name}: lasted {lasted_s:.0f} s, a cold start took {story.cold_start_s:.0f} s",
+        )
+    failed = run.tally.failed
+    yield Finding(failed == 0, f"{name}: {failed} of {run.tally.requests} requests failed")
+
+
+def _judge_cause(run: PhaseRun, *, role: Role) -> Finding:
+    grown = [change for change in run.changes if change.role is role and change.grew]
+    named = [change for change in grown if str(run.phase.objective) in change.sentence]
+    return Finding(
+        bool(grown) and len(named) == len(grown),
+        f"{run.phase.name}: {len(named)} of {len(grown)} growths of {role} name "
+        f"{run.phase.objective} as their cause",
+    )

@@ -1,0 +1,65 @@
+import json
+import re
+
+from e2e.demo.phases import PHASES
+from e2e.demo.report import render
+from e2e.demo.story import split_by_phase, summarize
+from e2e.demo.verdict import judge
+
+
+def test_the_summary_has_exactly_the_documented_form(story):
+    summary = summarize(story)
+
+    assert set(summary) == {"seconds", "slo", "phases"}
+    assert set(summary["seconds"]) == {"cluster", "images", "install", "ready", "total"}
+    assert summary["slo"] == {"ttft_s": 0.6, "tpot_s": 0.02, "attainment": 0.95}
+    assert [phase["name"] for phase in summary["phases"]] == [phase.name for phase in PHASES]
+    for phase in summary["phases"]:
+        assert set(phase) == {
+            *("name", "requests", "good", "failed", "shed", "attainment"),
+            *("ttft_p50_s", "ttft_p95_s", "tpot_p50_s", "tpot_p95_s"),
+            *("prefill", "decode", "decisions"),
+        }
+        assert set(phase["prefill"]) == set(phase["decode"]) == {"start", "max", "end"}
+    assert summary["phases"][1]["prefill"] == {"start": 1, "max": 2, "end": 2}
+    assert summary["phases"][1]["decisions"] == [
+        "prefill 1 -> 2: TTFT p95 is over its bound.",
+    ]
+    json.dumps(summary, allow_nan=False)
+
+
+def test_a_phase_in_which_nothing_ended_has_unknown_figures(story):
+    run = story.runs[0]
+    [empty] = split_by_phase(
+        [(run.phase, run.slo, run.started_s, run.ended_s)],
+        records=(),
+        sights=run.sights,
+        changes=(),
+    )
+
+    assert empty.tally.attainment is None
+    assert empty.tally.ttft_p95_s is None
+
+
+def test_splitting_a_whole_demo_gives_its_phases_back(story):
+    phases = [(run.phase, run.slo, run.started_s, run.ended_s) for run in story.runs]
+
+    runs = split_by_phase(
+        phases,
+        records=[record for run in story.runs for record in run.records],
+        sights=[sight for run in story.runs for sight in run.sights],
+        changes=[change for run in story.runs for change in run.changes],
+    )
+
+    assert runs == story.runs
+
+
+def test_the_report_opens_without_a_network_and_shows_every_decision(story):
+    page = render(story, findings=judge(story))
+
+    assert not re.search(r"""(src|href)\s*=|url\(|@import|https?://""", page)
+    for run in story.runs:
+        for change in run.changes:
+            assert change.sentence.replace(">", "&gt;") in page
+    assert page.count("<svg") == 4
+    assert page.count("<circle class=") == 2 * sum(len(run.records) for run in story.runs)
