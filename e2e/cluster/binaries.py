@@ -1,0 +1,120 @@
+"""The binaries of a Kubernetes API for tests: downloaded where a release answers, else built."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster import gobuild, names
+from e2e.cluster.progress import CannotContinueError
+from e2e.cluster.store import entry_dir, fingerprint, is_whole, obtain
+
+_RELEASES = "https://dl.k8s.io/release"
+_ETCD_RELEASES = "https://github.com/etcd-io/etcd/releases/download"
+_PROBE_S = 4.0
+_DOWNLOAD_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiBinaries:
+    """Paths of what a control plane on loopback is made of."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kubectl: Path
+
+
+def api_binaries() -> ApiBinaries:
+    """Return etcd, kube-apiserver, kube-controller-manager and kubectl, getting them if need be."""
+    if _is_released_better():
+        folder = obtain("released-api", _released_key(), doing="downloading", make=_download)
+        return _at(folder, folder)
+    return _at(gobuild.build(gobuild.ETCD), gobuild.build(gobuild.API))
+
+
+def _is_released_better() -> bool:
+    if is_whole(entry_dir("released-api", _released_key())):
+        return True
+    if gobuild.is_built(gobuild.ETCD) and gobuild.is_built(gobuild.API):
+        return False
+    return releases_answer()
+
+
+def releases_answer() -> bool:
+    """Whether Kubernetes' own releases can be downloaded from here."""
+    try:
+        with urllib.request.urlopen(
+            f"{_RELEASES}/{names.KUBERNETES}/bin/linux/{names.ARCH}/kubectl.sha256",
+            timeout=_PROBE_S,
+        ) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def fetch_kubernetes_binary(name: str, target: Path) -> None:
+    """Download one Kubernetes binary and check it against the published checksum."""
+    address = f"{_RELEASES}/{names.KUBERNETES}/bin/linux/{names.ARCH}/{name}"
+    expected = _read(f"{address}.sha256").decode().strip()
+    _fetch(address, target, expected)
+    target.chmod(0o755)
+
+
+def fetch_etcd(folder: Path) -> None:
+    """Download etcd's release and keep the server of it."""
+    stem = f"etcd-{names.ETCD}-linux-{names.ARCH}"
+    sums = _read(f"{_ETCD_RELEASES}/{names.ETCD}/SHA256SUMS").decode()
+    expected = next(
+        line.split()[0] for line in sums.splitlines() if line.endswith(f"{stem}.tar.gz")
+    )
+    archive = folder / "etcd.tar.gz"
+    _fetch(f"{_ETCD_RELEASES}/{names.ETCD}/{stem}.tar.gz", archive, expected)
+    with tarfile.open(archive) as tar, (folder / "etcd").open("wb") as target:
+        member = tar.extractfile(f"{stem}/etcd")
+        if member is None:
+            raise CannotContinueError(f"{archive.name} holds no etcd binary.")
+        shutil.copyfileobj(member, target)
+    archive.unlink()
+    (folder / "etcd").chmod(0o755)
+
+
+def _at(etcd: Path, api: Path) -> ApiBinaries:
+    return ApiBinaries(
+        etcd=etcd / "etcd",
+        kube_apiserver=api / "kube-apiserver",
+        kube_controller_manager=api / "kube-controller-manager",
+        kubectl=api / "kubectl",
+    )
+
+
+def _released_key() -> str:
+    return fingerprint(names.KUBERNETES, names.ETCD, names.ARCH)
+
+
+def _download(folder: Path) -> None:
+    for name in gobuild.API.binaries:
+        fetch_kubernetes_binary(name, folder / name)
+    fetch_etcd(folder)
+
+
+def _read(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=_DOWNLOAD_S) as answer:
+        return bytes(answer.read())
+
+
+def _fetch(address: str, target: Path, expected: str) -> None:
+    with (
+        urllib.request.urlopen(address, timeout=_DOWNLOAD_S) as answer,
+        target.open("wb") as handle,
+    ):
+        shutil.copyfileobj(answer, handle)
+    with target.open("rb") as handle:
+        actual = hashlib.file_digest(handle, "sha256").hexdigest()
+    if actual != expected:
+        raise CannotContinueError(f"{address} has checksum {actual}, published is {expected}.")

@@ -1,0 +1,304 @@
+"""A real Kubernetes API on loopback: etcd, kube-apiserver and kube-controller-manager as processes.
+
+    with ControlPlane.started() as api:
+        subprocess.run([api.kubectl, "--kubeconfig", api.kubeconfig, "get", "ns"])
+
+RBAC is on; the garbage collector, Deployments, quotas and namespaces act; Leases and watches are
+the real ones. There is no node, so pods stay Pending until a test patches their status. The API
+server can be frozen, killed and brought back on the same port, for tests of its clients.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster.binaries import ApiBinaries, api_binaries
+from e2e.cluster.progress import CannotContinueError
+
+_READY_S = 60.0
+_STOP_S = 10.0
+_POLL_S = 0.05
+ADMIN = "admin"
+_P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+# SEC 1 ECPrivateKey on P-256: version, 32 bytes of key, the curve's name.
+_EC_KEY_HEAD = bytes.fromhex("30310201010420")
+_EC_KEY_TAIL = bytes.fromhex("a00a06082a8648ce3d030107")
+
+
+@dataclass(slots=True)
+class ControlPlane:
+    """Three running processes, and the keys to them."""
+
+    folder: Path
+    binaries: ApiBinaries
+    port: int
+    tokens: dict[str, str]
+    _etcd_port: int
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @classmethod
+    @contextlib.contextmanager
+    def started(cls, *, users: Sequence[str] = ("alice", "bob")) -> Iterator[ControlPlane]:
+        """Start a control plane and end it with the block.
+
+        Args:
+            users: names that can log in (`user_kubeconfig`) and may do nothing before a binding.
+        """
+        binaries = api_binaries()
+        folder = Path(tempfile.mkdtemp(prefix="tandem-api-"))
+        api_port, etcd_port = _free_ports(2)
+        plane = cls(
+            folder=folder,
+            binaries=binaries,
+            port=api_port,
+            tokens={user: secrets.token_hex(16) for user in (ADMIN, *users)},
+            _etcd_port=etcd_port,
+        )
+        try:
+            plane._start()
+            yield plane
+        finally:
+            plane._stop()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        """Address of the API server."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def kubectl(self) -> Path:
+        """A kubectl of the API server's own version."""
+        return self.binaries.kubectl
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig of a cluster administrator."""
+        return self.user_kubeconfig(ADMIN)
+
+    @property
+    def certificate_authority(self) -> Path:
+        """The certificate that signs the API server's own."""
+        return self.folder / "certs" / "apiserver.crt"
+
+    def user_kubeconfig(self, user: str) -> Path:
+        """Kubeconfig of one of the users named at the start."""
+        return self._write_kubeconfig(user, self.tokens[user])
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """Kubeconfig with a fresh one-hour token of an existing ServiceAccount."""
+        token = self.request(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        )["status"]["token"]
+        return self._write_kubeconfig(f"{namespace}-{name}", token)
+
+    def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send one request as administrator; a refusal raises with the server's message."""
+        status, text = self._exchange(method, path, json.dumps(body) if body else None)
+        if status >= 300:
+            raise RuntimeError(f"{method} {path}: {status} {text[:500]}")
+        return dict(json.loads(text)) if text.startswith("{") else {"text": text}
+
+    def run_kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """Run kubectl as administrator and return what it prints."""
+        result = subprocess.run(
+            [self.kubectl, "--kubeconfig", self.kubeconfig, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        if result.returncode != 0:
+            raise RuntimeError(f"kubectl {' '.join(words)}: {result.stderr.strip()}")
+        return result.stdout
+
+    @contextlib.contextmanager
+    def api_server_frozen(self) -> Iterator[None]:
+        """Stop the API server in mid-air for the block: connections stand, nothing answers."""
+        process = self._processes["kube-apiserver"]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    def kill_api_server(self) -> None:
+        """End the API server with SIGKILL: connections are refused until it is started again."""
+        _end(self._processes.pop("kube-apiserver"), with_signal=signal.SIGKILL)
+
+    def start_api_server(self) -> None:
+        """Start the API server again on the same port and data, and wait until it is ready."""
+        self._spawn("kube-apiserver", self.binaries.kube_apiserver, self._api_server_flags())
+        self._wait_ready("kube-apiserver", self._is_api_ready)
+
+    def log(self, process: str) -> str:
+        """What `etcd`, `kube-apiserver` or `kube-controller-manager` has logged."""
+        return (self.folder / f"{process}.log").read_text(errors="replace")
+
+    def _start(self) -> None:
+        (self.folder / "tokens.csv").write_text(
+            "".join(
+                f"{token},{user},{user}{',system:masters' if user == ADMIN else ''}\n"
+                for user, token in self.tokens.items()
+            )
+        )
+        (self.folder / "service-accounts.pem").write_text(_ec_key_pem())
+        self._spawn("etcd", self.binaries.etcd, self._etcd_flags())
+        self.start_api_server()
+        self._spawn(
+            "kube-controller-manager",
+            self.binaries.kube_controller_manager,
+            self._controller_manager_flags(),
+        )
+        self._wait_ready("kube-controller-manager", self._has_default_service_account)
+
+    def _stop(self) -> None:
+        for name in ("kube-controller-manager", "kube-apiserver", "etcd"):
+            if process := self._processes.pop(name, None):
+                process.send_signal(signal.SIGCONT)
+                # The data goes away with the directory: nothing is worth a slow, clean end.
+                _end(process, with_signal=signal.SIGKILL)
+
+    def _etcd_flags(self) -> list[str]:
+        client = f"http://127.0.0.1:{self._etcd_port}"
+        return [
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            "--listen-peer-urls=http://127.0.0.1:0",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ]
+
+    def _api_server_flags(self) -> list[str]:
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            # Its own address is a loopback one, which no Endpoints object may hold.
+            "--endpoint-reconciler-type=none",
+            f"--cert-dir={self.folder / 'certs'}",
+            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.folder / 'service-accounts.pem'}",
+            f"--service-account-signing-key-file={self.folder / 'service-accounts.pem'}",
+            "--allow-privileged=true",
+        ]
+
+    def _controller_manager_flags(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig}",
+            f"--authentication-kubeconfig={self.kubeconfig}",
+            f"--authorization-kubeconfig={self.kubeconfig}",
+            "--secure-port=0",
+            "--leader-elect=false",
+            f"--root-ca-file={self.certificate_authority}",
+            f"--service-account-private-key-file={self.folder / 'service-accounts.pem'}",
+        ]
+
+    def _spawn(self, name: str, program: Path, flags: list[str]) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [*_dying_with_parent(), str(program), *flags],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def _wait_ready(self, name: str, is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline:
+            code = self._processes[name].poll()
+            if code is not None:
+                raise CannotContinueError(f"{name} ended with {code}:\n{self.log(name)[-3000:]}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if is_ready():
+                    return
+            time.sleep(_POLL_S)
+        raise CannotContinueError(
+            f"{name} was not ready within {_READY_S} s:\n{self.log(name)[-3000:]}"
+        )
+
+    def _is_api_ready(self) -> bool:
+        return self._exchange("GET", "/readyz", None)[0] == http.client.OK
+
+    def _has_default_service_account(self) -> bool:
+        path = "/api/v1/namespaces/default/serviceaccounts/default"
+        return self._exchange("GET", path, None)[0] == http.client.OK
+
+    def _exchange(self, method: str, path: str, body: str | None) -> tuple[int, str]:
+        trust = ssl.create_default_context(cafile=str(self.certificate_authority))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=trust)
+        with contextlib.closing(connection):
+            headers = {
+                "Authorization": f"Bearer {self.tokens[ADMIN]}",
+                "Content-Type": "application/json",
+            }
+            connection.request(method, path, body=body, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def _write_kubeconfig(self, user: str, token: str) -> Path:
+        authority = base64.b64encode(self.certificate_authority.read_bytes()).decode()
+        path = self.folder / f"{user}.kubeconfig"
+        cluster = {"server": self.url, "certificate-authority-data": authority}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "current-context": "test",
+        }
+        path.write_text(json.dumps(config, indent=1))  # JSON is YAML, and needs no library.
+        return path
+
+
+def _ec_key_pem() -> str:
+    """A new P-256 private key; Go works out the public half, which the format lets one omit."""
+    scalar = 1 + secrets.randbelow(_P256_ORDER - 1)
+    content = base64.b64encode(_EC_KEY_HEAD + scalar.to_bytes(32, "big") + _EC_KEY_TAIL).decode()
+    lines = "\n".join(content[at : at + 64] for at in range(0, len(content), 64))
+    kind = "EC PRIVATE KEY"
+    return f"-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\n"
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _dying_with_parent() -> list[str]:
+    # A killed test run must not leave API servers behind.
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+
+
+def _end(process: subprocess.Popen[bytes], *, with_signal: signal.Signals) -> None:
+    process.send_signal(with_signal)
+    process.wait(timeout=_STOP_S)

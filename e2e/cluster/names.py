@@ -1,0 +1,45 @@
+"""Every name, version and path that the parts of the local cluster share."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+CLUSTER = "tandem"
+NODE = f"{CLUSTER}-control-plane"
+OWNED_LABEL = "tandem-inference.io/owned"
+OWNED = f"{OWNED_LABEL}=true"
+
+KUBERNETES = "v1.34.4"
+ETCD = "v3.6.16"
+COREDNS = "v1.14.7"
+KIND = "v0.30.0"
+HELM_WHEEL = "3.17.2"
+HELM = "v3.17.2"
+STOCK_NODE_IMAGE = "kindest/node:v1.34.0"
+STOCK_PYTHON_IMAGE = "python:3.11-slim-bookworm"
+STOCK_PROMETHEUS_IMAGE = "prom/prometheus:v3.5.0"
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+BUILD = ROOT / "build"
+KUBECONFIG = BUILD / "kubeconfig"
+MODULES = HERE / "modules"
+
+ARCH = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(
+    platform.machine(), platform.machine()
+)
+
+
+def cache_dir() -> Path:
+    """The directory that keeps what is slow to make, across clones of the repository."""
+    if chosen := os.environ.get("TANDEM_CACHE"):
+        return Path(chosen).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "tandem"
+
+
+def bin_dir() -> Path:
+    """Where the tools live that were not found on PATH in a suitable version."""
+    return cache_dir() / "bin"

@@ -1,0 +1,34 @@
+"""A real Kubernetes API for the whole session, and a namespace of its own for each test."""
+
+import re
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster.controlplane import ControlPlane
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd, kube-apiserver and kube-controller-manager on loopback, shared by the session."""
+    with ControlPlane.started() as plane:
+        yield plane
+
+
+@pytest.fixture
+def fresh_control_plane() -> Iterator[ControlPlane]:
+    """A control plane of the test's own, for tests that freeze or kill its parts."""
+    with ControlPlane.started() as plane:
+        yield plane
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Name of a new namespace that goes away after the test."""
+    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    name = f"{stem}-{secrets.token_hex(3)}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    control_plane.request("POST", "/api/v1/namespaces", body)
+    yield name
+    control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
