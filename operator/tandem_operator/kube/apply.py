@@ -6,6 +6,7 @@ that is handed over to somebody else is one that the second manager stops writin
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.compare import HASH_ANNOTATION, Path, differences, with_hash
@@ -48,22 +49,19 @@ class ApplyReport:
     conflicts: int = 0
 
 
-class PreviousPoolRemains(Exception):
+class PreviousPoolRemainsError(Exception):
     """Children of a deleted pool with the same name are still being collected."""
 
 
-def key_of(body: Mapping[str, object]) -> ChildKey:
+def key_of(body: Mapping[str, Any]) -> ChildKey:
     """Kind and name of an object."""
     metadata = body["metadata"]
-    assert isinstance(metadata, Mapping)
     return str(body["kind"]), str(metadata["name"])
 
 
-def controller_uid(body: Mapping[str, object]) -> str | None:
+def controller_uid(body: Mapping[str, Any]) -> str | None:
     """UID of the object that controls this one."""
-    metadata = body.get("metadata")
-    assert isinstance(metadata, Mapping)
-    for owner in metadata.get("ownerReferences") or []:
+    for owner in body["metadata"].get("ownerReferences") or []:
         if owner.get("controller"):
             return str(owner.get("uid"))
     return None
@@ -190,7 +188,7 @@ class ChildWriter:
             return None
         for owner in current["metadata"].get("ownerReferences") or []:
             if owner.get("controller") and owner.get("kind") == "InferencePool":
-                raise PreviousPoolRemains(f"{kind} {name} of a deleted pool still exists.")
+                raise PreviousPoolRemainsError(f"{kind} {name} of a deleted pool still exists.")
         return (
             f"{kind} {name} exists already and does not belong to this pool; "
             "delete it, or give the pool another name."
@@ -213,9 +211,7 @@ class ChildWriter:
             if not conflicts:
                 raise
             if forcible(conflicts, prefixes=_FORCIBLE_IN_CHILDREN):
-                await self._kube.apply(
-                    kind, body, manager=CHILD_MANAGER, force=True, dry_run=True
-                )
+                await self._kube.apply(kind, body, manager=CHILD_MANAGER, force=True, dry_run=True)
             return conflicts
         return ()
 

@@ -34,7 +34,7 @@ class ApiError(Exception):
         super().__init__(f"{request}: {status} {self.reason}: {self.message}")
 
 
-class WritesForbidden(Exception):
+class WritesForbiddenError(Exception):
     """This process may not write now: it does not hold the lease."""
 
 
@@ -60,7 +60,7 @@ class Kube:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._api.close()
+        await self._api.close()  # type: ignore[no-untyped-call]
 
     async def request(
         self,
@@ -83,7 +83,7 @@ class Kube:
                 auth_settings=["BearerToken"],
             )
             answer = await self._api.call_api(*prepared, _request_timeout=self._timeout_s)
-            raw = await answer.read()
+            raw: bytes = await answer.read()  # type: ignore[no-untyped-call]
         parsed = _object(raw)
         if not 200 <= answer.status <= 299:
             raise ApiError(answer.status, parsed, f"{method} {path}")
@@ -181,17 +181,23 @@ class Kube:
 
     def _check_write(self) -> None:
         if not self.may_write():
-            raise WritesForbidden("This process does not hold the lease; nothing was written.")
+            raise WritesForbiddenError("This process does not hold the lease; nothing was written.")
 
 
-async def connect(kubeconfig: str | None = None) -> Kube:
-    """Client for the cluster this process runs in, else for `kubeconfig` or `$KUBECONFIG`."""
+def in_cluster() -> bool:
+    """Whether this process has a service account; `$KUBECONFIG` says that another one is meant."""
+    return "KUBECONFIG" not in os.environ and SERVICE_ACCOUNT_TOKEN.exists()
+
+
+async def connect() -> Kube:
+    """Client for the cluster of `$KUBECONFIG`, else the one this process runs in."""
     configuration = Configuration()
-    if SERVICE_ACCOUNT_TOKEN.exists() and not kubeconfig:
-        load_incluster_config(client_configuration=configuration)
+    if in_cluster():
+        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     else:
-        path = kubeconfig or os.environ.get("KUBECONFIG")
-        await load_kube_config(config_file=path, client_configuration=configuration)
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration
+        )
     configuration.client_side_validation = False
     return Kube(ApiClient(configuration))
 

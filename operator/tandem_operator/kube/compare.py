@@ -75,9 +75,9 @@ def _merge_key(items: Sequence[Any]) -> str | None:
         return None
     for key in _MERGE_KEYS:
         values = [item.get(key) for item in items]
-        if all(isinstance(value, str | int) for value in values):
-            if len(set(values)) == len(values):
-                return key
+        usable = all(isinstance(value, str | int) for value in values)
+        if usable and len(set(values)) == len(values):
+            return key
     return None
 
 

@@ -36,7 +36,9 @@ def forcible(conflicts: Iterable[Conflict], *, prefixes: tuple[str, ...]) -> boo
     """Whether every conflicting field lies under one that is ours by contract."""
     fields = [conflict.field for conflict in conflicts]
     return bool(fields) and all(
-        any(field == prefix or field.startswith((f"{prefix}.", f"{prefix}[")) for prefix in prefixes)
+        any(
+            field == prefix or field.startswith((f"{prefix}.", f"{prefix}[")) for prefix in prefixes
+        )
         for field in fields
     )
 

@@ -26,7 +26,13 @@ class EventWriter:
         self._posted: dict[tuple[str, str, str], float] = {}
 
     async def post(
-        self, pool: Object, *, reason: str, note: str, warning: bool = False, action: str = "Reconcile"
+        self,
+        pool: Object,
+        *,
+        reason: str,
+        note: str,
+        warning: bool = False,
+        action: str = "Reconcile",
     ) -> None:
         """Post one Event, unless the same one was posted within the last ten minutes."""
         now_s = self._now()

@@ -23,7 +23,7 @@ MANAGER = "tandem-lease"
 _FAILURES = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
 
 
-class LeaseLost(Exception):
+class LeaseLostError(Exception):
     """This process may no longer act; the message says why."""
 
 
@@ -64,19 +64,21 @@ class Lease:
 
     async def acquire(self) -> None:
         """Return once the lease is ours. Failures of the API server only delay that."""
-        while not await self._try():
+        while True:
+            if await self._try():
+                break
             await asyncio.sleep(self._terms.retry_s)
         log.info("lease acquired", extra={"identity": self._terms.identity})
 
     async def keep(self) -> None:
-        """Renew until the lease is lost, then raise `LeaseLost`."""
+        """Renew until the lease is lost, then raise `LeaseLostError`."""
         while True:
             await asyncio.sleep(self._terms.retry_s)
             if not await self._try() and not self.held:
                 holder = _holder(self._seen)
                 if holder and holder != self._terms.identity:
-                    raise LeaseLost(f"The lease is held by {holder} now.")
-                raise LeaseLost(f"No renewal for {self._terms.renew_deadline_s:g} s.")
+                    raise LeaseLostError(f"The lease is held by {holder} now.")
+                raise LeaseLostError(f"No renewal for {self._terms.renew_deadline_s:g} s.")
 
     async def release(self) -> None:
         """Hand the lease over at once, so that a standby need not wait for it to run out."""

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Reading what routers and engines measured: directly or through Prometheus, never guessed."""

@@ -1,0 +1,112 @@
+"""Parsing a router's `/arrivals`: all of it is right, or the report is refused."""
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Leg, RouterReport
+from tandem_operator.core.role import Role
+
+SKEW_TOLERATED_S = 2.0
+
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Arrival = tuple[Count, list[Count], list[Count], Count]
+
+
+class _Lenient(BaseModel):
+    """Newer routers may say more than this operator reads."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Finished(_Lenient):
+    finished: Count
+    good: Count
+    late_ttft: Count
+    late_tpot: Count
+    failed: Count
+    shed: Count
+    gone: Count
+    output_tokens: Count
+    output_tokens_squared: Count
+    blame: dict[str, Count] = {}
+
+
+class _InSystem(_Lenient):
+    queued_requests: Count
+    queued_prompt_tokens: Count
+    prefill_requests: Count
+    decode_requests: Count
+
+
+class _Leg(_Lenient):
+    pod: str
+    role: Role
+    busy_s: Amount
+    requests: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    prompt_token_contexts: Amount
+    output_tokens: Count
+
+
+class _Report(_Lenient):
+    version: Literal[1] = Field(alias="schema")
+    router: str
+    started_s: Amount
+    now_s: Amount
+    bucket_edges_tokens: tuple[Count, ...]
+    arrivals: list[Arrival]
+    finished: list[tuple[Count, _Finished]]
+    in_system: _InSystem
+    legs: list[_Leg]
+
+    @model_validator(mode="after")
+    def _rows_fit_buckets(self) -> "_Report":
+        width = len(self.bucket_edges_tokens) + 1
+        for second, requests, tokens, _ in self.arrivals:
+            if len(requests) != width or len(tokens) != width:
+                raise ValueError(f"arrivals of second {second} need {width} buckets")
+        return self
+
+
+_REPORT: TypeAdapter[_Report] = TypeAdapter(_Report)
+
+
+def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
+    """The report, on this process's clock. Raises `ValueError` naming what is wrong with it.
+
+    A router whose clock is off by more than `SKEW_TOLERATED_S` has all its times shifted by whole
+    seconds; a smaller difference is the time the answer took.
+    """
+    try:
+        report = _REPORT.validate_json(raw)
+    except ValidationError as error:
+        first: Any = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "document"
+        raise ValueError(f"/arrivals: {where}: {first['msg']}") from None
+    skew_s = now_s - report.now_s
+    shift_s = round(skew_s) if math.fabs(skew_s) > SKEW_TOLERATED_S else 0
+    return RouterReport(
+        router=report.router,
+        sampled_s=report.now_s + shift_s,
+        started_s=report.started_s + shift_s,
+        bucket_edges_tokens=report.bucket_edges_tokens,
+        arrivals=tuple(
+            ArrivalSecond(
+                second=second + shift_s,
+                requests=tuple(requests),
+                prompt_tokens=tuple(tokens),
+                cached_tokens=cached,
+            )
+            for second, requests, tokens, cached in report.arrivals
+        ),
+        finished=tuple(
+            FinishedSecond(second=second + shift_s, **row.model_dump())
+            for second, row in report.finished
+        ),
+        **report.in_system.model_dump(),
+        legs=tuple(Leg(**leg.model_dump()) for leg in report.legs),
+    )

@@ -1,0 +1,64 @@
+"""What a source of metrics is asked for and what it answers. A missing value is named, not zero."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tandem_operator.core.observation import EngineSample, Latency
+from tandem_operator.core.role import Role
+
+ENGINE_PORT = 8000
+ROUTER_INTERNAL_PORT = 9100
+LATENCY_WINDOW_S = 120.0
+MAX_AGE_S = 30.0
+"""Older samples are not acted on: about the longest scrape interval in common use."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTarget:
+    """A Ready engine pod and where it answers."""
+
+    pod: str
+    role: Role
+    host: str
+    port: int = ENGINE_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class RouterTarget:
+    """A Ready router pod and where its internal port answers."""
+
+    pod: str
+    host: str
+    port: int = ROUTER_INTERNAL_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The pods of one pool that should have metrics now."""
+
+    namespace: str
+    pool: str
+    engines: tuple[EngineTarget, ...]
+    routers: tuple[RouterTarget, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a source knew. `problems` says in words what it did not know."""
+
+    engines: tuple[EngineSample, ...]
+    latency: Latency | None
+    problems: tuple[str, ...] = ()
+
+    def oldest_s(self, *, now_s: float) -> float | None:
+        """Age of the oldest engine sample, `None` without any."""
+        ages = [now_s - sample.sampled_s for sample in self.engines]
+        return max(ages) if ages else None
+
+
+class MetricSource(Protocol):
+    """Something that knows the current metrics of pods."""
+
+    async def read(self, targets: Targets, *, now_s: float) -> Reading:
+        """Read all targets; never raises for a target that does not answer."""
+        ...
