@@ -1,1 +1,80 @@
-"""Placeholder."""
+"""The API: pydantic models of the custom resource, SLO presets, and the CRD made from them."""
+
+from tandem_operator.api.parse import InvalidPoolError, parse_pool
+from tandem_operator.api.presets import PRESETS, Preset
+from tandem_operator.api.v1alpha1 import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from tandem_operator.api.v1alpha1.engine import Backend, Device, Dtype, Engine
+from tandem_operator.api.v1alpha1.fleet import Fleet, Management, PodTemplate, Resources
+from tandem_operator.api.v1alpha1.model import Model, ModelSource
+from tandem_operator.api.v1alpha1.pool import InferencePool, PoolMetadata, PoolSpec
+from tandem_operator.api.v1alpha1.router import Limits, Router, Timeouts
+from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Scaling, ScalingMode
+from tandem_operator.api.v1alpha1.slo import Slo, SloBounds
+from tandem_operator.api.v1alpha1.status import (
+    Condition,
+    ConditionType,
+    DecisionStatus,
+    LatencyStatus,
+    PoolStatus,
+    RoleStatus,
+    SloStatus,
+    Step,
+    parse_status,
+)
+from tandem_operator.api.values import (
+    duration_s,
+    format_duration,
+    format_rate,
+    format_ratio,
+    quantity,
+    ratio,
+)
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "KIND",
+    "PLURAL",
+    "PRESETS",
+    "VERSION",
+    "Backend",
+    "Condition",
+    "ConditionType",
+    "DecisionStatus",
+    "Device",
+    "Dtype",
+    "Engine",
+    "Fleet",
+    "InferencePool",
+    "InvalidPoolError",
+    "LatencyStatus",
+    "Limits",
+    "Management",
+    "Metrics",
+    "MetricsSource",
+    "Model",
+    "ModelSource",
+    "PodTemplate",
+    "PoolMetadata",
+    "PoolSpec",
+    "PoolStatus",
+    "Preset",
+    "Resources",
+    "RoleStatus",
+    "Router",
+    "Scaling",
+    "ScalingMode",
+    "Slo",
+    "SloBounds",
+    "SloStatus",
+    "Step",
+    "Timeouts",
+    "duration_s",
+    "format_duration",
+    "format_rate",
+    "format_ratio",
+    "parse_pool",
+    "parse_status",
+    "quantity",
+    "ratio",
+]

@@ -1,0 +1,126 @@
+"""`spec.model`: what is served, and where its weights are."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.values import Count, DnsName, text_rule
+
+ModelPath = Annotated[
+    str,
+    Field(max_length=512),
+    Rule(
+        expression="self.matches('^/[^ ]*$') && !self.matches('(^|/)[.][.](/|$)')",
+        message="path must be absolute and without '..'; write for example /models/llama",
+        holds=lambda path: path[:1] == "/" and " " not in path and ".." not in path.split("/"),
+    ),
+]
+
+
+class ImageSource(ApiModel):
+    """Weights that are part of the engine image."""
+
+    path: ModelPath
+    """Directory inside the engine image, such as /models/tiny."""
+
+
+class VolumeSource(ApiModel):
+    """Weights on a volume, mounted read-only into every engine pod."""
+
+    claim_name: DnsName
+    """PersistentVolumeClaim in the pool's namespace; it must be mountable by several pods."""
+    path: ModelPath = "/"
+    """Directory inside the volume, such as /llama-3.1-8b."""
+
+
+class SecretKey(ApiModel):
+    """One key of a Secret in the pool's namespace."""
+
+    name: DnsName
+    """Name of the Secret."""
+    key: Annotated[
+        str,
+        Field(max_length=253),
+        text_rule(
+            pattern="^[-._a-zA-Z0-9]+$",
+            message="key must be a key of a Secret: letters, digits, '-', '_' or '.'; write token",
+        ),
+    ] = "token"
+    """Key inside the Secret."""
+
+
+class HuggingFaceSource(ApiModel):
+    """Weights that each engine pod downloads from the Hugging Face Hub."""
+
+    repo: Annotated[
+        str,
+        Field(max_length=200),
+        text_rule(
+            pattern="^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+            message=(
+                "repo must be a repository of the Hub, not a URL; write for example"
+                " meta-llama/Llama-3.1-8B-Instruct"
+            ),
+        ),
+    ]
+    """Repository, such as meta-llama/Llama-3.1-8B-Instruct."""
+    revision: Annotated[
+        str,
+        Field(max_length=128),
+        text_rule(
+            pattern="^[A-Za-z0-9][A-Za-z0-9._/-]*$",
+            message="revision must be a branch, a tag or a commit; write for example main",
+        ),
+    ] = "main"
+    """Branch, tag or commit. A commit makes sure that all pods hold the same weights."""
+    token_secret_ref: SecretKey | None = None
+    """Access token for a gated or private repository."""
+
+
+class ModelSource(ApiModel):
+    """Where the weights are. Exactly one of the three."""
+
+    image: ImageSource | None = None
+    """The weights are part of the engine image."""
+    persistent_volume_claim: VolumeSource | None = None
+    """The weights are on a volume."""
+    hugging_face: HuggingFaceSource | None = None
+    """The weights are downloaded from the Hugging Face Hub."""
+
+    rules: ClassVar = (
+        Rule(
+            expression=(
+                "[has(self.image), has(self.persistentVolumeClaim), has(self.huggingFace)]"
+                ".filter(given, given).size() == 1"
+            ),
+            message=(
+                "model.source needs exactly one of image, persistentVolumeClaim and huggingFace;"
+                " write for example huggingFace: {repo: meta-llama/Llama-3.1-8B-Instruct}"
+            ),
+            holds=lambda source: (
+                [source.image, source.persistent_volume_claim, source.hugging_face].count(None) == 2
+            ),
+        ),
+    )
+
+
+class Model(ApiModel):
+    """The model that the pool serves."""
+
+    name: Annotated[
+        str,
+        Field(max_length=128),
+        text_rule(
+            pattern="^[A-Za-z0-9][A-Za-z0-9._:/-]*$",
+            message=(
+                "model.name must be letters, digits, '.', '_', '-', ':' or '/';"
+                " write for example llama-3.1-8b"
+            ),
+        ),
+    ]
+    """Name that clients put into the `model` field of their requests."""
+    source: ModelSource
+    """Where the weights are."""
+    max_model_len: Annotated[Count, Field(ge=16, le=16_777_216)]
+    """Longest request in tokens, prompt and output together. More costs KV cache memory."""

@@ -1,0 +1,125 @@
+"""InferencePool: the one object a user writes. Every field in its spec acts today.
+
+Defaults stand in the models and are written into the CRD, so `kubectl get -o yaml` shows them.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.v1alpha1.engine import Device, Engine
+from tandem_operator.api.v1alpha1.fleet import Fleet
+from tandem_operator.api.v1alpha1.model import Model
+from tandem_operator.api.v1alpha1.router import Router
+from tandem_operator.api.v1alpha1.scaling import Metrics, Scaling
+from tandem_operator.api.v1alpha1.slo import Slo
+from tandem_operator.api.values import quantity
+
+MAX_NAME_LENGTH = 40
+_SERVICE_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+
+_MINIMUM_GPUS = " + ".join(
+    f"{role}.minReplicas * (has({role}.gpusPerReplica) ? {role}.gpusPerReplica : 1)"
+    for role in ("self.prefill", "self.decode")
+)
+
+
+class PoolSpec(ApiModel):
+    """What the user wants: a model, an SLO, and how far each fleet may grow."""
+
+    model: Model
+    """The model that the pool serves."""
+    slo: Slo
+    """Latency bounds of a request. An edit restarts nothing and is in force within seconds."""
+    engine: Engine = Engine()
+    """How every engine pod runs."""
+    prefill: Fleet
+    """The fleet that reads prompts; sized so that TTFT holds."""
+    decode: Fleet
+    """The fleet that writes answers; sized so that TPOT holds."""
+    router: Router = Router()
+    """The pool's front door."""
+    scaling: Scaling = Scaling()
+    """How far and how fast Tandem may go."""
+    metrics: Metrics = Metrics()
+    """Where the numbers behind decisions come from."""
+
+    rules: ClassVar = (
+        Rule(
+            expression=f"!has(self.scaling.gpuBudget) || self.scaling.gpuBudget >= {_MINIMUM_GPUS}",
+            message=(
+                "scaling.gpuBudget must cover minReplicas x gpusPerReplica of prefill and decode"
+                " together; write at least that sum, or lower minReplicas"
+            ),
+            holds=lambda spec: (
+                spec.scaling.gpu_budget is None or spec.scaling.gpu_budget >= spec.minimum_gpus()
+            ),
+            field=".scaling.gpuBudget",
+        ),
+        Rule(
+            expression=(
+                "self.engine.device != 'CPU'"
+                " || !(has(self.prefill.gpusPerReplica) || has(self.decode.gpusPerReplica))"
+            ),
+            message=(
+                "gpusPerReplica has no meaning with engine.device CPU; leave it out of prefill and"
+                " decode, or write engine.device: NVIDIA"
+            ),
+            holds=lambda spec: (
+                spec.engine.device is not Device.CPU
+                or spec.prefill.gpus_per_replica is None is spec.decode.gpus_per_replica
+            ),
+        ),
+    )
+
+    def minimum_gpus(self) -> int:
+        """GPUs (units on CPU) of both fleets at their smallest."""
+        return sum(fleet.min_replicas * fleet.gpus for fleet in self.fleets.values())
+
+    @property
+    def fleets(self) -> Mapping[str, Fleet]:
+        """The two fleets by the name of their role."""
+        return {"prefill": self.prefill, "decode": self.decode}
+
+    @property
+    def kv_cache_bytes(self) -> int | None:
+        """`engine.kvCacheMemory` in bytes."""
+        memory = self.engine.kv_cache_memory
+        return None if memory is None else int(quantity(memory))
+
+
+class PoolMetadata(ApiModel):
+    """The part of the object's metadata that Tandem reads."""
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+
+
+class InferencePool(ApiModel):
+    """A pool: one model, served by a prefill and a decode fleet behind one endpoint."""
+
+    metadata: PoolMetadata
+    spec: PoolSpec
+
+    rules: ClassVar = (
+        Rule(
+            expression=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
+            message=(
+                f"metadata.name must be at most {MAX_NAME_LENGTH} characters, since the names of"
+                " the pool's Services and Deployments begin with it; write for example chat-8b"
+            ),
+            holds=lambda pool: len(pool.metadata.name) <= MAX_NAME_LENGTH,
+        ),
+        Rule(
+            expression=f"self.metadata.name.matches('{_SERVICE_NAME}')",
+            message=(
+                "metadata.name must begin with a letter and hold only lower-case letters, digits"
+                " and '-', since Services are named after it; write for example llama-3-1-8b"
+            ),
+            holds=lambda pool: re.fullmatch(_SERVICE_NAME, pool.metadata.name) is not None,
+        ),
+    )

@@ -1,0 +1,72 @@
+"""`spec.router`: the front door, its deadlines and its limits."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.v1alpha1.fleet import PodTemplate, Resources
+from tandem_operator.api.values import Count, Duration, ImageReference, duration_rule, duration_s
+
+
+def _timeout(name: str, example: str) -> Rule:
+    return duration_rule(name=f"timeouts.{name}", example=example, least="10ms", most="24h")
+
+
+class Timeouts(ApiModel):
+    """Deadlines of a request's phases. An edit is in force at once and restarts nothing."""
+
+    connect: Annotated[Duration, _timeout("connect", "1s")] = "1s"
+    """Longest wait for a connection to an engine pod."""
+    prefill: Annotated[Duration, _timeout("prefill", "60s")] = "60s"
+    """Longest prefill at one pod."""
+    first_token: Annotated[Duration, _timeout("firstToken", "120s")] = "120s"  # noqa: S105
+    """Longest time from the whole request to its first token."""
+    idle: Annotated[Duration, _timeout("idle", "60s")] = "60s"
+    """Longest gap between two tokens of a stream."""
+    request: Annotated[Duration, _timeout("request", "600s")] = "600s"
+    """Longest request in all."""
+
+    rules: ClassVar = (
+        Rule(
+            expression="duration(self.firstToken) <= duration(self.request)",
+            message=(
+                "timeouts.firstToken must not be above timeouts.request; write for example"
+                " firstToken: 120s and request: 600s"
+            ),
+            holds=lambda given: duration_s(given.first_token) <= duration_s(given.request),
+            field=".firstToken",
+        ),
+    )
+
+
+class Limits(ApiModel):
+    """What a router pod takes before it answers 413, 429 or 431. An edit restarts nothing."""
+
+    body_bytes: Annotated[Count, Field(ge=1024, le=1_073_741_824)] = 4_194_304
+    """Largest request body in bytes."""
+    header_bytes: Annotated[Count, Field(ge=1024, le=1_048_576)] = 16_384
+    """Largest request head in bytes."""
+    concurrent_requests: Annotated[Count, Field(ge=1, le=1_000_000)] = 2000
+    """Most requests inside one router pod, queued ones included."""
+    queued_requests: Annotated[Count, Field(ge=0, le=1_000_000)] = 1000
+    """Most requests that wait in one router pod for a prefill pod."""
+    prefill_requests_per_pod: Annotated[Count, Field(ge=1, le=4096)] = 4
+    """Most requests that one router pod has at one prefill pod; further ones wait in the router."""
+
+
+class Router(ApiModel):
+    """The pool's front door: one OpenAI-compatible endpoint that pairs prefill with decode pods."""
+
+    image: ImageReference | None = None
+    """Image of the router pods. Without it: the one the operator was installed with."""
+    min_replicas: Annotated[Count, Field(ge=1, le=32)] = 1
+    """Router pods."""
+    resources: Resources = Resources()
+    """Compute resources of the router container."""
+    pod_template: PodTemplate | None = None
+    """What else the router pods need."""
+    timeouts: Timeouts = Timeouts()
+    """Deadlines of a request's phases."""
+    limits: Limits = Limits()
+    """What a router pod takes before it refuses."""

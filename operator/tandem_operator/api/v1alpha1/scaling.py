@@ -1,0 +1,85 @@
+"""`spec.scaling` and `spec.metrics`: how far Tandem may go, and what it goes by."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.values import Count, Duration, duration_rule, text_rule
+
+
+class ScalingMode(StrEnum):
+    """What Tandem may do with the counts it decides."""
+
+    AUTO = "Auto"
+    RECOMMEND = "Recommend"
+    PAUSED = "Paused"
+
+
+class Scaling(ApiModel):
+    """How far and how fast Tandem may go. An edit restarts nothing."""
+
+    mode: ScalingMode = ScalingMode.AUTO
+    """Auto: Tandem sets replica counts. Recommend: it decides and shows, but sets nothing. Paused:
+    counts stay as they are."""
+    gpu_budget: Annotated[Count, Field(ge=1, le=100_000)] | None = None
+    """Most GPUs of both fleets together, starting and terminating pods included; on CPU a replica
+    counts as 1. Without it: the replica bounds alone."""
+    stabilization: Annotated[
+        Duration,
+        duration_rule(name="scaling.stabilization", example="60s", least="0s", most="1h"),
+    ] = "60s"
+    """How long fewer replicas must have been enough before a fleet shrinks."""
+    max_step: Annotated[Count, Field(ge=1, le=1000)] | None = None
+    """Most replicas that one decision adds to or takes from a fleet. Without it: no such
+    bound."""
+
+
+class MetricsSource(StrEnum):
+    """Where engine and router metrics are read."""
+
+    AUTO = "Auto"
+    PROMETHEUS = "Prometheus"
+    DIRECT = "Direct"
+
+
+class Prometheus(ApiModel):
+    """A Prometheus server that scrapes the pool's pods."""
+
+    url: Annotated[
+        str,
+        Field(max_length=512),
+        text_rule(
+            pattern="^https?://[A-Za-z0-9][^ ]*$",
+            message=(
+                "prometheus.url must be an http or https URL; write for example"
+                " http://prometheus.monitoring.svc:9090"
+            ),
+        ),
+    ]
+    """Base URL, such as http://prometheus.monitoring.svc:9090."""
+
+
+class Metrics(ApiModel):
+    """Where the numbers behind decisions come from."""
+
+    source: MetricsSource = MetricsSource.AUTO
+    """Auto: Prometheus where a URL is given and its samples are fresh, else the pods themselves.
+    Prometheus or Direct: only that."""
+    prometheus: Prometheus | None = None
+    """The Prometheus server to ask."""
+
+    rules: ClassVar = (
+        Rule(
+            expression="self.source != 'Prometheus' || has(self.prometheus)",
+            message=(
+                "metrics.source Prometheus needs metrics.prometheus.url; write for example"
+                " http://prometheus.monitoring.svc:9090, or source: Auto"
+            ),
+            holds=lambda metrics: (
+                metrics.source is not MetricsSource.PROMETHEUS or metrics.prometheus is not None
+            ),
+            field=".prometheus",
+        ),
+    )

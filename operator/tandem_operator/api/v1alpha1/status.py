@@ -1,0 +1,162 @@
+"""The status of an InferencePool: only what the operator writes, rounded and with units.
+
+Numbers with a fraction are strings, as the Kubernetes API conventions advise: their rounding is
+part of the value, so a status that looks the same is the same and is not written again.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel, Extension
+
+Text = Annotated[str, Field(max_length=64)]
+Sentence = Annotated[str, Field(max_length=2048)]
+Time = Annotated[str, Field(max_length=40), Extension({"format": "date-time"})]
+
+
+class ConditionType(StrEnum):
+    """The conditions of a pool. `True` is the good case except where said."""
+
+    READY = "Ready"
+    """The router answers and at least one pod of each role is Ready at this generation."""
+    ACCEPTED = "Accepted"
+    """The spec makes sense; else the running pool is left as it was."""
+    SLO_MET = "SLOMet"
+    """Attainment of the recent window reaches the objective."""
+    METRICS_FRESH = "MetricsFresh"
+    """The numbers are young and complete enough to act on."""
+    SCALING_ACTIVE = "ScalingActive"
+    """Tandem sets the replica counts itself."""
+    CAPACITY_BLOCKED = "CapacityBlocked"
+    """True is the bad case: pods that were asked for cannot start."""
+    SLO_FEASIBLE = "SLOFeasible"
+    """Some number of replicas can hold the SLO; else the message names a bound that can be met."""
+    FIELD_CONFLICT = "FieldConflict"
+    """True is the bad case: somebody else owns a field that Tandem would write."""
+
+
+class Condition(ApiModel):
+    """One aspect of the pool, as `kubectl wait --for=condition=TYPE` reads it."""
+
+    type: Annotated[str, Field(max_length=64)]
+    """Ready, Accepted, SLOMet, MetricsFresh, ScalingActive, CapacityBlocked, SLOFeasible or
+    FieldConflict."""
+    status: Annotated[str, Field(max_length=16)]
+    """True, False or Unknown."""
+    observed_generation: int
+    """metadata.generation of the spec that this condition speaks of."""
+    last_transition_time: Time
+    """When status last changed."""
+    reason: Annotated[str, Field(max_length=128)]
+    """One CamelCase word for programs."""
+    message: Annotated[str, Field(max_length=4096)]
+    """One sentence for people."""
+
+
+class RoleStatus(ApiModel):
+    """One fleet: what it is and what it should be."""
+
+    current: int | None = None
+    """Replicas that the Deployment asks for now."""
+    ready: int | None = None
+    """Pods that are Ready at this generation."""
+    desired: int | None = None
+    """Replicas that Tandem decided on; in mode Recommend or Paused, would decide on."""
+    pending: int | None = None
+    """Pods that exist and are not Ready yet, starting or unscheduled."""
+    capacity: Text | None = None
+    """Requests per second that the current replicas can serve inside the SLO."""
+    utilization: Text | None = None
+    """Arriving requests as a share of capacity, such as 74.0%."""
+    summary: Text | None = None
+    """ready/desired, for the printed table."""
+
+
+class LatencyStatus(ApiModel):
+    """Percentiles of the recent window as the router measured them, such as 412ms."""
+
+    p50: Text | None = None
+    """Half of the requests were at most this slow."""
+    p95: Text | None = None
+    """95% of the requests were at most this slow."""
+    p99: Text | None = None
+    """99% of the requests were at most this slow."""
+
+
+class SloStatus(ApiModel):
+    """How the recent window went against the SLO."""
+
+    ttft: LatencyStatus | None = None
+    """Time from the whole request at the router to the first generated token sent."""
+    tpot: LatencyStatus | None = None
+    """Mean time between a request's output tokens after the first."""
+    attainment: Text | None = None
+    """Good requests as a share of all that finished, failed or were shed, such as 99.2%."""
+    goodput: Text | None = None
+    """Good requests per second."""
+    goodput_per_gpu: Annotated[Text | None, Field(alias="goodputPerGPU")] = None
+    """Good requests per second and GPU held; on CPU, per engine pod."""
+    blame: Annotated[dict[str, int] | None, Field(max_length=16)] = None
+    """Requests that missed a bound in the recent window, by the part that was to blame."""
+
+
+class Step(ApiModel):
+    """A change of one replica count."""
+
+    from_: Annotated[int, Field(alias="from")]
+    """Replicas before."""
+    to: int
+    """Replicas after."""
+
+
+class DecisionStatus(ApiModel):
+    """The last decision that changed a count or the reason behind it."""
+
+    time: Time
+    """When it was made."""
+    prefill: Step | None = None
+    """What it did to the prefill fleet."""
+    decode: Step | None = None
+    """What it did to the decode fleet."""
+    reason: Sentence
+    """One sentence: what was seen or predicted, and what follows from it."""
+    inputs: Annotated[dict[str, Text] | None, Field(max_length=64)] = None
+    """The numbers behind it, each with its unit in its name."""
+    limits_hit: Annotated[list[Sentence] | None, Field(max_length=16)] = None
+    """Bounds that kept a count from where the load wanted it."""
+    alternatives: Annotated[list[Sentence] | None, Field(max_length=16)] = None
+    """Other counts that were looked at, and why they were not taken."""
+
+
+class PoolStatus(ApiModel):
+    """What the operator last saw and did. Absent means unknown, never zero."""
+
+    observed_generation: int | None = None
+    """metadata.generation of the spec that is in force."""
+    endpoint: Annotated[str | None, Field(max_length=512)] = None
+    """URL of the OpenAI-compatible API inside the cluster."""
+    conditions: Annotated[
+        list[Condition] | None,
+        Field(max_length=32),
+        Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = None
+    """Aspects of the pool, one of each type."""
+    prefill: RoleStatus | None = None
+    """The prefill fleet."""
+    decode: RoleStatus | None = None
+    """The decode fleet."""
+    slo: SloStatus | None = None
+    """Latency and goodput of the recent window."""
+    decision: DecisionStatus | None = None
+    """The last decision, with its reason."""
+
+    def condition(self, kind: ConditionType) -> Condition | None:
+        """The condition of that type, if it was ever written."""
+        return next((one for one in self.conditions or () if one.type == kind), None)
+
+
+def parse_status(obj: Any) -> PoolStatus:
+    """Read the status of a custom resource as the API server has it; empty before the first."""
+    return PoolStatus.model_validate(obj.get("status") or {}, by_name=False)
