@@ -1,0 +1,127 @@
+"""From nothing to a Ready pool: the commands a user would type, in order."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster import names
+from e2e.commands import apply, helm, kubectl, kubectl_json
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Slo
+
+OPERATOR_NAMESPACE = "tandem-system"
+IMAGES = names.BUILD / "images.env"
+SAMPLE = names.ROOT / "manifests" / "samples" / "tiny-cpu.yaml"
+DOOR = Path(__file__).with_name("door.yaml")
+
+
+def make(target: str) -> None:
+    """Run one target of the Makefile; it prints its own progress."""
+    subprocess.run(
+        ["make", "--no-print-directory", "-C", str(names.ROOT), target],
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+
+
+def built_images() -> dict[str, str]:
+    """What `make images` built: `OPERATOR_IMAGE`, `ROUTER_IMAGE`, `ENGINE_CPU_IMAGE`."""
+    lines = (line.partition("=") for line in IMAGES.read_text().splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def install_operator(*, images: dict[str, str]) -> None:
+    """Install both charts, or bring them up to date, and wait for the operator."""
+    charts = names.ROOT / "charts"
+    place = ["--namespace", OPERATOR_NAMESPACE, "--create-namespace"]
+    helm("upgrade", "--install", "tandem-crds", str(charts / "tandem-crds"), *place)
+    helm(
+        *("upgrade", "--install", "tandem", str(charts / "tandem"), *place),
+        *("--wait", "--timeout", "120s"),
+        *_chart_values(images),
+    )
+
+
+def _chart_values(images: dict[str, str]) -> list[str]:
+    chosen = {
+        "image": images["OPERATOR_IMAGE"],
+        "routerImage": images["ROUTER_IMAGE"],
+        "engineImages.cpu": images["ENGINE_CPU_IMAGE"],
+    }
+    return [word for key, image in chosen.items() for word in ("--set-string", f"{key}={image}")]
+
+
+def make_namespace(name: str) -> None:
+    """A namespace in which only pods that need no privilege may run."""
+    apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": name,
+                "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+            },
+        }
+    )
+
+
+def sample_pool(
+    *, namespace: str, images: dict[str, str], tpot_target: str | None = None
+) -> dict[str, Any]:
+    """The tiny sample, to run on the images built here, if wanted with another TPOT."""
+    pool: dict[str, Any] = yaml.safe_load(SAMPLE.read_text())
+    pool["metadata"]["namespace"] = namespace
+    if tpot_target is not None:
+        pool["spec"]["slo"]["tpot"] = {"target": tpot_target}
+    return pool
+
+
+@dataclass(frozen=True, slots=True)
+class PodStart:
+    """How long one engine pod took from its creation to Ready."""
+
+    pod: str
+    role: Role
+    seconds: float
+
+
+def pod_starts(*, namespace: str, pool: str) -> list[PodStart]:
+    """All Ready engine pods of a pool and their cold starts."""
+    selector = f"tandem-inference.io/pool={pool},tandem-inference.io/role in (prefill,decode)"
+    pods = kubectl_json("get", "pods", "-n", namespace, "-l", selector)["items"]
+    return [
+        PodStart(
+            pod=pod["metadata"]["name"],
+            role=Role(pod["metadata"]["labels"]["tandem-inference.io/role"]),
+            seconds=(_time(ready) - _time(pod["metadata"]["creationTimestamp"])),
+        )
+        for pod in pods
+        if (ready := _ready_since(pod)) is not None
+    ]
+
+
+def _ready_since(pod: dict[str, Any]) -> str | None:
+    for condition in pod["status"].get("conditions", ()):
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            return str(condition["lastTransitionTime"])
+    return None
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def slo_in_force(*, namespace: str, pool: str) -> Slo:
+    """The bounds that the pool's router judges by at this moment."""
+    settings = kubectl_json("get", "configmap", "-n", namespace, f"{pool}-router")
+    return Slo(**json.loads(settings["data"]["router.json"])["slo"])
+
+
+def remove_pool(*, namespace: str) -> None:
+    """Remove what an earlier demo left, so that this one starts from its sample."""
+    kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait", timeout_s=180.0)
