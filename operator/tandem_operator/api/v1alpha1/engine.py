@@ -1,6 +1,5 @@
 """`spec.engine`: how every engine pod runs, whatever its role."""
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -32,27 +31,32 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
 
 
-_FIELD_OF_ARGUMENT: Mapping[str, str] = {
-    "--model": "model.source",
-    "--served-model-name": "model.name",
-    "--max-model-len": "model.maxModelLen",
-    "--dtype": "engine.dtype",
-    "--quantization": "engine.quantization",
-    "--enable-prefix-caching": "engine.prefixCaching",
-    "--no-enable-prefix-caching": "engine.prefixCaching",
-    "--block-size": "engine.blockSize",
-    "--max-num-seqs": "engine.maxNumSeqs",
-    "--kv-cache-memory-bytes": "engine.kvCacheMemory",
-    "--tensor-parallel-size": "gpusPerReplica",
-    "--host": "nothing",
-    "--port": "nothing",
-    "--kv-transfer-config": "nothing",
-    "--api-key": "nothing",
-}
+_TANDEMS_ARGUMENTS = (
+    "--model",
+    "--revision",
+    "--served-model-name",
+    "--max-model-len",
+    "--dtype",
+    "--quantization",
+    "-q",
+    "--enable-prefix-caching",
+    "--no-enable-prefix-caching",
+    "--block-size",
+    "--max-num-seqs",
+    "--kv-cache-memory-bytes",
+    "--tensor-parallel-size",
+    "-tp",
+    "--host",
+    "--port",
+    "--api-key",
+    "--kv-transfer-config",
+    "--shutdown-timeout",
+)
 
 
 def _sets_nothing_of_ours(arguments: tuple[str, ...]) -> bool:
-    return not {argument.split("=")[0] for argument in arguments} & set(_FIELD_OF_ARGUMENT)
+    names = {argument.split("=")[0].replace("_", "-") for argument in arguments}
+    return names.isdisjoint(_TANDEMS_ARGUMENTS)
 
 
 class Engine(ApiModel):
@@ -105,13 +109,13 @@ class Engine(ApiModel):
         Field(max_length=32),
         Rule(
             expression=(
-                "!self.exists(argument, argument.split('=')[0] in ["
-                + ", ".join(f"'{argument}'" for argument in _FIELD_OF_ARGUMENT)
+                "!self.exists(argument, argument.split('=')[0].replace('_', '-') in ["
+                + ", ".join(f"'{argument}'" for argument in _TANDEMS_ARGUMENTS)
                 + "])"
             ),
             message=(
-                "engine.extraArgs must not set what has a field of its own or is Tandem's to set ("
-                + ", ".join(_FIELD_OF_ARGUMENT)
+                "engine.extraArgs must not set what has a field of its own or is Tandem's ("
+                + ", ".join(_TANDEMS_ARGUMENTS)
                 + "); write for example --max-num-batched-tokens=4096"
             ),
             holds=_sets_nothing_of_ours,

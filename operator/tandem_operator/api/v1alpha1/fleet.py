@@ -53,6 +53,7 @@ class Fleet(ApiModel):
 
     min_replicas: Annotated[
         Count,
+        Field(le=1000),
         Rule(
             expression="self >= 1",
             message=(
@@ -60,17 +61,16 @@ class Fleet(ApiModel):
             ),
             holds=lambda count: count >= 1,
         ),
-        Field(le=1000),
     ] = 1
     """Fewest replicas of this fleet."""
     max_replicas: Annotated[
         Count,
+        Field(le=1000),
         Rule(
             expression="self >= 1",
             message="maxReplicas must be at least 1; write for example 4",
             holds=lambda count: count >= 1,
         ),
-        Field(le=1000),
     ]
     """Most replicas of this fleet."""
     gpus_per_replica: Annotated[Count, Field(ge=1, le=16)] | None = None

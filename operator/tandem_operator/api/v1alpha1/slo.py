@@ -27,7 +27,7 @@ class Ttft(ApiModel):
         ]
         | None
     ) = None
-    """Seconds from the whole request at the router to the first generated token sent, for an empty
+    """Time from the whole request at the router to the first generated token sent, for an empty
     prompt, as a duration such as 500ms or 1.5s."""
     per_thousand_prompt_tokens: (
         Annotated[
