@@ -15,6 +15,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
 
 OPERATOR_NAMESPACE = "tandem-system"
+PROMETHEUS_NAMESPACE = "monitoring"
 IMAGES = names.BUILD / "images.env"
 SAMPLE = names.ROOT / "manifests" / "samples" / "tiny-cpu.yaml"
 DOOR = Path(__file__).with_name("door.yaml")
@@ -125,3 +126,15 @@ def slo_in_force(*, namespace: str, pool: str) -> Slo:
 def remove_pool(*, namespace: str) -> None:
     """Remove what an earlier demo left, so that this one starts from its sample."""
     kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait", timeout_s=180.0)
+
+
+def on_node(*words: str) -> str:
+    """Run a command inside the cluster's only node."""
+    return subprocess.run(
+        ["docker", "exec", names.NODE, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout

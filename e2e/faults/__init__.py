@@ -1,0 +1,1 @@
+"""What clients lose when a part of a serving pool is taken away, measured."""
