@@ -1,8 +1,8 @@
 """One tick of one pool as a value: what to apply, to write, to prune and to tell.
 
-`plan(world, *, now_s) -> Plan` is pure and total: same world and time, same plan, for any pool an
-API server can hold. `conclude(plan, outcome, *, world, now_s) -> Plan` then amends status and Events
-by what became of the writes.
+`plan(world, *, now_s) -> Plan` is pure and total: same world and time, same plan, for any pool that
+an API server can hold. `conclude(plan, outcome, *, world, now_s) -> Plan` then amends status and
+Events by what became of the writes.
 """
 
 from collections.abc import Mapping

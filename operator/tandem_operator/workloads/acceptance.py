@@ -1,0 +1,62 @@
+"""What is wrong with a pool that neither CEL nor the API server says well, a sentence each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tandem_operator.api import PodTemplate, PoolSpec
+from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.pods import ENGINE, LEAST_GRACE_PERIOD_S, engine_image
+from tandem_operator.workloads.world import Installation
+
+_GRACE = "terminationGracePeriodSeconds"
+
+
+def objections(spec: PoolSpec, installation: Installation) -> tuple[str, ...]:
+    """Why the pool cannot run as it is written; empty when it can."""
+    return tuple(_objections(spec, installation))
+
+
+def _objections(spec: PoolSpec, installation: Installation) -> Iterator[str]:
+    if not engine_image(spec, installation):
+        yield (
+            f"engine.image is needed, since the operator was installed without an engine image for"
+            f" device {spec.engine.device}; write for example"
+            " engine.image: registry.example.com/tandem/engine-cuda:1.0"
+        )
+    for role, fleet in spec.fleets.items():
+        yield from _template_objections(fleet.pod_template, f"{role}.podTemplate.spec", ENGINE)
+    template = spec.router.pod_template
+    yield from _template_objections(template, "router.podTemplate.spec", ROUTER)
+
+
+def _template_objections(template: PodTemplate | None, path: str, own: str) -> Iterator[str]:
+    given = (template.spec if template else None) or {}
+    for field in ("containers", "initContainers"):
+        yield from _container_objections(given.get(field), f"{path}.{field}", own)
+    grace = given.get(_GRACE, LEAST_GRACE_PERIOD_S)
+    if not isinstance(grace, int) or isinstance(grace, bool) or grace < LEAST_GRACE_PERIOD_S:
+        yield (
+            f"{path}.{_GRACE} must be at least {LEAST_GRACE_PERIOD_S} seconds, so that running"
+            " requests can finish; write for example 300"
+        )
+
+
+def _container_objections(containers: Any, path: str, own: str) -> Iterator[str]:
+    if containers is None:
+        return
+    if not isinstance(containers, list):
+        yield f"{path} must be a list; write for example [{{name: {own}}}]"
+        return
+    seen = set()
+    for index, container in enumerate(containers):
+        name = container.get("name") if isinstance(container, Mapping) else None
+        if not isinstance(name, str) or not name:
+            yield f"{path}[{index}].name is required; write {own} for Tandem's own container"
+        elif name in seen:
+            yield f"{path}[{index}].name: {name!r} stands in the list twice; give each its own name"
+        elif not container.get("image") and (name != own or path.endswith("initContainers")):
+            yield (
+                f"{path}[{index}]: container {name!r} has no image; name it {own} to change"
+                " Tandem's own container, or give it an image to run beside it"
+            )
+        seen.add(name if isinstance(name, str) else None)

@@ -1,0 +1,68 @@
+"""All children of a pool as they should be, in the order in which they can be created."""
+
+from collections.abc import Mapping
+
+from tandem_operator.api import InferencePool
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.workloads.deployments import deployment, surging_roles
+from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.pods import Template, engine_template, router_template
+from tandem_operator.workloads.services import (
+    COMPONENTS,
+    disruption_budget,
+    engine_service,
+    pod_monitor,
+    router_internal_service,
+    router_role,
+    router_role_binding,
+    router_service,
+    service_account,
+)
+from tandem_operator.workloads.settings import settings_map
+from tandem_operator.workloads.world import Installation, Object
+
+
+def templates_of(
+    pool: InferencePool, *, name: PoolName, installation: Installation
+) -> Mapping[str, Template]:
+    """The pod template of each component."""
+    templates: dict[str, Template] = {
+        role: engine_template(pool.spec, role, name=name, installation=installation)
+        for role in Role
+    }
+    templates[ROUTER] = router_template(pool.spec, name=name, installation=installation)
+    return templates
+
+
+def children_of(
+    pool: InferencePool,
+    *,
+    name: PoolName,
+    templates: Mapping[str, Template],
+    policy: PoolSpec,
+    replicas: Mapping[Role, int],
+    pod_monitors: bool,
+) -> tuple[Object, ...]:
+    """Every child but the memory. `replicas` only says whether a rollout has room to surge."""
+    surging = surging_roles(policy, replicas)
+    return (
+        *(service_account(name, component) for component in COMPONENTS),
+        router_role(name),
+        router_role_binding(name),
+        settings_map(name, pool),
+        *(engine_service(name, role) for role in Role),
+        router_service(name),
+        router_internal_service(name),
+        *(disruption_budget(name, component) for component in COMPONENTS),
+        *(
+            deployment(
+                name,
+                component,
+                templates[component],
+                surge=component == ROUTER or component in surging,
+            )
+            for component in COMPONENTS
+        ),
+        *([pod_monitor(name)] if pod_monitors else []),
+    )

@@ -1,0 +1,78 @@
+"""Names, ports and owners of a pool's children, as `docs/contracts.md` fixes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tandem_operator.api import API_VERSION, KIND
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.world import Object
+
+ROUTER = "router"
+SETTINGS_KEY = "router.json"
+MEMORY_KEY = "memory.json"
+
+HTTP_PORT = 8000
+CONTROL_PORT = 8001
+SIDE_CHANNEL_PORT = 5600
+ROUTER_INTERNAL_PORT = 9100
+ROUTER_SERVICE_PORT = 80
+
+
+@dataclass(frozen=True, slots=True)
+class PoolName:
+    """One pool's identity, and the names of its children."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def child(self, component: str) -> str:
+        """Name of a component's Deployment, ServiceAccount, PodDisruptionBudget and Service."""
+        return f"{self.name}-{component}"
+
+    @property
+    def router_internal(self) -> str:
+        """Name of the Service in front of the routers' internal port."""
+        return f"{self.name}-router-internal"
+
+    @property
+    def memory(self) -> str:
+        """Name of the ConfigMap with the operator's memory of the pool."""
+        return f"{self.name}-memory"
+
+    @property
+    def endpoint(self) -> str:
+        """URL at which clients inside the cluster reach the pool."""
+        return f"http://{self.child(ROUTER)}.{self.namespace}.svc"
+
+    def engine_url(self, role: Role) -> str:
+        """URL of the role's headless Service, inside the pool's namespace."""
+        return f"http://{self.child(role)}:{HTTP_PORT}"
+
+    def head(self, *, api_version: str, kind: str, child: str, labels: dict[str, str]) -> Object:
+        """The head of a child: identity, labels, and the owner that it is collected with."""
+        return {
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": {
+                "name": child,
+                "namespace": self.namespace,
+                "labels": labels,
+                "ownerReferences": [
+                    {
+                        "apiVersion": API_VERSION,
+                        "kind": KIND,
+                        "name": self.name,
+                        "uid": self.uid,
+                        "controller": True,
+                        "blockOwnerDeletion": False,
+                    }
+                ],
+            },
+        }
+
+
+def key_of(body: Mapping[str, Any]) -> tuple[str, str]:
+    """Kind and name of an object, which identify it among the children of one pool."""
+    return str(body.get("kind", "")), str((body.get("metadata") or {}).get("name", ""))

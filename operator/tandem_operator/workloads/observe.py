@@ -1,0 +1,167 @@
+"""From live Kubernetes objects to what a decision and a status need. Unknown stays `None`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tandem_operator.core.observation import Observation, PodPhase, PodState
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.labels import (
+    DELETION_COST_ANNOTATION,
+    REVISION_LABEL,
+    ROLE_LABEL,
+    TEMPLATE_ANNOTATION,
+)
+from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.troubles import deployment_trouble, pod_trouble
+from tandem_operator.workloads.world import Object, World
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A live pod of any component.
+
+    Attributes:
+        template: hash of the template it was made from.
+        deletion_cost: its pod-deletion-cost annotation.
+    """
+
+    name: str
+    component: str
+    phase: PodPhase
+    template: str | None
+    trouble: str | None
+    deletion_cost: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One pool's live objects, read once.
+
+    Attributes:
+        replicas: `spec.replicas` by component; absent where there is no Deployment.
+        refusals: why a component's Deployment gets no pods, where it gets none.
+    """
+
+    observation: Observation
+    pods: tuple[SeenPod, ...]
+    replicas: Mapping[str, int]
+    refusals: Mapping[str, str]
+
+    def of(self, component: str, phase: PodPhase | None = None) -> tuple[SeenPod, ...]:
+        """The component's pods, all or those in one phase."""
+        return tuple(
+            pod
+            for pod in self.pods
+            if pod.component == component and (phase is None or pod.phase is phase)
+        )
+
+
+def see(world: World, name: PoolName) -> Seen:
+    """Read the world's objects."""
+    live = [pod for pod in world.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
+    pods = tuple(seen for pod in live if (seen := _seen_pod(pod)) is not None)
+    deployments = {
+        component: found
+        for component in (*Role, ROUTER)
+        if (found := _deployment(world, name.child(component))) is not None
+    }
+    replicas = {
+        component: int(replicas)
+        for component, found in deployments.items()
+        if (replicas := (found.get("spec") or {}).get("replicas")) is not None
+    }
+    refusals = {
+        str(component): trouble
+        for component, found in deployments.items()
+        if (trouble := deployment_trouble(found)) is not None
+    }
+    routers = [pod for pod in pods if pod.component == ROUTER and pod.phase is PodPhase.READY]
+    observation = Observation(
+        replicas={role: replicas[role] for role in Role if role in replicas},
+        pods=tuple(state for pod in live if (state := _pod_state(pod)) is not None),
+        engines=world.engines,
+        routers=world.routers,
+        router_pods=len(routers),
+        latency=world.latency,
+    )
+    return Seen(observation, pods, {str(key): count for key, count in replicas.items()}, refusals)
+
+
+def _deployment(world: World, child: str) -> Object | None:
+    for body in world.children:
+        if body.get("kind") == "Deployment" and body["metadata"]["name"] == child:
+            return body
+    return None
+
+
+def _seen_pod(pod: Object) -> SeenPod | None:
+    metadata = pod["metadata"]
+    component = (metadata.get("labels") or {}).get(ROLE_LABEL)
+    if component not in (*Role, ROUTER):
+        return None
+    annotations = metadata.get("annotations") or {}
+    phase = phase_of(pod)
+    return SeenPod(
+        name=metadata["name"],
+        component=component,
+        phase=phase,
+        template=annotations.get(TEMPLATE_ANNOTATION),
+        trouble=_trouble(pod, phase),
+        deletion_cost=annotations.get(DELETION_COST_ANNOTATION),
+    )
+
+
+def _pod_state(pod: Object) -> PodState | None:
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    created_s = epoch_s(metadata.get("creationTimestamp"))
+    if labels.get(ROLE_LABEL) not in tuple(Role) or created_s is None:
+        return None
+    phase = phase_of(pod)
+    ready = _condition(pod, "Ready")
+    return PodState(
+        name=metadata["name"],
+        role=Role(labels[ROLE_LABEL]),
+        revision=labels.get(REVISION_LABEL, ""),
+        phase=phase,
+        created_s=created_s,
+        ready_s=epoch_s(ready.get("lastTransitionTime")) if phase is PodPhase.READY else None,
+        problem=_trouble(pod, phase),
+    )
+
+
+def phase_of(pod: Mapping[str, Any]) -> PodPhase:
+    """Where the pod is between its creation and its end."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return PodPhase.TERMINATING
+    if _condition(pod, "Ready").get("status") == "True":
+        return PodPhase.READY
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return PodPhase.UNSCHEDULED
+    return PodPhase.STARTING
+
+
+def epoch_s(timestamp: Any) -> float | None:
+    """Epoch seconds of an RFC 3339 time; `None` for what is none."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (TypeError, ValueError):
+        return None
+
+
+def _trouble(pod: Object, phase: PodPhase) -> str | None:
+    if phase in (PodPhase.READY, PodPhase.TERMINATING):
+        return None
+    return pod_trouble(pod)
+
+
+def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            found: Mapping[str, Any] = condition
+            return found
+    return {}

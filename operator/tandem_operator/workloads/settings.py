@@ -1,0 +1,57 @@
+"""ConfigMaps: the router's settings, which carry the SLO, and the operator's memory of the pool."""
+
+import json
+from typing import Any
+
+from tandem_operator.api import InferencePool, PoolSpec, duration_s
+from tandem_operator.workloads.labels import labels_of
+from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName
+from tandem_operator.workloads.world import Object
+
+SETTINGS_SCHEMA = 1
+
+
+def router_settings(pool: InferencePool) -> dict[str, Any]:
+    """`router.json`: all that an edit may change without restarting anything."""
+    spec, bounds = pool.spec, pool.spec.slo.bounds()
+    return {
+        "schema": SETTINGS_SCHEMA,
+        "pool": pool.metadata.name,
+        "generation": pool.metadata.generation,
+        "models": [spec.model.name],
+        "max_model_len": spec.model.max_model_len,
+        "slo": {
+            "ttft_s": bounds.ttft_s,
+            "ttft_s_per_thousand_prompt_tokens": bounds.ttft_s_per_thousand_prompt_tokens,
+            "tpot_s": bounds.tpot_s,
+            "attainment": bounds.attainment,
+        },
+        "limits": spec.router.limits.model_dump(),
+        "timeouts": _timeouts(spec),
+    }
+
+
+def settings_map(name: PoolName, pool: InferencePool) -> Object:
+    """The ConfigMap that the routers watch."""
+    head = name.head(
+        api_version="v1",
+        kind="ConfigMap",
+        child=name.child(ROUTER),
+        labels=labels_of(name, ROUTER),
+    )
+    text = json.dumps(router_settings(pool), indent=2) + "\n"
+    return head | {"data": {SETTINGS_KEY: text}}
+
+
+def memory_map(name: PoolName, memory: str, *, written: str) -> Object:
+    """The ConfigMap that a restarted operator reads its memory from."""
+    head = name.head(api_version="v1", kind="ConfigMap", child=name.memory, labels=labels_of(name))
+    return head | {"data": {MEMORY_KEY: memory, WRITTEN_KEY: written}}
+
+
+WRITTEN_KEY = "written"
+
+
+def _timeouts(spec: PoolSpec) -> dict[str, float]:
+    given = spec.router.timeouts.model_dump()
+    return {f"{phase}_s": duration_s(text) for phase, text in given.items()}

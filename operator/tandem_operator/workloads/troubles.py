@@ -1,0 +1,87 @@
+"""Why a pod does not start or a Deployment gets no pods, in Kubernetes' and the engine's own words.
+
+Nothing here invents a cause. A token that an engine printed on its way down is masked.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_STUCK_WAITING = frozenset(
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "CrashLoopBackOff",
+    }
+)
+_TOKEN = re.compile(r"\b(hf_|sk-)[A-Za-z0-9_-]{8,}")
+_LONGEST = 500
+
+
+def pod_trouble(pod: Mapping[str, Any]) -> str | None:
+    """`REASON: message` of what keeps the pod from being Ready; `None` while it merely starts."""
+    return next(_pod_troubles(pod), None)
+
+
+def deployment_trouble(deployment: Mapping[str, Any]) -> str | None:
+    """Why the Deployment's pods are not even created: a quota, a policy, a missing account."""
+    for condition in _status(deployment).get("conditions") or ():
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            return _worded(condition.get("reason"), condition.get("message"))
+    return None
+
+
+def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
+    status = _status(pod)
+    for condition in status.get("conditions") or ():
+        unscheduled = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
+        if unscheduled and condition.get("reason") != "SchedulingGated":
+            yield _worded(condition.get("reason"), condition.get("message"))
+    for statuses in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(statuses) or ():
+            yield from _container_troubles(container)
+
+
+def _container_troubles(container: Mapping[str, Any]) -> Iterator[str]:
+    if container.get("ready"):
+        return
+    state, last = container.get("state") or {}, container.get("lastState") or {}
+    waiting = state.get("waiting") or {}
+    ended = state.get("terminated") or last.get("terminated") or {}
+    failed = bool(ended) and ended.get("exitCode") != 0
+    if failed and waiting.get("reason") in (None, "CrashLoopBackOff"):
+        # A container that crashed and was started again is in trouble until it is Ready.
+        yield _crash(container, ended, looping=bool(waiting))
+    elif waiting.get("reason") in _STUCK_WAITING:
+        yield _worded(waiting.get("reason"), waiting.get("message"))
+
+
+def _crash(container: Mapping[str, Any], ended: Mapping[str, Any], *, looping: bool) -> str:
+    said = _last_line(ended.get("message"))
+    if ended.get("reason") == "OOMKilled":
+        said = said or "the container went over its memory limit; raise resources.limits.memory"
+        return _worded("OOMKilled", said)
+    reason = "CrashLoopBackOff" if looping else ended.get("reason") or "Error"
+    code = f"exit code {ended.get('exitCode')}"
+    return _worded(reason, f"{container.get('name')}: {said} ({code})" if said else code)
+
+
+def _last_line(message: Any) -> str:
+    lines = [line.strip() for line in str(message or "").splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _worded(reason: Any, message: Any) -> str:
+    text = _TOKEN.sub(r"\1***", " ".join(str(message or "").split()))
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST].rstrip() + "..."
+    return f"{reason or 'Unknown'}: {text}" if text else str(reason or "Unknown")
+
+
+def _status(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return body.get("status") or {}
