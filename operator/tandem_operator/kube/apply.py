@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tandem_operator.kube.client import ApiError, Kube, Object
+from tandem_operator.kube.client import CHILD_MANAGER, ApiError, Kube, Object
 from tandem_operator.kube.compare import HASH_ANNOTATION, Path, differences, with_hash
 from tandem_operator.kube.conflicts import (
     Conflict,
@@ -18,15 +18,16 @@ from tandem_operator.kube.conflicts import (
     parse_conflicts,
 )
 from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
+from tandem_operator.workloads.names import key_of
 
-CHILD_MANAGER = "tandem"
 REPLICAS_MANAGER = "tandem-replicas"
 
 ChildKey = tuple[str, str]
 """Kind and name, within one namespace."""
 
 _REFUSALS = frozenset({400, 403, 404, 413, 422})
-_FORCIBLE_IN_CHILDREN = ("spec.template",)
+# Only the router's Deployment has its replicas in the main apply: nobody else may own those.
+_FORCIBLE_IN_CHILDREN = ("spec.template", "spec.replicas")
 _FORCIBLE_REPLICAS = ("spec.replicas",)
 
 
@@ -51,12 +52,6 @@ class ApplyReport:
 
 class PreviousPoolRemainsError(Exception):
     """Children of a deleted pool with the same name are still being collected."""
-
-
-def key_of(body: Mapping[str, Any]) -> ChildKey:
-    """Kind and name of an object."""
-    metadata = body["metadata"]
-    return str(body["kind"]), str(metadata["name"])
 
 
 def controller_uid(body: Mapping[str, Any]) -> str | None:
@@ -158,10 +153,15 @@ class ChildWriter:
             )
         return tuple(map(key_of, surplus))
 
-    def forget(self, namespace: str, keys: Iterable[ChildKey]) -> None:
-        """Drop what is remembered about children that are gone."""
-        for key in keys:
-            self._normalized.pop((namespace, key), None)
+    async def overwrite(self, body: Object) -> None:
+        """Apply one object of which every field is ours alone."""
+        await self._kube.apply(BY_NAME[body["kind"]], body, manager=CHILD_MANAGER, force=True)
+
+    def forget(self, *, namespace: str, pool: str) -> None:
+        """Drop what is remembered about the children of a pool that is gone."""
+        for key in [each for each in self._normalized if each[0] == namespace]:
+            if key[1][1] == pool or key[1][1].startswith(f"{pool}-"):
+                del self._normalized[key]
 
     def _differs(self, body: Object, observed: Mapping[ChildKey, Object]) -> bool:
         key = key_of(body)

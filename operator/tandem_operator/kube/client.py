@@ -15,11 +15,12 @@ from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
-from tandem_operator.kube.kinds import Kind
+from tandem_operator.kube.kinds import POD, Kind
 
 Object = dict[str, Any]
 
 REQUEST_TIMEOUT_S = 15.0
+CHILD_MANAGER = "tandem"
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
@@ -98,8 +99,8 @@ class Kube:
                 return None
             raise
 
-    async def list(self, kind: Kind, *, namespace: str, selector: str = "") -> list[Object]:
-        """All objects of a kind in a namespace that carry the labels of `selector`."""
+    async def list(self, kind: Kind, *, namespace: str | None, selector: str = "") -> list[Object]:
+        """All objects of a kind that carry the labels of `selector`; `None`: all namespaces."""
         query = {"labelSelector": selector} if selector else {}
         answer = await self.request("GET", kind.path(namespace=namespace), query=query)
         items: list[Object] = answer.get("items") or []
@@ -147,6 +148,17 @@ class Kube:
             body=body,
             content_type="application/merge-patch+json",
         )
+
+    async def annotate_pod(
+        self, *, namespace: str, name: str, annotations: Mapping[str, str]
+    ) -> None:
+        """Set annotations of a pod, unless it is gone."""
+        body: Object = {"metadata": {"annotations": dict(annotations)}}
+        try:
+            await self.merge(POD, body, namespace=namespace, name=name, manager=CHILD_MANAGER)
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     async def create(self, kind: Kind, body: Object, *, namespace: str, manager: str) -> Object:
         """Create an object."""

@@ -22,10 +22,11 @@ class Kind:
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
 
     def path(
-        self, *, namespace: str, name: str | None = None, subresource: str | None = None
+        self, *, namespace: str | None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """Path of a collection, an object or a subresource of one."""
-        parts = [self.root, "namespaces", namespace, self.plural, name, subresource]
+        """Path of a collection, an object or a subresource of one; `None`: all namespaces."""
+        where = f"namespaces/{namespace}" if namespace is not None else None
+        parts = [self.root, where, self.plural, name, subresource]
         return "/".join(part for part in parts if part)
 
 

@@ -35,6 +35,7 @@ CONCURRENT = 16
 
 T = TypeVar("T")
 Histograms = dict[str, Buckets]
+History = deque[tuple[float, Histograms]]
 
 
 class NoAnswerError(Exception):
@@ -48,7 +49,7 @@ class DirectSource:
         self._session = session
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(CONCURRENT)
-        self._history: dict[tuple[str, str], deque[tuple[float, Histograms]]] = {}
+        self._histories: dict[tuple[str, str], dict[str, History]] = {}
 
     async def read(self, targets: Targets, *, now_s: float) -> Reading:
         """Engines' load and routers' latency of the recent window."""
@@ -75,13 +76,11 @@ class DirectSource:
         pages, problems = await _gather(self._histograms(router) for router in targets.routers)
         window: dict[str, dict[float, float]] = {TTFT_BUCKET: {}, TPOT_BUCKET: {}}
         complete = bool(targets.routers) and not problems
-        current = {(targets.namespace, pod) for pod, _ in pages}
-        prefix = f"{targets.pool}-router-"
-        for key in [key for key in self._history if key[0] == targets.namespace]:
-            if key[1].startswith(prefix) and key not in current:
-                del self._history[key]
+        histories = self._histories.setdefault((targets.namespace, targets.pool), {})
+        for gone in histories.keys() - {pod for pod, _ in pages}:
+            del histories[gone]
         for pod, page in pages:
-            gained = self._gained((targets.namespace, pod), page, now_s=now_s)
+            gained = _gained(histories.setdefault(pod, deque()), page, now_s=now_s)
             if gained is None:
                 complete = False
                 continue
@@ -94,20 +93,9 @@ class DirectSource:
         ttft, tpot = (quantiles(window[name]) for name in (TTFT_BUCKET, TPOT_BUCKET))
         return Latency(sampled_s=now_s, ttft=ttft, tpot=tpot), problems
 
-    def _gained(self, key: tuple[str, str], page: Histograms, *, now_s: float) -> Histograms | None:
-        """What a router's histograms gained over the window, `None` until two readings exist."""
-        history = self._history.setdefault(key, deque())
-        while len(history) > 1 and history[1][0] <= now_s - LATENCY_WINDOW_S:
-            history.popleft()
-        gained: Histograms | None = None
-        if history:
-            changes = {name: added(history[0][1].get(name, {}), page[name]) for name in page}
-            gained = {name: change for name, change in changes.items() if change is not None}
-            if len(gained) < len(page):
-                history.clear()
-                gained = None
-        history.append((now_s, page))
-        return gained
+    def forget(self, *, namespace: str, pool: str) -> None:
+        """Drop the readings of a pool that is gone."""
+        self._histories.pop((namespace, pool), None)
 
     async def _report(self, router: RouterTarget, *, now_s: float) -> RouterReport:
         raw = await self._fetch(router.pod, router.host, router.port, "/arrivals")
@@ -153,6 +141,21 @@ class DirectSource:
             raise NoAnswerError(f"{pod}: no answer from {path} in {self._timeout_s:g} s") from None
         except aiohttp.ClientError as error:
             raise NoAnswerError(f"{pod}: {type(error).__name__} from {path}") from None
+
+
+def _gained(history: History, page: Histograms, *, now_s: float) -> Histograms | None:
+    """What a router's histograms gained over the window, `None` until two readings exist."""
+    while len(history) > 1 and history[1][0] <= now_s - LATENCY_WINDOW_S:
+        history.popleft()
+    gained: Histograms | None = None
+    if history:
+        changes = {name: added(history[0][1].get(name, {}), page[name]) for name in page}
+        gained = {name: change for name, change in changes.items() if change is not None}
+        if len(gained) < len(page):
+            history.clear()
+            gained = None
+    history.append((now_s, page))
+    return gained
 
 
 async def _gather(asked: Iterable[Awaitable[T]]) -> tuple[tuple[T, ...], tuple[str, ...]]:

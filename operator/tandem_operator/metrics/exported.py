@@ -1,5 +1,7 @@
 """The operator's own metrics, under the names that docs/contracts.md lists."""
 
+from collections.abc import Mapping
+
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from tandem_operator.core.decision import Decision
@@ -65,7 +67,7 @@ class Exported:
         *,
         namespace: str,
         pool: str,
-        ready: dict[str, int],
+        ready: Mapping[str, int],
         age_s: float | None,
     ) -> None:
         """Show one decision. What is unknown has no series, rather than a zero."""

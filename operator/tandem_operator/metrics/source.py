@@ -5,9 +5,8 @@ from typing import Protocol
 
 from tandem_operator.core.observation import EngineSample, Latency
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.names import HTTP_PORT, ROUTER_INTERNAL_PORT
 
-ENGINE_PORT = 8000
-ROUTER_INTERNAL_PORT = 9100
 LATENCY_WINDOW_S = 120.0
 MAX_AGE_S = 30.0
 """Older samples are not acted on: about the longest scrape interval in common use."""
@@ -20,7 +19,7 @@ class EngineTarget:
     pod: str
     role: Role
     host: str
-    port: int = ENGINE_PORT
+    port: int = HTTP_PORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from typing import Any
 
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
-
-ROLE_LABEL = "tandem-inference.io/role"
-ROUTER = "router"
+from tandem_operator.workloads.labels import ROLE_LABEL
+from tandem_operator.workloads.names import ROUTER
 
 
 def targets_of(pods: Iterable[Mapping[str, Any]], *, namespace: str, pool: str) -> Targets:

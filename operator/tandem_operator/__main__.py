@@ -1,0 +1,246 @@
+"""The operator's process: `tandem-operator`. Exit codes: 0 asked to stop, 1 fault, 3 lease lost."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+
+import aiohttp
+from pythonjsonlogger.json import JsonFormatter
+
+from tandem_operator.kube.client import ApiError, Kube, connect
+from tandem_operator.kube.kinds import POOL
+from tandem_operator.kube.lease import Lease, LeaseLostError, LeaseTerms
+from tandem_operator.loop import PoolKey, PoolLoop
+from tandem_operator.metrics.collect import Collector
+from tandem_operator.metrics.exported import Exported
+from tandem_operator.serving import Health, Servers
+from tandem_operator.watch import Watch
+from tandem_operator.workloads.world import Installation
+from tandem_operator.workqueue import KeyedQueue
+
+log = logging.getLogger("tandem_operator")
+
+EXIT_LEASE_LOST = 3
+HEARTBEAT_LIMIT_S = 60.0
+RESYNC_EVERY_S = 300.0
+CRD_RETRY_S = 5.0
+LEASE_NAME = "tandem-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the process was started with."""
+
+    namespace: str | None
+    metrics_port: int
+    health_port: int
+    leader_elect: bool
+    lease_namespace: str
+    identity: str
+    installation: Installation
+
+
+def options_from(arguments: Sequence[str] | None) -> Options:
+    """Options from the command line, and images from the environment."""
+    parser = argparse.ArgumentParser(prog="tandem-operator", description=__doc__)
+    parser.add_argument("--namespace", help="serve only the pools of this namespace")
+    parser.add_argument("--metrics-port", type=int, default=8080)
+    parser.add_argument("--health-port", type=int, default=8081)
+    parser.add_argument(
+        "--leader-elect",
+        action="store_true",
+        help="act only while holding a Lease; needed for more than one replica",
+    )
+    parser.add_argument("--lease-namespace", default="tandem-system")
+    parsed = parser.parse_args(arguments)
+    return Options(
+        namespace=parsed.namespace,
+        metrics_port=parsed.metrics_port,
+        health_port=parsed.health_port,
+        leader_elect=parsed.leader_elect,
+        lease_namespace=parsed.lease_namespace,
+        identity=f"{socket.gethostname()}_{secrets.token_hex(4)}",
+        installation=Installation(
+            router_image=os.environ.get("TANDEM_ROUTER_IMAGE", "tandem/router:latest"),
+            engine_image_cpu=os.environ.get("TANDEM_ENGINE_CPU_IMAGE", "tandem/engine-cpu:latest"),
+            engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", "tandem/engine-gpu:latest"),
+        ),
+    )
+
+
+async def run(options: Options) -> int:
+    """Run until asked to stop; returns the exit code."""
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    health, exported = Health(), Exported()
+    servers = Servers(health, health_port=options.health_port, metrics_port=options.metrics_port)
+    await servers.start()
+    kube = await connect()
+    terms = LeaseTerms(
+        namespace=options.lease_namespace, name=LEASE_NAME, identity=options.identity
+    )
+    lease = Lease(kube, terms, clock=time.monotonic) if options.leader_elect else None
+    try:
+        if lease is not None:
+            kube.may_write = lambda: lease.held
+            if await _until(stop, lease.acquire()):
+                return 0
+        exported.leader.set(1)
+        acting = [act(kube, options, health, exported)]
+        if lease is not None:
+            acting.append(_keep(lease))
+        if not await _until(stop, *acting):
+            log.error("the operator ended by itself")
+            return 1
+        if lease is not None:
+            await lease.release()
+        return 0
+    finally:
+        await kube.close()
+        await servers.stop()
+
+
+async def act(kube: Kube, options: Options, health: Health, exported: Exported) -> None:
+    """Watch, queue and make passes; returns only by cancellation or a fault."""
+    loop = asyncio.get_running_loop()
+    await _wait_for_crd(kube, options, health)
+    # Pods are asked by address, and no proxy of the environment may come between.
+    async with aiohttp.ClientSession(trust_env=False) as session:
+        collector = Collector(session)
+        pools = PoolLoop(
+            kube,
+            collector,
+            installation=options.installation,
+            exported=exported,
+            instance=options.identity,
+            now=time.time,
+            clock=time.monotonic,
+        )
+
+        def done(result: str, seconds: float) -> None:
+            exported.reconciles.labels(result=result).inc()
+            exported.reconcile_seconds.observe(seconds)
+
+        queue: KeyedQueue[PoolKey] = KeyedQueue(pools.work, done=done)
+
+        def changed(key: PoolKey, is_child: bool) -> None:
+            if is_child:
+                pools.children_changed(key)
+            queue.add(key)
+
+        watch = Watch(
+            namespace=options.namespace,
+            changed=lambda key, is_child: _call(loop, changed, key, is_child),
+            restarted=lambda: _call(loop, exported.watch_restarts.inc),
+        )
+        exported.queue_depth.set_function(lambda: queue.depth)
+        health.live["queue"] = lambda: _overdue(loop.time() - queue.heartbeat_s)
+        health.live["watch"] = lambda: None if watch.alive else "its thread ended"
+        queue.heartbeat_s = loop.time()
+        watch.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(queue.run())
+                tasks.create_task(_resync(kube, options, queue))
+        finally:
+            del health.live["queue"], health.live["watch"]
+            await watch.stop()
+            collector.close()
+
+
+async def _wait_for_crd(kube: Kube, options: Options, health: Health) -> None:
+    """Wait until pools can be listed; without its CRD the operator is not ready."""
+    fault = "not asked yet"
+    health.ready["pools"] = lambda: fault
+    while True:
+        try:
+            await kube.list(POOL, namespace=options.namespace)
+            break
+        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
+            if str(error) != fault:
+                log.warning("pools cannot be listed yet", extra={"error": str(error)})
+            fault = f"cannot be listed ({error}); are the CRDs installed?"
+        await asyncio.sleep(CRD_RETRY_S)
+    del health.ready["pools"]
+
+
+async def _resync(kube: Kube, options: Options, queue: KeyedQueue[PoolKey]) -> None:
+    """Look at every pool from time to time, should a watch have missed one."""
+    while True:
+        try:
+            for pool in await kube.list(POOL, namespace=options.namespace):
+                queue.add(PoolKey(pool["metadata"]["namespace"], pool["metadata"]["name"]))
+        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
+            log.warning("pools not listed", extra={"error": str(error)})
+        await asyncio.sleep(RESYNC_EVERY_S)
+
+
+async def _keep(lease: Lease) -> None:
+    try:
+        await lease.keep()
+    except LeaseLostError as error:
+        log.critical("lease lost", extra={"why": str(error)})
+        logging.shutdown()
+        # At once: nothing that is under way may end as if this process still led.
+        os._exit(EXIT_LEASE_LOST)
+
+
+def _overdue(age_s: float) -> str | None:
+    return f"no heartbeat for {age_s:.0f} s" if age_s > HEARTBEAT_LIMIT_S else None
+
+
+def _call(loop: asyncio.AbstractEventLoop, action: Callable[..., None], *arguments: object) -> None:
+    """Call from another thread; a loop that is closing needs no more calls."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(action, *arguments)
+
+
+async def _until(stop: asyncio.Event, *work: Coroutine[None, None, None]) -> bool:
+    """Whether `stop` came before any of `work` ended; a failure of work is raised."""
+    waiting = asyncio.create_task(stop.wait())
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return waiting in done
+    finally:
+        for task in (waiting, *tasks):
+            task.cancel()
+        await asyncio.gather(waiting, *tasks, return_exceptions=True)
+
+
+def configure_logging() -> None:
+    """One JSON object a line, on standard error."""
+    handler = logging.StreamHandler()
+    names = {"asctime": "time", "levelname": "level", "name": "logger"}
+    handler.setFormatter(
+        JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=names)
+    )
+    level = os.environ.get("TANDEM_LOG_LEVEL", "INFO").upper()
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    # kopf tells of every event it hands over; its warnings are what matters.
+    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def main() -> None:
+    """Entry point of `tandem-operator`."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    options = options_from(None)
+    configure_logging()
+    sys.exit(asyncio.run(run(options)))
+
+
+if __name__ == "__main__":
+    main()

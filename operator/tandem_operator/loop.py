@@ -1,0 +1,234 @@
+"""One pass over one pool: read everything, plan purely, write what the plan says, tell.
+
+Everything that a decision rests on is read in the same pass. If the API server does not answer, the
+pass fails, nothing is written, and the queue tries again: no write is no change.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from tandem_operator.api.parse import InvalidPoolError, parse_pool
+from tandem_operator.api.v1alpha1.scaling import Metrics
+from tandem_operator.kube.apply import ApplyReport, ChildWriter, Taken
+from tandem_operator.kube.children import ChildReader
+from tandem_operator.kube.client import Kube, Object
+from tandem_operator.kube.conflicts import describe
+from tandem_operator.kube.events import EventWriter
+from tandem_operator.kube.kinds import DEPLOYMENT, POD, POOL
+from tandem_operator.kube.status import StatusWriter
+from tandem_operator.metrics.collect import Collected, Collector
+from tandem_operator.metrics.exported import Exported
+from tandem_operator.metrics.targets import targets_of
+from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION, POOL_LABEL
+from tandem_operator.workloads.names import PoolName, key_of
+from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, plan
+from tandem_operator.workloads.world import Installation, World
+
+log = logging.getLogger(__name__)
+
+
+class PoolKey(NamedTuple):
+    """Which pool."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What this process remembers of a pool between passes."""
+
+    uid: str
+    memory: Any
+    pods: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+class PoolLoop:
+    """Makes passes; holds nothing that a restarted process could not read again."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        collector: Collector,
+        *,
+        installation: Installation,
+        exported: Exported,
+        instance: str,
+        now: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._kube = kube
+        self._collector = collector
+        self._installation = installation
+        self._exported = exported
+        self._now = now
+        self._children = ChildReader(kube, clock=clock)
+        self._writer = ChildWriter(kube)
+        self._status = StatusWriter(kube, clock=clock)
+        self._events = EventWriter(kube, instance=instance, now=now)
+        self._known: dict[PoolKey, _Known] = {}
+
+    def children_changed(self, key: PoolKey) -> None:
+        """A watch saw one of the pool's children change."""
+        self._children.invalidate(namespace=key.namespace, pool=key.name)
+
+    async def work(self, key: PoolKey) -> float | None:
+        """One pass; returns seconds until the next, `None` if the pool is gone."""
+        pool = await self._kube.get(POOL, namespace=key.namespace, name=key.name)
+        if pool is None or "deletionTimestamp" in pool["metadata"]:
+            # Its children go by their ownerReferences, with or without an operator.
+            self._forget(key)
+            return None
+        known = self._known.get(key)
+        if known is None or known.uid != pool["metadata"]["uid"]:
+            self._forget(key)
+            known = _Known(uid=pool["metadata"]["uid"], memory=None)
+        world, collected = await self._observe(pool, known)
+        planned = plan(world, now_s=self._now())
+        outcome = await self._execute(planned, world)
+        told = conclude(planned, outcome, world=world, now_s=self._now())
+        self._known[key] = replace(known, memory=told.memory, problems=collected.problems)
+        await self._tell(pool, told, collected, before=known)
+        return told.requeue_after_s
+
+    async def _observe(self, pool: Object, known: _Known) -> tuple[World, Collected]:
+        name = _name_of(pool)
+        children = await self._children.read(namespace=name.namespace, pool=name.name, uid=name.uid)
+        pods = await self._kube.list(
+            POD, namespace=name.namespace, selector=f"{POOL_LABEL}={name.name}"
+        )
+        targets = targets_of(pods, namespace=name.namespace, pool=name.name)
+        collected = await self._collector.collect(targets, _metrics_of(pool), now_s=self._now())
+        installation = replace(
+            self._installation, pod_monitors=await self._children.serves_pod_monitors()
+        )
+        world = World(
+            pool=pool,
+            installation=installation,
+            children=children,
+            pods=tuple(pods),
+            engines=collected.engines,
+            routers=collected.routers,
+            latency=collected.latency,
+            memory=known.memory,
+        )
+        return world, collected
+
+    async def _execute(self, planned: Plan, world: World) -> Outcome:
+        observed = {key_of(child): child for child in world.children}
+        name = _name_of(world.pool)
+        report = await self._writer.apply(planned.children, observed, pool_uid=name.uid)
+        self._count(report)
+        if report.written:
+            self._children.invalidate(namespace=name.namespace, pool=name.name)
+            log.info("children applied", extra={"pool": name.name, "children": report.written})
+        if report.refused or report.blocked:
+            return Outcome(refused=report.refused, blocked=report.blocked)
+        taken = list(report.taken)
+        await self._write_costs(planned, name)
+        taken += await self._write_replicas(planned, observed, name)
+        if planned.keep is not None:
+            await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
+        if planned.memory_object is not None:
+            await self._write_memory(planned.memory_object, observed, name)
+        return Outcome(taken=tuple(map(_sentence, taken)))
+
+    async def _write_costs(self, planned: Plan, name: PoolName) -> None:
+        for each in planned.costs:
+            await self._kube.annotate_pod(
+                namespace=name.namespace,
+                name=each.pod,
+                annotations={DELETION_COST_ANNOTATION: str(each.cost)},
+            )
+
+    async def _write_replicas(
+        self, planned: Plan, observed: Mapping[tuple[str, str], Object], name: PoolName
+    ) -> list[Taken]:
+        """Shrink before grow: what grows waits for a pass that has seen the shrink."""
+        taken: list[Taken] = []
+        steps: list[tuple[int, Object, int]] = []
+        for role, replicas in planned.replicas.items():
+            child = name.child(role.value)
+            deployment = observed.get((DEPLOYMENT.kind, child)) or await self._kube.get(
+                DEPLOYMENT, namespace=name.namespace, name=child
+            )
+            if deployment is not None:
+                change = replicas - int(deployment["spec"].get("replicas", 1))
+                steps.append((change, deployment, replicas))
+        steps.sort(key=lambda step: step[0])
+        shrinks = any(change < 0 for change, _, _ in steps)
+        for change, deployment, replicas in steps:
+            if shrinks and change > 0:
+                continue
+            report = await self._writer.set_replicas(deployment, replicas)
+            self._count(report)
+            taken += report.taken
+            if report.written and change:
+                extra = {"pool": name.name, "deployment": key_of(deployment)[1], "to": replicas}
+                log.info("replicas written", extra=extra)
+        return taken
+
+    async def _write_memory(
+        self, memory: Object, observed: Mapping[tuple[str, str], Object], name: PoolName
+    ) -> None:
+        await self._writer.overwrite(memory)
+        if key_of(memory) not in observed:
+            self._children.invalidate(namespace=name.namespace, pool=name.name)
+
+    async def _tell(
+        self, pool: Object, told: Plan, collected: Collected, *, before: _Known
+    ) -> None:
+        if told.status is not None:
+            await self._status.write(pool, told.status)
+        for event in told.events:
+            await self._events.post(
+                pool,
+                reason=event.reason,
+                note=event.message,
+                warning=event.type is EventType.WARNING,
+            )
+        where = {"namespace": pool["metadata"]["namespace"], "pool": pool["metadata"]["name"]}
+        if collected.problems != before.problems:
+            log.info("metrics changed", extra={**where, "missing": collected.problems})
+        if told.decision is None:
+            return
+        self._exported.show(told.decision, **where, ready=collected.ready, age_s=collected.age_s)
+        if any(each.to != each.current for each in told.decision.roles.values()):
+            log.info("decision", extra={**where, "sentence": told.decision.sentence})
+        else:
+            log.debug("decision", extra={**where, "sentence": told.decision.sentence})
+
+    def _count(self, report: ApplyReport) -> None:
+        if report.conflicts:
+            self._exported.conflicts.inc(report.conflicts)
+
+    def _forget(self, key: PoolKey) -> None:
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        self._status.forget(known.uid)
+        self._writer.forget(namespace=key.namespace, pool=key.name)
+        self._collector.forget(namespace=key.namespace, pool=key.name)
+        self._children.invalidate(namespace=key.namespace, pool=key.name)
+        self._exported.forget(namespace=key.namespace, pool=key.name)
+
+
+def _name_of(pool: Mapping[str, Any]) -> PoolName:
+    metadata = pool["metadata"]
+    return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])
+
+
+def _metrics_of(pool: Object) -> Metrics:
+    """Where to read metrics; a spec that cannot be read otherwise still has its pods measured."""
+    try:
+        return parse_pool(pool).spec.metrics
+    except InvalidPoolError:
+        return Metrics()
+
+
+def _sentence(taken: Taken) -> str:
+    kind, name = taken.child
+    return f"{kind} {name}: took back {describe(taken.conflicts)}, which Tandem manages."

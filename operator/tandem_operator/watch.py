@@ -1,0 +1,116 @@
+"""Running kopf's watches for as long as the operator runs.
+
+kopf gets a thread with an event loop of its own, because it cancels every task of its loop when it
+ends, and it ends on watch errors that it takes for fatal. It is then started anew.
+"""
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kopf
+
+from tandem_operator.handlers import OURS, WATCHED_CHILDREN, Changed, registry
+
+log = logging.getLogger(__name__)
+
+PREFIX = "tandem-inference.io"
+_LONGEST_BACKOFF_S = 30.0
+
+
+class EndlessBackoffs:
+    """Waits between retries, for ever: without `__len__` kopf takes no retry for the last one."""
+
+    def __iter__(self) -> Iterator[float]:
+        """A fresh sequence for each request."""
+        wait_s = 1.0
+        while True:
+            yield wait_s * random.uniform(0.75, 1.0)
+            wait_s = min(_LONGEST_BACKOFF_S, wait_s * 2)
+
+
+class Watch:
+    """Runs kopf until stopped.
+
+    Args:
+        changed: told of every pool to look at, and whether its children changed; from the thread.
+        restarted: told when watching broke off and starts anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        namespace: str | None,
+        changed: Changed,
+        restarted: Callable[[], None],
+    ) -> None:
+        self._where: dict[str, Any] = {"namespaces": [namespace]} if namespace else {}
+        self._changed = changed
+        self._restarted = restarted
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop watching, within seconds."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, 5.0)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        waits = iter(EndlessBackoffs())
+        while not self._stop.is_set():
+            try:
+                asyncio.run(
+                    kopf.operator(
+                        registry=registry(self._changed),
+                        settings=settings(),
+                        standalone=True,
+                        stop_flag=self._stop,
+                        **(self._where or {"clusterwide": True}),
+                    )
+                )
+            except Exception:
+                log.exception("watching broke off")
+            if not self._stop.is_set():
+                self._restarted()
+                self._stop.wait(next(waits))
+
+
+def settings() -> kopf.OperatorSettings:
+    """Kopf's settings; each differs from its default for a reason that was measured."""
+    chosen = kopf.OperatorSettings()
+    # The default prefix is shared by all kopf operators of a cluster.
+    chosen.persistence.finalizer = f"{PREFIX}/finalizer"
+    chosen.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX, v1=False)
+    chosen.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=PREFIX, v1=False)
+    chosen.posting.enabled = False
+    # Bounded streams: one that died silently costs five minutes at most.
+    chosen.watching.server_timeout = 300
+    chosen.watching.client_timeout = 310
+    chosen.watching.connect_timeout = 30
+    chosen.watching.initial_streaming = True
+    labels = ",".join(f"{key}={value}" for key, value in OURS.items())
+    for kind in WATCHED_CHILDREN:
+        chosen.watching.label_selectors[_selects(kind.group, kind.plural)] = labels
+    chosen.networking.request_timeout = 30
+    # A list that ends would end the operator after a minute of 5xx.
+    chosen.networking.error_backoffs = EndlessBackoffs()
+    chosen.scanning.disabled = True
+    chosen.process.ultimate_exiting_timeout = None
+    return chosen
+
+
+def _selects(group: str, plural: str) -> Callable[[kopf.Resource], bool]:
+    return lambda resource: resource.group == group and resource.plural == plural
