@@ -26,6 +26,9 @@ check: .venv/ready ## Lint, types, import contracts and unit tests, in under a m
 	PYTHONPATH=operator:engine $(RUN) lint-imports
 	$(RUN) pytest tests/unit tests/property tests/golden -n 2
 
+crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts
+	$(RUN) python -m manifests.generate
+
 fmt: .venv/ready ## Format the code and mend what the linter can
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .

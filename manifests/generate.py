@@ -1,0 +1,83 @@
+"""Writes the files that are made from the models and the charts; `make crds` runs it.
+
+A test holds the committed files to what this would write.
+"""
+
+import argparse
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from e2e.commands import program
+from tandem_operator.api import crd, reference
+from tandem_operator.api.v1alpha1 import GROUP, PLURAL
+
+ROOT = Path(__file__).resolve().parents[1]
+CHARTS = ROOT / "charts"
+NAMESPACE = "tandem-system"
+INSTALL = ROOT / "manifests" / "install.yaml"
+
+_INSTALL_HEAD = f"""\
+# Tandem without Helm, rendered from charts/ by `make crds`:
+#   kubectl apply --server-side -f install.yaml
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {NAMESPACE}
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+"""
+
+
+def from_models() -> Mapping[Path, str]:
+    """The CRD, once for kubectl and once for Helm, and its reference."""
+    definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
+    return {
+        ROOT / "crds" / name: definition,
+        CHARTS / "tandem-crds" / "templates" / name: definition,
+        ROOT / "docs" / "api.md": reference.render(),
+    }
+
+
+def install_manifest() -> str:
+    """Both charts with their default values, as one file."""
+    return _INSTALL_HEAD + "".join(
+        _helm("template", name, str(CHARTS / name), "--namespace", NAMESPACE)
+        for name in ("tandem-crds", "tandem")
+    )
+
+
+def _helm(*words: str) -> str:
+    command = [program("helm"), *words]
+    result = subprocess.run(  # noqa: S603 - a fixed command
+        command, capture_output=True, text=True, check=False, timeout=60
+    )
+    if result.returncode != 0:
+        raise SystemExit(result.stderr)
+    return result.stdout
+
+
+def main() -> None:
+    """Write every file whose text changed and name it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--without-helm", action="store_true", help="leave manifests/install.yaml as it is"
+    )
+    files = dict(from_models())
+    for path, text in files.items():
+        _write(path, text)
+    # The chart is rendered with the CRD that was just written.
+    if not parser.parse_args().without_helm:
+        _write(INSTALL, install_manifest())
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(path.relative_to(ROOT))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
