@@ -1,1 +1,1 @@
-"""Pure decisions: observation -> learned models -> forecast -> sizing -> guard -> decision, explained."""
+"""Pure decisions: observe, learn, forecast, size, guard, explain. Plain data in, plain data out."""

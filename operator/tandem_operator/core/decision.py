@@ -66,6 +66,7 @@ class Decision:
         slo_feasible: `None` while unknown; `False` with `feasible_ttft_s` / `feasible_tpot_s`
             naming the bound that could be met.
         inputs: the numbers behind the decision, rounded for people.
+        next_tick_s: how long to wait before the next tick.
     """
 
     at_s: float

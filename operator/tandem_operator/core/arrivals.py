@@ -1,0 +1,152 @@
+"""Merge the routers' reports into one history of whole seconds, in which a gap stays unknown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+
+from tandem_operator.core.observation import RouterReport
+
+HISTORY_S = 1200
+GROUPS_S = 240
+MOST_PER_SECOND = 10**6
+MOST_TOKENS = 10**7
+MOST_TOTAL = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class PromptGroup:
+    """Requests of one second with prompts of about one length."""
+
+    requests: int
+    prompt_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What entered in one second: prompts as sent, and how many of their tokens were cached."""
+
+    groups: tuple[PromptGroup, ...]
+    cached_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Requests per second over at most the last 20 minutes.
+
+    Attributes:
+        end_s: the first second that is not over yet.
+        counts: one entry per known second up to `end_s`. Before them all is unknown: the history
+            begins where the youngest router did.
+        seconds: detail of the recent seconds that saw anything, by second.
+        complete: whether every router answered; otherwise the counts are a lower bound.
+    """
+
+    end_s: int
+    counts: tuple[float, ...]
+    seconds: Mapping[int, Second]
+    complete: bool
+
+    @property
+    def known_s(self) -> int:
+        """Length of the known history."""
+        return len(self.counts)
+
+    def rate_rps(self, window_s: int) -> float | None:
+        """Mean arrivals per second over what is known of the window."""
+        known = self.counts[-window_s:]
+        return sum(known) / len(known) if known else None
+
+
+def merge(reports: Sequence[RouterReport], *, expected: int) -> Arrivals:
+    """One history out of all fresh reports; `expected` routers should have answered."""
+    complete = len(reports) >= max(1, expected)
+    if not reports:
+        return Arrivals(end_s=0, counts=(), seconds={}, complete=False)
+    end_s = floor(min(report.sampled_s for report in reports))
+    first_s = max(end_s - HISTORY_S, ceil(max(report.started_s for report in reports)))
+    length = max(0, end_s - first_s)
+    counts: list[float] = [0.0] * length
+    groups: dict[int, list[PromptGroup]] = {}
+    cached: dict[int, float] = {}
+    for report in reports:
+        for row in report.arrivals:
+            index = row.second - first_s
+            if not 0 <= index < length:
+                continue
+            counts[index] += min(max(0, sum(row.requests)), MOST_PER_SECOND)
+            if row.second >= end_s - GROUPS_S:
+                groups.setdefault(row.second, []).extend(_groups(row.requests, row.prompt_tokens))
+                cached[row.second] = cached.get(row.second, 0.0) + row.cached_tokens
+    seconds = {
+        second: Second(groups=tuple(found), cached_tokens=cached[second])
+        for second, found in sorted(groups.items())
+    }
+    return Arrivals(end_s=end_s, counts=tuple(counts), seconds=seconds, complete=complete)
+
+
+def _groups(requests: Sequence[int], tokens: Sequence[int]) -> list[PromptGroup]:
+    return [
+        PromptGroup(
+            requests=min(count, MOST_PER_SECOND),
+            prompt_tokens=max(0, min(total // count, MOST_TOKENS)),
+        )
+        for count, total in zip(requests, tokens, strict=False)
+        if count > 0
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How the requests that ended in a window went."""
+
+    window_s: float
+    finished: int
+    good: int
+    late_ttft: int
+    late_tpot: int
+    failed: int
+    shed: int
+    output_tokens: int
+    output_tokens_squared: int
+    blame: Mapping[str, int]
+
+    @property
+    def attainment(self) -> float | None:
+        """Share of good requests; `None` where nothing ended."""
+        return self.good / self.finished if self.finished else None
+
+    @property
+    def answered(self) -> int:
+        """Requests that ended with an answer."""
+        return max(0, self.finished - self.failed - self.shed)
+
+
+def outcomes(reports: Sequence[RouterReport], *, window_s: int) -> Outcomes:
+    """Sum of what ended within the last `window_s` seconds before each router's answer."""
+    rows = [
+        row
+        for report in reports
+        for row in report.finished
+        if report.sampled_s - window_s <= row.second <= report.sampled_s
+    ]
+    blame: dict[str, int] = {}
+    for row in rows:
+        for cause, count in row.blame.items():
+            blame[cause] = blame.get(cause, 0) + count
+
+    def total(name: str) -> int:
+        total_count: int = sum(getattr(row, name) for row in rows)
+        return min(max(0, total_count), MOST_TOTAL)
+
+    return Outcomes(
+        window_s=float(window_s),
+        finished=total("finished"),
+        good=total("good"),
+        late_ttft=total("late_ttft"),
+        late_tpot=total("late_tpot"),
+        failed=total("failed"),
+        shed=total("shed"),
+        output_tokens=total("output_tokens"),
+        output_tokens_squared=total("output_tokens_squared"),
+        blame=dict(sorted(blame.items())),
+    )

@@ -1,0 +1,194 @@
+"""Choose both counts together: least GPUs plus a price for lateness; inside a budget, most goodput.
+
+Each role answers two questions only: which share is late with n replicas at a rate, and how many
+replicas that rate keeps busy. So there is one search for both.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from tandem_operator.core.forecast import Forecast
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+
+LateShare = Callable[[float, int], float]
+
+NEGLIGIBLE_COST = 1e-3
+SEARCH_PAST_BEST = 2
+BUDGET_SEARCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One role's side of the choice.
+
+    Attributes:
+        late_share: share of requests late for this role, by rate and replicas.
+        busy: replicas that one request per second keeps busy.
+        backlog: replicas worth of work that waits already, spread over the look-ahead.
+    """
+
+    late_share: LateShare
+    busy: float
+    backlog: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Replicas by role.
+
+    Attributes:
+        wanted: before any limit.
+        target: inside bounds and budget.
+        limits_hit: what kept a role below what it wants.
+    """
+
+    wanted: Mapping[Role, int]
+    target: Mapping[Role, int]
+    limits_hit: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+
+
+def choose(
+    spec: PoolSpec,
+    forecast: Forecast,
+    demands: Mapping[Role, Demand],
+    *,
+    fixed: Mapping[Role, int],
+    late_price: float,
+    growth: float = 1.0,
+    floors: Mapping[Role, int] | None = None,
+) -> Choice:
+    """Counts for the largest need between now and the look-ahead, all rates times `growth`.
+
+    `fixed` holds the counts of roles that another owner sets: they are taken as they are.
+    `floors` holds what violations demand at once, whatever the models say.
+    """
+    budget = spec.gpu_budget
+    request_gpu_s = sum(demands[role].busy * spec.roles[role].gpus_per_replica for role in demands)
+    price = late_price * request_gpu_s
+    wanted: dict[Role, int] = {}
+    for role, demand in demands.items():
+        most = 2 * spec.roles[role].max_replicas + 4
+        cap_rps = _delivered_rps(spec, role, demands, wanted, fixed)
+        wanted[role] = max(
+            _least_cost(
+                mean_rps=min(cap_rps, level.mean_rps * growth),
+                samples_rps=[min(cap_rps, rate * growth) for rate in level.samples_rps],
+                demand=demand,
+                gpus=spec.roles[role].gpus_per_replica,
+                price=price,
+                allowed_late=0.5 * (1.0 - spec.slo.attainment),
+                most=most,
+            )
+            for level in forecast.levels
+        )
+        if demand.backlog > 0.0:
+            drain = ceil(forecast.peak.mean_rps * growth * demand.busy + demand.backlog - 1e-9)
+            wanted[role] = max(wanted[role], min(drain, 2 * wanted[role], most))
+        wanted[role] = max(wanted[role], (floors or {}).get(role, 1))
+    limits: dict[Role, tuple[str, ...]] = {}
+    target: dict[Role, int] = {}
+    for role, count in wanted.items():
+        bounds = spec.roles[role]
+        target[role] = min(max(count, bounds.min_replicas, 1), max(1, bounds.max_replicas))
+        if count > target[role]:
+            limits[role] = ("maxReplicas",)
+    if budget is not None:
+        rate_rps = forecast.peak.mean_rps * growth
+        fitted = _fit_budget(spec, rate_rps, demands, target=target, fixed=fixed, budget=budget)
+        for role, count in fitted.items():
+            if count < target[role]:
+                limits[role] = (*limits.get(role, ()), "gpuBudget")
+        target = fitted
+    return Choice(wanted=wanted, target=target, limits_hit=limits)
+
+
+def _delivered_rps(
+    spec: PoolSpec,
+    role: Role,
+    demands: Mapping[Role, Demand],
+    wanted: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+) -> float:
+    """What prefill can hand to decode at most; no limit for prefill itself."""
+    if role is Role.PREFILL or Role.PREFILL not in wanted:
+        return float("inf")
+    prefill = demands[Role.PREFILL]
+    count = fixed.get(
+        Role.PREFILL, min(wanted[Role.PREFILL], spec.roles[Role.PREFILL].max_replicas)
+    )
+    return max(1, count) / prefill.busy if prefill.busy > 0.0 else float("inf")
+
+
+def _least_cost(
+    *,
+    mean_rps: float,
+    samples_rps: list[float],
+    demand: Demand,
+    gpus: int,
+    price: float,
+    allowed_late: float,
+    most: int,
+) -> int:
+    """Replicas of one role at one horizon."""
+    count = max(1, min(most, int(mean_rps * demand.busy)))
+    while count < most and demand.late_share(mean_rps, count) > allowed_late:
+        count += 1
+    best, best_cost = count, float("inf")
+    while count <= most:
+        late = sum(rate * demand.late_share(rate, count) for rate in samples_rps)
+        late_cost = price * late / len(samples_rps)
+        cost = gpus * count + late_cost
+        if cost < best_cost:
+            best, best_cost = count, cost
+        if late_cost < NEGLIGIBLE_COST or count > best + SEARCH_PAST_BEST:
+            break
+        count += 1
+    return best
+
+
+def _fit_budget(
+    spec: PoolSpec,
+    rate_rps: float,
+    demands: Mapping[Role, Demand],
+    *,
+    target: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+    budget: int,
+) -> dict[Role, int]:
+    """The pair inside `budget` with the most good requests; of equals, the smaller."""
+
+    def counts(role: Role) -> range:
+        if role in fixed:
+            return range(fixed[role], fixed[role] + 1)
+        low = max(1, spec.roles[role].min_replicas)
+        return range(low, min(target[role], low + BUDGET_SEARCH) + 1)
+
+    def gpus(pair: Mapping[Role, int]) -> int:
+        return sum(count * spec.roles[role].gpus_per_replica for role, count in pair.items())
+
+    asked = {role: fixed.get(role, count) for role, count in target.items()}
+    if gpus(asked) <= budget:
+        return dict(target)
+    best, best_goodput = None, -1.0
+    for prefill in counts(Role.PREFILL):
+        good_prefill = 1.0 - demands[Role.PREFILL].late_share(rate_rps, prefill)
+        served = _served(rate_rps, demands[Role.PREFILL].busy, prefill)
+        for decode in counts(Role.DECODE):
+            pair = {Role.PREFILL: prefill, Role.DECODE: decode}
+            if gpus(pair) > budget:
+                break
+            served_both = min(served, _served(rate_rps, demands[Role.DECODE].busy, decode))
+            good_decode = 1.0 - demands[Role.DECODE].late_share(served, decode)
+            # Served work breaks ties between pairs that are all too small to be on time.
+            goodput = served_both * (0.01 + good_prefill * good_decode)
+            if goodput > best_goodput + 1e-9:
+                best, best_goodput = pair, goodput
+    if best is None:
+        best = {role: max(1, spec.roles[role].min_replicas) for role in target}
+    return {role: target[role] if role in fixed else best[role] for role in target}
+
+
+def _served(rate_rps: float, busy: float, replicas: int) -> float:
+    return min(rate_rps, replicas / busy) if busy > 0.0 else rate_rps

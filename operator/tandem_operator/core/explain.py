@@ -1,0 +1,173 @@
+"""One sentence per role and tick: what happens, which latency caused it, with the numbers.
+
+A sentence about rest holds only numbers that the user set, so that it stays the same while nothing
+happens; numbers that move appear only where something changes.
+"""
+
+from dataclasses import dataclass
+
+from tandem_operator.core.decision import Reason
+from tandem_operator.core.guard import Allowed
+from tandem_operator.core.role import Role
+
+SPELLED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+LONGEST_SHOWN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The latency that decides a role's count: what was seen, and what each count would give.
+
+    Attributes:
+        quantity: "TTFT p95" or "TPOT".
+        bound_s: what the SLO asks.
+        observed_s: measured in the last minute, where it broke the bound by this role's fault.
+        before_s: predicted with the present count; `None` where the queue would grow without end.
+        after_s: predicted with the new count.
+        late_share: predicted share late with the present count.
+        load: the work behind the prediction, in words.
+        kv_bound: whether KV capacity, not step time, limits the batch.
+    """
+
+    quantity: str
+    bound_s: float
+    observed_s: float | None
+    before_s: float | None
+    after_s: float | None
+    late_share: float
+    load: str
+    kv_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a sentence may need besides the counts."""
+
+    role: Role
+    outlook: Outlook | None
+    stabilization_s: float
+    gpu_budget: int | None
+    fresh_message: str
+    stuck: str | None
+    minimum: int
+    maximum: int
+    wanted: int
+    idle: bool
+    learning: bool
+
+
+def seconds(value_s: float) -> str:
+    """A duration for people: two or three significant digits, ms below one second."""
+    if value_s < 0.0995:
+        return f"{value_s * 1000:.3g} ms" if value_s * 1000 < 10 else f"{value_s * 1000:.0f} ms"
+    if value_s < 1.0:
+        return f"{value_s:.2f} s"
+    return f"{value_s:.3g} s" if value_s < 100 else f"{value_s:.0f} s"
+
+
+def cause(words: Words) -> Reason:
+    """Why a role grows."""
+    outlook = words.outlook
+    if outlook is not None and outlook.kv_bound:
+        return Reason.KV_CAPACITY
+    observed = outlook is not None and outlook.observed_s is not None
+    if words.role is Role.PREFILL:
+        return Reason.OBSERVED_TTFT if observed else Reason.PREDICTED_TTFT
+    return Reason.OBSERVED_TPOT if observed else Reason.PREDICTED_TPOT
+
+
+def sentence(words: Words, allowed: Allowed, reason: Reason) -> str:
+    """The role's sentence."""
+    name = words.role.value
+    if allowed.to != allowed.current:
+        change = f"{name} {allowed.current} -> {allowed.to}: "
+        return change + _why_changed(words, allowed, reason)
+    return f"{name} stays at {allowed.to}: " + _why_kept(words, allowed, reason)
+
+
+def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
+    grows = allowed.to > allowed.current
+    bound = f"minReplicas is {words.minimum}" if grows else f"maxReplicas is {words.maximum}"
+    orders = {
+        Reason.INITIAL: "the pool starts with minReplicas",
+        Reason.AT_BOUND: bound,
+        Reason.GPU_BUDGET: f"gpuBudget {words.gpu_budget} leaves no room for more",
+    }
+    if reason in orders:
+        return orders[reason]
+    if not grows:
+        if words.idle:
+            return f"no requests for {_span(words.stabilization_s)}"
+        return (
+            f"{_fewer(words)} for {_span(words.stabilization_s)}; "
+            f"{SPELLED[min(10, allowed.current - allowed.to)]} is removed"
+            if allowed.current - allowed.to == 1
+            else f"{_fewer(words)} for {_span(words.stabilization_s)}"
+        )
+    return _growth(words, allowed)
+
+
+def _fewer(words: Words) -> str:
+    if words.outlook is None:
+        return "fewer replicas were enough"
+    bound = seconds(words.outlook.bound_s)
+    return f"fewer replicas were enough for {words.outlook.quantity} within {bound}"
+
+
+def _growth(words: Words, allowed: Allowed) -> str:
+    outlook = words.outlook
+    if outlook is None:
+        return "more load is forecast"
+    bound = seconds(outlook.bound_s)
+    more = allowed.to - allowed.current
+    count = SPELLED[more] if more < len(SPELLED) else str(more)
+    plural = "replica" if more == 1 else "replicas"
+    if outlook.observed_s is not None:
+        seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} > {bound} in the last minute"
+        text = f"{seen} at {outlook.load}"
+    elif outlook.before_s is None or outlook.before_s > LONGEST_SHOWN_S:
+        text = f"predicted {outlook.quantity} grows without end (> {bound}) at {outlook.load}"
+    elif outlook.before_s > outlook.bound_s:
+        before = seconds(outlook.before_s)
+        text = f"predicted {outlook.quantity} {before} > {bound} at {outlook.load}"
+    else:
+        late = f"{max(0.1, 100.0 * outlook.late_share):.2g} %"
+        what = outlook.quantity.split()[0]
+        text = f"predicted {what} misses {bound} for {late} of requests at {outlook.load}"
+    if outlook.kv_bound:
+        text += ", and KV capacity limits the batch"
+    if outlook.after_s is None or outlook.after_s > LONGEST_SHOWN_S:
+        return text
+    after = seconds(outlook.after_s)
+    verb = "bring" if more != 1 else "brings"
+    return f"{text}; {count} more {plural} {verb} it to {after}"
+
+
+def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
+    texts = {
+        Reason.STALE_METRICS: words.fresh_message,
+        Reason.CAPACITY_BLOCKED: words.stuck or "the cluster does not start its pods",
+        Reason.AT_BOUND: f"more would be better, but maxReplicas is {words.maximum}",
+        Reason.STARTING_PODS: "the replicas asked for are starting",
+        Reason.STABILIZING: (
+            f"fewer may do; one leaves once that has held for {_span(words.stabilization_s)}"
+        ),
+    }
+    if reason in texts:
+        return texts[reason]
+    if reason is Reason.GPU_BUDGET:
+        return (
+            f"it needs {words.wanted}, but gpuBudget {words.gpu_budget} has no room"
+            " until another replica is gone"
+        )
+    if words.idle:
+        return "no requests"
+    if words.learning:
+        return "too little has been measured to size it"
+    if words.outlook is None:
+        return "nothing calls for a change"
+    return f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"
+
+
+def _span(value_s: float) -> str:
+    return f"{value_s:.0f} s"

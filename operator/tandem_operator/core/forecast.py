@@ -1,0 +1,222 @@
+"""Forecast the arrival rate over the start-up time and beyond, with quantiles from past errors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, sqrt
+
+from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.experts import EXPERTS, predict_all
+
+LOOK_AHEAD_S = 60.0
+NEAR_S = 16.0
+MIN_HISTORY_S = 20
+SCORE_WINDOW_S = 10
+PINBALL = 0.7
+SHARPNESS = 8.0
+LOSS_MEMORY_S = 300.0
+ERROR_MEMORY_S = 400.0
+ERRORS_KEPT = 60
+ERROR_SCALE = 0.7
+QUANTILES = 5
+PRIOR_ERRORS = tuple(0.15 * z for z in (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2))
+PRIOR_WEIGHT = 10.0
+MOST_GROWTH = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A prediction whose time has not come yet."""
+
+    due_s: float
+    near: bool
+    rates: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """What came of a prediction: the experts' rates and the rate that was."""
+
+    at_s: float
+    near: bool
+    rates: Mapping[str, float]
+    actual_rps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Faded sum and weight of one expert's pinball losses."""
+
+    total: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The forecaster's record: open predictions, past misses, losses by expert."""
+
+    pending: tuple[Pending, ...] = ()
+    misses: tuple[Miss, ...] = ()
+    losses: Mapping[str, Loss] = field(default_factory=dict)
+    at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The rate at one horizon: its mean and equally likely samples around it."""
+
+    horizon_s: float
+    mean_rps: float
+    samples_rps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Rates from now to the look-ahead; `lead_s` is the longest start-up time."""
+
+    lead_s: float
+    levels: tuple[Level, ...]
+
+    @property
+    def peak(self) -> Level:
+        """The level with the highest mean."""
+        return max(self.levels, key=lambda level: level.mean_rps)
+
+
+def forecast(
+    track: Track, arrivals: Arrivals, *, lead_s: float, now_s: float
+) -> tuple[Forecast | None, Track]:
+    """The forecast and the record after it; `None` while too little is known."""
+    scored = _score(track, arrivals, now_s)
+    counts = arrivals.counts
+    if len(counts) < MIN_HISTORY_S:
+        return None, scored
+    horizons_s = _horizons_s(lead_s)
+    predictions = predict_all(counts, horizons_s)
+    weights = _weights(scored, predictions)
+    floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
+    ceiling_rps = _ceiling_rps(counts)
+    levels = []
+    near, far = (_errors(scored, weights, floor_rps, now_s, near=near) for near in (True, False))
+    for i, horizon_s in enumerate(horizons_s):
+        mean_rps = min(ceiling_rps, sum(weights[name] * r[i] for name, r in predictions.items()))
+        share = min(1.0, max(0.0, (horizon_s - NEAR_S) / max(1.0, lead_s - NEAR_S)))
+        spread = sqrt(max(mean_rps, 0.25 * floor_rps) * floor_rps) * ERROR_SCALE
+        samples = tuple(
+            max(0.0, mean_rps + spread * ((1.0 - share) * a + share * b))
+            for a, b in zip(near, far, strict=True)
+        )
+        levels.append(Level(horizon_s=horizon_s, mean_rps=mean_rps, samples_rps=samples))
+    asked = {
+        due: {name: rates[horizons_s.index(due)] for name, rates in predictions.items()}
+        for due in (horizons_s[1], lead_s)
+    }
+    pending = (
+        *scored.pending,
+        Pending(due_s=now_s + horizons_s[1], near=True, rates=asked[horizons_s[1]]),
+        Pending(due_s=now_s + lead_s, near=False, rates=asked[lead_s]),
+    )
+    record = Track(
+        pending=pending[-2 * ERRORS_KEPT :],
+        misses=scored.misses,
+        losses=scored.losses,
+        at_s=now_s,
+    )
+    return Forecast(lead_s=lead_s, levels=tuple(levels)), record
+
+
+def _horizons_s(lead_s: float) -> list[float]:
+    near_s = min(NEAR_S, 0.5 * lead_s)
+    return [2.0, near_s, 0.5 * (near_s + lead_s), lead_s, lead_s + LOOK_AHEAD_S]
+
+
+def _ceiling_rps(counts: Sequence[float]) -> float:
+    """No forecast above twice what was just seen, chance allowed for: a jump is no trend."""
+    recent = counts[-15:]
+    level = sum(recent) / len(recent)
+    return MOST_GROWTH * (level + sqrt(level / len(recent)))
+
+
+def _score(track: Track, arrivals: Arrivals, now_s: float) -> Track:
+    """Compare the predictions that came due with what then arrived."""
+    due = [p for p in track.pending if p.due_s + SCORE_WINDOW_S / 2 <= arrivals.end_s]
+    if not arrivals.complete or not due:
+        # A lower bound proves no prediction wrong.
+        return track
+    step_s = 5.0 if track.at_s is None else min(60.0, max(0.1, now_s - track.at_s))
+    losses, misses = dict(track.losses), list(track.misses)
+    first_s = arrivals.end_s - len(arrivals.counts)
+    for prediction in due:
+        start = int(prediction.due_s - SCORE_WINDOW_S / 2) - first_s
+        seen = arrivals.counts[max(0, start) : start + SCORE_WINDOW_S] if start >= 0 else ()
+        if len(seen) < SCORE_WINDOW_S:
+            continue
+        actual = sum(seen) / len(seen)
+        misses.append(Miss(prediction.due_s, prediction.near, prediction.rates, actual))
+        if prediction.near:
+            continue
+        keep = exp(-step_s / LOSS_MEMORY_S)
+        for name, rate in prediction.rates.items():
+            error = actual - rate
+            loss = max(PINBALL * error, (PINBALL - 1.0) * error)
+            old = losses.get(name, Loss(0.0, 0.0))
+            losses[name] = Loss(old.total * keep + loss, old.weight * keep + 1.0)
+    return Track(
+        pending=tuple(p for p in track.pending if p not in due),
+        misses=tuple(misses[-2 * ERRORS_KEPT :]),
+        losses=losses,
+        at_s=track.at_s,
+    )
+
+
+def _weights(track: Track, predictions: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """How much to believe each expert, from its losses and what it was worth at first."""
+    means = {n: o.total / o.weight for n, o in track.losses.items() if o.weight > 0.0}
+    least = min(means.values(), default=0.0)
+    weights = {}
+    for name in predictions:
+        weight = EXPERTS[name][1] if name in EXPERTS else 0.0
+        if means and least > 1e-9:
+            loss = means.get(name, 1.2 * sum(means.values()) / len(means))
+            weight *= exp(-min(50.0, SHARPNESS * (loss / least - 1.0)))
+        weights[name] = weight
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def _errors(
+    track: Track, weights: Mapping[str, float], floor_rps: float, now_s: float, *, near: bool
+) -> list[float]:
+    """Quantiles of the mixture's own errors with today's weights, in units of sqrt(rate x mean)."""
+    errors: list[tuple[float, float]] = []
+    for miss in track.misses:
+        if miss.near is not near:
+            continue
+        weight = sum(weights.get(name, 0.0) for name in miss.rates)
+        if weight < 1e-6:
+            continue
+        mixed = sum(weights.get(name, 0.0) * rate for name, rate in miss.rates.items()) / weight
+        scale = sqrt(max(mixed, 0.25 * floor_rps) * floor_rps)
+        age = exp(-max(0.0, now_s - miss.at_s) / ERROR_MEMORY_S)
+        errors.append(((miss.actual_rps - mixed) / scale, age))
+    if len(errors) > 10:
+        # The actual rate was counted over a few seconds: its own chance is no forecast error.
+        variance = sum(e * e for e, _ in errors) / len(errors)
+        chance = 1.0 / (SCORE_WINDOW_S * floor_rps)
+        shrink = sqrt(max(0.1, 1.0 - chance / max(variance, 1e-9)))
+        errors = [(e * shrink, age) for e, age in errors]
+    prior = PRIOR_WEIGHT / len(PRIOR_ERRORS)
+    errors.extend((e, prior) for e in PRIOR_ERRORS)
+    return _quantiles(sorted(errors))
+
+
+def _quantiles(ordered: Sequence[tuple[float, float]]) -> list[float]:
+    """Values at the middles of `QUANTILES` equal shares of the weight."""
+    total = sum(weight for _, weight in ordered)
+    wanted = [total * (i + 0.5) / QUANTILES for i in range(QUANTILES)]
+    found: list[float] = []
+    passed = 0.0
+    for value, weight in ordered:
+        passed += weight
+        while len(found) < QUANTILES and wanted[len(found)] <= passed:
+            found.append(value)
+    return found + [ordered[-1][0]] * (QUANTILES - len(found))

@@ -1,0 +1,305 @@
+"""From what is wanted to what may be done now: confirm growth, delay shrinking, never exceed.
+
+Growth acts at once when two ticks agree. Shrinking needs fresh data, a settled fleet, a whole
+stabilisation window of agreement, and goes one step at a time. The user's bounds and budget hold
+always, stale data or not: they are orders, not guesses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tandem_operator.core.choose import Choice
+from tandem_operator.core.decision import Reason
+from tandem_operator.core.fleet import Fleet
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec, RoleSpec
+
+CONFIRM_S = 4.5
+UNSEEN_S = 30.0
+MIN_HISTORY_S = 130
+TRADE_S = 30.0
+RUNS_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A target that has been wanted since a moment, until the next run."""
+
+    since_s: float
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What each tick wanted, run by run; a time without fresh data starts it anew."""
+
+    runs: tuple[Run, ...] = ()
+    seen_s: float | None = None
+
+    def add(self, target: int, *, now_s: float, kept_s: float) -> "Wants":
+        """The runs after one more tick."""
+        if self.seen_s is None or not 0.0 <= now_s - self.seen_s <= UNSEEN_S:
+            return Wants(runs=(Run(now_s, target),), seen_s=now_s)
+        runs = self.runs
+        if runs[-1].target != target:
+            runs = (*runs, Run(now_s, target))
+        while len(runs) > 1 and runs[1].since_s < now_s - kept_s:
+            runs = runs[1:]
+        return Wants(runs=runs[-RUNS_KEPT:], seen_s=now_s)
+
+    def within(self, window_s: float, now_s: float) -> list[int] | None:
+        """All targets of the last `window_s`; `None` where it was not watched all that time."""
+        if not self.runs or self.runs[0].since_s > now_s - window_s:
+            return None
+        first = max(i for i, run in enumerate(self.runs) if run.since_s <= now_s - window_s)
+        return [run.target for run in self.runs[first:]]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the guard remembers of one role."""
+
+    wants: Wants = Wants()
+    keeps: Wants = Wants()
+    asked: int | None = None
+    moved_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One role's count after the guard, and what kept it from its target.
+
+    `reason` is `None` for growth: its cause is in the models, not in the guard.
+    """
+
+    current: int
+    to: int
+    reason: Reason | None
+    limits_hit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the guard must know besides the choice."""
+
+    fleets: Mapping[Role, Fleet]
+    may_shrink: bool
+    known_s: int
+    idle: bool
+    urgent: frozenset[Role] = field(default_factory=frozenset)
+
+
+def see_asked(
+    past: Mapping[Role, Past], fleets: Mapping[Role, Fleet], now_s: float
+) -> dict[Role, Past]:
+    """Note when a role's count changes, whoever changed it."""
+    updated = {}
+    for role in Role:
+        old, asked = past.get(role, Past()), fleets[role].asked
+        moved = old.asked is not None and asked != old.asked
+        updated[role] = replace(old, asked=asked, moved_s=now_s if moved else old.moved_s)
+    return updated
+
+
+def remember(
+    past: Mapping[Role, Past], choice: Choice, keep: Choice, *, spec: PoolSpec, now_s: float
+) -> dict[Role, Past]:
+    """The past with this tick's targets; `keep` is the choice with room for a little more load."""
+    kept_s = max(spec.stabilization_s, TRADE_S) + 2.0 * UNSEEN_S
+    return {
+        role: replace(
+            past[role],
+            wants=past[role].wants.add(choice.target[role], now_s=now_s, kept_s=kept_s),
+            keeps=past[role].keeps.add(keep.target[role], now_s=now_s, kept_s=kept_s),
+        )
+        for role in Role
+    }
+
+
+def hold(spec: PoolSpec, fleets: Mapping[Role, Fleet], reason: Reason) -> dict[Role, Allowed]:
+    """Counts when nothing may be decided: as they are, inside the user's bounds and budget."""
+    allowed = {role: _bounded(spec.roles[role], fleets[role], reason) for role in Role}
+    return within_budget(spec, fleets, allowed)
+
+
+def guard(
+    spec: PoolSpec, choice: Choice, past: Mapping[Role, Past], scene: Scene, now_s: float
+) -> dict[Role, Allowed]:
+    """The counts that may be set now."""
+    blocked_by_budget = [
+        role
+        for role in Role
+        if choice.target[role] > (scene.fleets[role].asked or 0)
+        and _room(spec, scene.fleets) < spec.roles[role].gpus_per_replica
+    ]
+    allowed = {}
+    for role in Role:
+        start = _bounded(spec.roles[role], scene.fleets[role], Reason.STEADY)
+        if start.reason in (Reason.INITIAL, Reason.AT_BOUND):
+            allowed[role] = start
+            continue
+        move = _Move(
+            spec=spec,
+            past=past[role],
+            scene=scene,
+            fleet=scene.fleets[role],
+            target=choice.target[role],
+            wanted=choice.wanted[role],
+            limits=choice.limits_hit.get(role, ()),
+            now_s=now_s,
+            trade=role.other in blocked_by_budget,
+        )
+        allowed[role] = move.decide()
+    return within_budget(spec, scene.fleets, allowed)
+
+
+def _bounded(bounds: RoleSpec, fleet: Fleet, otherwise: Reason) -> Allowed:
+    low = max(1, bounds.min_replicas)
+    high = max(low, bounds.max_replicas)
+    if fleet.asked is None:
+        return Allowed(current=0, to=low, reason=Reason.INITIAL)
+    to = min(max(fleet.asked, low), high)
+    if to == fleet.asked:
+        return Allowed(current=fleet.asked, to=to, reason=otherwise)
+    limit = "minReplicas" if to > fleet.asked else "maxReplicas"
+    return Allowed(current=fleet.asked, to=to, reason=Reason.AT_BOUND, limits_hit=(limit,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One role on its way from what is asked to its target.
+
+    `trade` marks a role whose spare replicas the other role needs: it waits a shorter window.
+    """
+
+    spec: PoolSpec
+    past: Past
+    scene: Scene
+    fleet: Fleet
+    target: int
+    wanted: int
+    limits: tuple[str, ...]
+    now_s: float
+    trade: bool
+
+    @property
+    def current(self) -> int:
+        return self.fleet.asked or 0
+
+    def decide(self) -> Allowed:
+        if self.target > self.current:
+            return self._grow()
+        if self.target < self.current:
+            return self._shrink()
+        reason = Reason.STEADY
+        if self.wanted > self.current and self.limits:
+            reason = Reason.GPU_BUDGET if "gpuBudget" in self.limits else Reason.AT_BOUND
+        elif self.fleet.stuck:
+            reason = Reason.CAPACITY_BLOCKED
+        elif self.fleet.starting:
+            reason = Reason.STARTING_PODS
+        return self._stay(reason)
+
+    def _stay(self, reason: Reason, *more_limits: str) -> Allowed:
+        return Allowed(self.current, self.current, reason, (*self.limits, *more_limits))
+
+    def _grow(self) -> Allowed:
+        if self.fleet.stuck:
+            # Asking for more of what the cluster cannot start only deepens the queue.
+            return self._stay(Reason.CAPACITY_BLOCKED, "capacity")
+        target = self.target
+        if self.fleet.role not in self.scene.urgent:
+            agreed = self.past.wants.within(CONFIRM_S, self.now_s)
+            target = min(agreed) if agreed is not None else self.current
+        if target <= self.current:
+            return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
+        limits, step = self.limits, self.spec.max_step
+        if step is not None and target - self.current > max(1, step):
+            target, limits = self.current + max(1, step), (*limits, "maxStep")
+        return Allowed(self.current, target, None, limits)
+
+    def _shrink(self) -> Allowed:
+        if not self.scene.may_shrink:
+            return self._stay(Reason.STALE_METRICS)
+        if self.fleet.starting or self.scene.known_s < MIN_HISTORY_S:
+            return self._stay(Reason.STABILIZING)
+        window_s = self.spec.stabilization_s
+        if self.trade:
+            window_s = min(window_s, TRADE_S)
+        kept = self.past.keeps.within(window_s, self.now_s)
+        moved_s = self.past.moved_s
+        if kept is None or (moved_s is not None and self.now_s - moved_s < window_s):
+            return self._stay(Reason.STABILIZING)
+        spare = self.current - max(kept)
+        if spare <= 0:
+            return self._stay(Reason.STABILIZING)
+        # A step at a time shows what each one costs, unless it is certain that nothing is there.
+        step = spare if self.scene.idle else 1
+        if self.spec.max_step is not None:
+            step = min(step, max(1, self.spec.max_step))
+        return Allowed(self.current, self.current - step, Reason.SPARE_CAPACITY)
+
+
+def _room(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
+    """GPUs of the budget that no pod holds or may claim, terminating ones included."""
+    if spec.gpu_budget is None:
+        return 10**9
+    held = sum(fleets[role].held * spec.roles[role].gpus_per_replica for role in Role)
+    return spec.gpu_budget - held
+
+
+def within_budget(
+    spec: PoolSpec, fleets: Mapping[Role, Fleet], allowed: Mapping[Role, Allowed]
+) -> dict[Role, Allowed]:
+    """The counts after the budget: shrink is seen before growth, and an excess goes at once."""
+    fitted = dict(allowed)
+    if spec.gpu_budget is None:
+        return fitted
+    room = _room(spec, fleets)
+    # The role that lacks most, relative to what it has, is served first.
+    growing = sorted(
+        (role for role in Role if fitted[role].to > fitted[role].current),
+        key=lambda role: (-fitted[role].to / max(1, fitted[role].current), role),
+    )
+    for role in growing:
+        gpus, plan = spec.roles[role].gpus_per_replica, fitted[role]
+        if plan.reason is Reason.INITIAL or not spec.roles[role].managed:
+            room -= gpus * (plan.to - plan.current) if spec.roles[role].managed else 0
+            continue
+        given = max(0, min(plan.to - plan.current, room // max(1, gpus)))
+        room -= given * gpus
+        if given < plan.to - plan.current:
+            fitted[role] = Allowed(
+                current=plan.current,
+                to=plan.current + given,
+                reason=Reason.GPU_BUDGET if given == 0 else plan.reason,
+                limits_hit=tuple(dict.fromkeys((*plan.limits_hit, "gpuBudget"))),
+            )
+    return _trim(spec, fitted)
+
+
+def _trim(spec: PoolSpec, allowed: dict[Role, Allowed]) -> dict[Role, Allowed]:
+    """Cut replicas until what is asked fits the budget, the larger fleet first, never below 1."""
+
+    def counted(role: Role) -> int:
+        plan = allowed[role]
+        count = plan.to if spec.roles[role].managed else plan.current
+        return count * spec.roles[role].gpus_per_replica
+
+    while sum(counted(role) for role in Role) > (spec.gpu_budget or 0):
+        cut = [
+            role
+            for role in Role
+            if spec.roles[role].managed and allowed[role].to > max(1, spec.roles[role].min_replicas)
+        ]
+        if not cut:
+            return allowed
+        role = max(cut, key=lambda r: (counted(r), r))
+        plan = allowed[role]
+        allowed[role] = Allowed(
+            current=plan.current,
+            to=plan.to - 1,
+            reason=Reason.GPU_BUDGET,
+            limits_hit=tuple(dict.fromkeys((*plan.limits_hit, "gpuBudget"))),
+        )
+    return allowed

@@ -1,0 +1,98 @@
+"""Judge an observation before it is used: drop impossible samples, and say what is fresh.
+
+Growing needs a fresh view of most pods; shrinking needs a fresh view of all of them.
+"""
+
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+
+from tandem_operator.core.observation import (
+    EngineSample,
+    Observation,
+    PodPhase,
+    RouterReport,
+)
+
+FRESH_S = 20.0
+CLOCK_SKEW_S = 10.0
+FRESH_POD_SHARE = 2.0 / 3.0
+NEW_POD_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """What the data at hand allow.
+
+    Attributes:
+        act: enough is fresh to grow.
+        shrink: everything is fresh.
+        message: what is missing, in one sentence; what was read where nothing is.
+    """
+
+    act: bool
+    shrink: bool
+    message: str
+
+
+def usable(observation: Observation, now_s: float) -> Observation:
+    """The observation without samples that are stale, from the future or not numbers."""
+    return replace(
+        observation,
+        pods=tuple(pod for pod in observation.pods if _numbers_valid(pod)),
+        engines=tuple(s for s in observation.engines if _engine_usable(s, now_s)),
+        routers=tuple(r for r in observation.routers if _router_usable(r, now_s)),
+        latency=observation.latency
+        if observation.latency is not None and _recent(observation.latency.sampled_s, now_s)
+        else None,
+    )
+
+
+def freshness(observation: Observation, now_s: float) -> Freshness:
+    """How much of the pool a *usable* observation covers."""
+    routers, expected = len(observation.routers), max(1, observation.router_pods)
+    sampled = {sample.pod for sample in observation.engines}
+    ready = [pod for pod in observation.pods if pod.phase is PodPhase.READY]
+    # A pod that just became Ready may be younger than the last scrape.
+    settled = [
+        pod
+        for pod in ready
+        if pod.name in sampled or pod.ready_s is None or now_s - pod.ready_s > NEW_POD_S
+    ]
+    missing = sorted(pod.name for pod in settled if pod.name not in sampled)
+    if routers == 0:
+        return Freshness(
+            act=False, shrink=False, message=f"no fresh report from any of {expected} routers"
+        )
+    covered = len(settled) - len(missing)
+    if covered < FRESH_POD_SHARE * len(settled):
+        message = f"fresh metrics from only {covered} of {len(settled)} ready engine pods"
+        return Freshness(act=False, shrink=False, message=message)
+    if routers < expected:
+        message = f"fresh reports from only {routers} of {expected} routers"
+        return Freshness(act=True, shrink=False, message=message)
+    if missing:
+        message = f"no fresh metrics from {', '.join(missing[:3])}"
+        return Freshness(act=True, shrink=False, message=message)
+    return Freshness(act=True, shrink=True, message="routers and ready engine pods answered")
+
+
+def _recent(sampled_s: float, now_s: float) -> bool:
+    return now_s - FRESH_S <= sampled_s <= now_s + CLOCK_SKEW_S
+
+
+def _engine_usable(sample: EngineSample, now_s: float) -> bool:
+    return _numbers_valid(sample) and _recent(sample.sampled_s, now_s)
+
+
+def _router_usable(report: RouterReport, now_s: float) -> bool:
+    return (
+        _numbers_valid(report)
+        and _recent(report.sampled_s, now_s)
+        and all(_numbers_valid(leg) for leg in report.legs)
+    )
+
+
+def _numbers_valid(record: object) -> bool:
+    """Whether all numbers of a flat record are finite and none is negative."""
+    values = (getattr(record, each.name) for each in fields(record))  # type: ignore[arg-type]
+    return all(isfinite(value) and value >= 0 for value in values if isinstance(value, int | float))

@@ -1,0 +1,64 @@
+"""What a pool's decisions remember between ticks, and its JSON form, unrounded and versioned.
+
+A decision with a memory that went through JSON equals the decision without that trip.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tandem_operator.core.codec import CodecError, decode, encode
+from tandem_operator.core.correct import Correction
+from tandem_operator.core.decode import Outputs
+from tandem_operator.core.fleet import Starts
+from tandem_operator.core.forecast import Track
+from tandem_operator.core.guard import Past
+from tandem_operator.core.learn import Learned
+from tandem_operator.core.role import Role
+
+VERSION = 1
+
+
+class MemoryFormatError(ValueError):
+    """A stored memory cannot be read; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Everything a decision may depend on besides spec, observation and time.
+
+    Attributes:
+        outputs: output lengths seen last; kept while nothing finishes.
+        overhead_s: the part of TTFT that no prefill replica changes, measured at low load.
+    """
+
+    version: int = VERSION
+    at_s: float | None = None
+    learned: Learned = field(default_factory=Learned)
+    starts: Starts = field(default_factory=Starts)
+    track: Track = field(default_factory=Track)
+    correction: Correction = field(default_factory=Correction)
+    past: Mapping[Role, Past] = field(default_factory=dict)
+    outputs: Outputs | None = None
+    overhead_s: float | None = None
+
+    def to_json(self) -> str:
+        """Compact JSON that `from_json` reads back exactly."""
+        return json.dumps(encode(self), separators=(",", ":"), sort_keys=True, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> "Memory":
+        """The memory that `text` holds.
+
+        Raises:
+            MemoryFormatError: not JSON, another version, or a field of another shape.
+        """
+        try:
+            raw = json.loads(text)
+            version = raw.get("version") if isinstance(raw, dict) else None
+            if version != VERSION:
+                raise MemoryFormatError(f"memory has version {version!r}, expected {VERSION}")
+            memory: Memory = decode(Memory, raw)
+        except (json.JSONDecodeError, CodecError) as error:
+            raise MemoryFormatError(f"memory cannot be read: {error}") from error
+        return memory

@@ -1,0 +1,116 @@
+"""What one revision's engines are like: prefill service time, decode step time, KV capacity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tandem_operator.core.regression import Line, Triple, dot
+
+MIN_ROWS = 2
+PRIOR_FIXED_SHARE = 0.15
+PRIOR_STEP_SLOPE = 0.03
+MEAN_KEEP = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceModel:
+    """Prefill busy seconds: a0 per request + a1 per uncached token + a2 per token and context.
+
+    The prior is the pool's own mean cost, nearly all of it put on tokens: no number of any model or
+    machine stands in the code.
+    """
+
+    line: Line = field(default_factory=Line)
+    mean_busy_s: float = 0.0
+    mean_requests: float = 0.0
+    mean_tokens: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether enough was measured to size with."""
+        return self.line.rows >= MIN_ROWS
+
+    def prior(self) -> Triple:
+        """Coefficients that explain the mean alone."""
+        if self.mean_requests <= 0.0:
+            return (0.0, 0.0, 0.0)
+        per_request = self.mean_busy_s / self.mean_requests
+        if self.mean_tokens <= 0.0:
+            return (per_request, 0.0, 0.0)
+        per_token = self.mean_busy_s / self.mean_tokens
+        return (PRIOR_FIXED_SHARE * per_request, (1.0 - PRIOR_FIXED_SHARE) * per_token, 0.0)
+
+    def coefficients(self) -> Triple:
+        """(a0, a1, a2), all >= 0."""
+        return self.line.coefficients(self.prior())
+
+    def learn(
+        self, *, busy_s: float, requests: float, tokens: float, token_contexts: float, full: float
+    ) -> "ServiceModel":
+        """The model after one pod was seen busy for `busy_s`; `full` requests make a full row."""
+        mean = replace(
+            self,
+            mean_busy_s=self.mean_busy_s * MEAN_KEEP + busy_s,
+            mean_requests=self.mean_requests * MEAN_KEEP + requests,
+            mean_tokens=self.mean_tokens * MEAN_KEEP + tokens,
+        )
+        line = self.line.learn(
+            (requests, tokens, token_contexts),
+            busy_s,
+            prior=mean.prior(),
+            weight=min(1.0, requests / full),
+        )
+        return replace(mean, line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """Decode step seconds (ITL): d0 + d1 per running request + d2 per resident KV token."""
+
+    line: Line = field(default_factory=Line)
+    mean_itl_s: float = 0.0
+    mean_batch: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether enough was measured to size with."""
+        return self.line.rows >= MIN_ROWS
+
+    def prior(self) -> Triple:
+        """The measured mean, nearly flat in the batch: a step reads all weights first."""
+        fixed = self.mean_itl_s / (1.0 + PRIOR_STEP_SLOPE * self.mean_batch)
+        return (fixed, PRIOR_STEP_SLOPE * fixed, 0.0)
+
+    def coefficients(self) -> Triple:
+        """(d0, d1, d2), all >= 0."""
+        return self.line.coefficients(self.prior())
+
+    def itl_s(self, *, batch: float, kv_tokens: float) -> float:
+        """Predicted gap between two tokens of one stream."""
+        return dot(self.coefficients(), (1.0, batch, kv_tokens))
+
+    def learn(self, *, itl_s: float, batch: float, kv_tokens: float, weight: float) -> "StepModel":
+        """The model after one interval of one pod."""
+        if self.line.rows:
+            share = 1.0 - MEAN_KEEP
+            mean_itl_s = self.mean_itl_s + share * (itl_s - self.mean_itl_s)
+            mean_batch = self.mean_batch + share * (batch - self.mean_batch)
+        else:
+            mean_itl_s, mean_batch = itl_s, batch
+        mean = replace(self, mean_itl_s=mean_itl_s, mean_batch=mean_batch)
+        line = self.line.learn((1.0, batch, kv_tokens), itl_s, prior=mean.prior(), weight=weight)
+        return replace(mean, line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineModels:
+    """Everything learned of one pod template hash."""
+
+    service: ServiceModel = field(default_factory=ServiceModel)
+    step: StepModel = field(default_factory=StepModel)
+    kv_capacity_tokens: float | None = None
+    seen_s: float = 0.0
+
+
+def newest(models: Mapping[str, EngineModels]) -> str | None:
+    """The revision that was measured last, the best guess for one that was not measured yet."""
+    return max(models, key=lambda name: (models[name].seen_s, name), default=None)

@@ -1,0 +1,154 @@
+"""Put what was learned and what arrives together into each role's demand."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tandem_operator.core.arrivals import Arrivals, outcomes
+from tandem_operator.core.choose import Demand
+from tandem_operator.core.correct import Correction
+from tandem_operator.core.decode import DecodeWork, Limit, Outputs, decode_work
+from tandem_operator.core.models import EngineModels
+from tandem_operator.core.observation import EngineSample, Latency, RouterReport
+from tandem_operator.core.prefill import Replay, prefill_work
+from tandem_operator.core.regression import dot
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.workload import Workload, workload
+
+OUTPUT_WINDOW_S = 180
+OUTPUT_RECENT_S = 30
+OUTPUT_PRIOR_REQUESTS = 10.0
+MOST_CV2 = 4.0
+CALM_LOAD = 0.5
+CALM_LATE = 0.02
+OVERHEAD_STEP = 0.1
+MOST_OVERHEAD_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The pool's work against its SLO, ready to be sized."""
+
+    sample: Workload
+    models: EngineModels
+    replay: Replay
+    decode: DecodeWork
+    demands: Mapping[Role, Demand]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the SLO can be kept with any number of replicas."""
+        return self.decode.feasible and self.replay.work.feasible
+
+    def late_share(self, role: Role, rate_rps: float, replicas: int) -> float:
+        """Share late for `role`; all of them where it has no replica at all."""
+        return self.demands[role].late_share(rate_rps, replicas) if replicas > 0 else 1.0
+
+
+def measure_outputs(reports: Sequence[RouterReport], last: Outputs | None) -> Outputs | None:
+    """Output lengths of what ended lately, the last half minute counting most."""
+    window = outcomes(reports, window_s=OUTPUT_WINDOW_S)
+    if window.answered == 0 or window.output_tokens == 0:
+        return last
+    recent = outcomes(reports, window_s=OUTPUT_RECENT_S)
+    overall = window.output_tokens / window.answered
+    mean = (recent.output_tokens + OUTPUT_PRIOR_REQUESTS * overall) / (
+        recent.answered + OUTPUT_PRIOR_REQUESTS
+    )
+    variance = window.output_tokens_squared / window.answered - overall * overall
+    return Outputs(
+        mean_tokens=max(1.0, mean), cv2=min(MOST_CV2, max(0.0, variance / (overall * overall)))
+    )
+
+
+def transfer_s(samples: Sequence[EngineSample]) -> float:
+    """Mean KV transfer time since the engines started; none measured: none counted."""
+    total = sum(s.transfer_sum_s or 0.0 for s in samples if s.role is Role.DECODE)
+    count = sum(s.transfer_count or 0.0 for s in samples if s.role is Role.DECODE)
+    return total / count if count > 0.0 else 0.0
+
+
+def assess(
+    spec: PoolSpec,
+    arrivals: Arrivals,
+    *,
+    models: EngineModels,
+    outputs: Outputs | None,
+    correction: Correction,
+    overhead_s: float,
+    backlog: tuple[float, float],
+) -> Situation | None:
+    """The situation, or `None` while something that sizing needs is still unknown.
+
+    `backlog` is the prompt tokens that wait in routers and the seconds they may be cleared in.
+    """
+    sample = workload(arrivals)
+    if sample is None or outputs is None or not models.service.known or not models.step.known:
+        return None
+    service = models.service.coefficients()
+    work = prefill_work(
+        sample,
+        service=service,
+        slowdown=correction.of(Role.PREFILL),
+        overhead_s=overhead_s,
+        slo=spec.slo,
+    )
+    decode = decode_work(
+        steps=models.step.coefficients(),
+        slowdown=correction.of(Role.DECODE),
+        prompt_tokens=sample.mean_prompt_tokens,
+        outputs=outputs,
+        dispersion=sample.dispersion,
+        tpot_s=spec.slo.tpot_s,
+        kv_capacity_tokens=models.kv_capacity_tokens,
+        max_num_seqs=spec.max_num_seqs,
+    )
+    replay = Replay(work)
+    waiting_tokens, clear_s = backlog
+    per_token = work.mean_service_s / max(1.0, sample.mean_prompt_tokens)
+    demands = {
+        Role.PREFILL: Demand(
+            late_share=replay.late_share,
+            busy=work.mean_service_s,
+            backlog=waiting_tokens * per_token / max(1.0, clear_s),
+        ),
+        Role.DECODE: Demand(
+            late_share=decode.late_share, busy=outputs.mean_tokens / decode.tokens_per_s
+        ),
+    }
+    return Situation(sample=sample, models=models, replay=replay, decode=decode, demands=demands)
+
+
+def first_overhead_s(models: EngineModels, samples: Sequence[EngineSample]) -> float:
+    """What TTFT holds besides prefill before it was measured: transfer and one decode step."""
+    step_s = dot(models.step.coefficients(), (1.0, 1.0, 0.0)) if models.step.known else 0.0
+    return transfer_s(samples) + step_s
+
+
+def learn_overhead(
+    overhead_s: float,
+    situation: Situation,
+    latency: Latency | None,
+    *,
+    rate_rps: float,
+    ready: Mapping[Role, int],
+    slo_ttft_s: float,
+) -> float:
+    """The overhead after a look at the median TTFT, which tells only while nothing queues."""
+    calm = all(
+        ready[role] > 0
+        and rate_rps * situation.demands[role].busy < CALM_LOAD * ready[role]
+        and situation.late_share(role, rate_rps, ready[role]) < CALM_LATE
+        for role in Role
+    )
+    if not calm or latency is None or latency.ttft.p50_s is None:
+        return overhead_s
+    unloaded = sorted(situation.replay.work.unloaded_ttft_s)
+    surplus_s = latency.ttft.p50_s - unloaded[len(unloaded) // 2]
+    moved = overhead_s + OVERHEAD_STEP * surplus_s
+    return min(MOST_OVERHEAD_SHARE * slo_ttft_s, max(0.0, moved))
+
+
+def kv_bound(situation: Situation) -> bool:
+    """Whether KV capacity is what limits the decode batch."""
+    return situation.decode.limit is Limit.KV

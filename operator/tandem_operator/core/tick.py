@@ -1,0 +1,216 @@
+"""One tick: observation and memory in, decision and memory out. Pure, total, deterministic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+from tandem_operator.core.arrivals import Arrivals, Outcomes, merge, outcomes
+from tandem_operator.core.choose import Choice, choose
+from tandem_operator.core.correct import burning, correct, see_ready, violated_share
+from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.fleet import Fleet, fleet
+from tandem_operator.core.forecast import LOOK_AHEAD_S, Forecast, forecast
+from tandem_operator.core.guard import Scene, guard, hold, remember, see_asked
+from tandem_operator.core.intake import Freshness, freshness, usable
+from tandem_operator.core.learn import learn
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.observation import Observation
+from tandem_operator.core.report import View, report
+from tandem_operator.core.role import Role
+from tandem_operator.core.situation import (
+    Situation,
+    assess,
+    first_overhead_s,
+    learn_overhead,
+    measure_outputs,
+)
+from tandem_operator.core.spec import PoolSpec
+
+TICK_S = 5.0
+LONGEST_STEP_S = 30.0
+MINUTE_S = 60
+LONGER_S = 300
+RATE_S = 30
+SHRINK_HEADROOM = 1.1
+IDLE_S = 60
+
+
+def decide(
+    spec: PoolSpec, observation: Observation, memory: Memory, now_s: float
+) -> tuple[Decision, Memory]:
+    """The replica counts of one pool at `now_s`, why, and what to remember for the next tick."""
+    seen = usable(observation, now_s)
+    fresh = freshness(seen, now_s)
+    starts = memory.starts.learn(seen.pods)
+    fleets = {role: fleet(seen, role, starts, now_s) for role in Role}
+    learned = learn(memory.learned, seen)
+    past = see_asked(memory.past, fleets, now_s)
+    ready = {role: len(fleets[role].ready) for role in Role}
+    arrivals = merge(seen.routers, expected=seen.router_pods)
+    outputs = measure_outputs(seen.routers, memory.outputs)
+    minute = outcomes(seen.routers, window_s=MINUTE_S)
+    longer = outcomes(seen.routers, window_s=LONGER_S)
+    correction = correct(
+        see_ready(memory.correction, ready, now_s),
+        minute=minute,
+        longer=longer,
+        attainment=spec.slo.attainment,
+        step_s=_step_s(memory, now_s),
+        now_s=now_s,
+    )
+    lead_s = TICK_S + max(starts.expected_s(role) for role in Role)
+    expected, track = forecast(memory.track, arrivals, lead_s=lead_s, now_s=now_s)
+    models = learned.of(fleets[Role.DECODE].revision or fleets[Role.PREFILL].revision)
+    overhead_s = memory.overhead_s
+    if overhead_s is None and models.step.known:
+        overhead_s = first_overhead_s(models, seen.engines)
+    situation = assess(
+        spec,
+        arrivals,
+        models=models,
+        outputs=outputs,
+        correction=correction,
+        overhead_s=overhead_s or 0.0,
+        backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
+    )
+    rate_rps = arrivals.rate_rps(RATE_S) or 0.0
+    if situation is not None and overhead_s is not None:
+        overhead_s = learn_overhead(
+            overhead_s,
+            situation,
+            seen.latency,
+            rate_rps=rate_rps,
+            ready=ready,
+            slo_ttft_s=spec.slo.ttft_s,
+        )
+        late = {role: situation.late_share(role, rate_rps, ready[role]) for role in Role}
+        correction = replace(correction, expected_late=late)
+    idle = _is_idle(spec, arrivals, seen, fresh)
+    settled = frozenset(role for role in Role if correction.settled(role, now_s))
+    urgent: dict[Role, int] = {}
+    if situation is None or situation.feasible:
+        urgent = _urgent(spec, fleets, settled, minute, longer)
+    plan = _plan(
+        spec, situation, expected, fleets, late_price=correction.price, idle=idle, urgent=urgent
+    )
+    if plan is None or not fresh.act:
+        reason = Reason.STEADY if fresh.act else Reason.STALE_METRICS
+        allowed = hold(spec, fleets, reason)
+    else:
+        past = remember(past, plan.choice, plan.keep, spec=spec, now_s=now_s)
+        scene = Scene(
+            fleets=fleets,
+            may_shrink=fresh.shrink,
+            known_s=arrivals.known_s,
+            idle=idle,
+            urgent=frozenset(urgent),
+        )
+        allowed = guard(spec, plan.choice, past, scene, now_s)
+    decision = report(
+        View(
+            spec=spec,
+            now_s=now_s,
+            next_tick_s=TICK_S,
+            fresh=fresh,
+            fleets=fleets,
+            starts=starts,
+            allowed=allowed,
+            choice=None if plan is None else plan.choice,
+            forecast=expected,
+            situation=situation,
+            correction=correction,
+            minute=minute,
+            latency=seen.latency,
+            rate_rps=arrivals.rate_rps(RATE_S),
+            overhead_s=overhead_s,
+            idle=idle,
+        )
+    )
+    return decision, Memory(
+        at_s=now_s,
+        learned=learned,
+        starts=starts,
+        track=track,
+        correction=correction,
+        past=past,
+        outputs=outputs,
+        overhead_s=overhead_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to grow to, and what must be kept even with a little more load."""
+
+    choice: Choice
+    keep: Choice
+
+
+def _plan(
+    spec: PoolSpec,
+    situation: Situation | None,
+    expected: Forecast | None,
+    fleets: Mapping[Role, Fleet],
+    *,
+    late_price: float,
+    idle: bool,
+    urgent: Mapping[Role, int],
+) -> _Plan | None:
+    """The choice, or `None` while too little is known. A pool at confirmed rest needs the least."""
+    if idle:
+        least = {role: max(1, spec.roles[role].min_replicas) for role in Role}
+        rest = Choice(wanted=least, target=least)
+        return _Plan(choice=rest, keep=rest)
+    if situation is None or expected is None:
+        return None
+    fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
+    price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
+    choice = choose(spec, expected, situation.demands, fixed=fixed, late_price=price, floors=urgent)
+    if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
+        return _Plan(choice=choice, keep=choice)
+    keep = choose(
+        spec,
+        expected,
+        situation.demands,
+        fixed=fixed,
+        late_price=price,
+        growth=SHRINK_HEADROOM,
+        floors=urgent,
+    )
+    return _Plan(choice=choice, keep=keep)
+
+
+def _step_s(memory: Memory, now_s: float) -> float:
+    if memory.at_s is None:
+        return 0.0
+    return min(LONGEST_STEP_S, max(0.0, now_s - memory.at_s))
+
+
+def _is_idle(spec: PoolSpec, arrivals: Arrivals, seen: Observation, fresh: Freshness) -> bool:
+    """Whether it is confirmed, not merely unseen, that nothing came and nothing is in the pool."""
+    window_s = int(max(IDLE_S, spec.stabilization_s))
+    if not fresh.shrink or arrivals.known_s < window_s:
+        return False
+    inside = sum(r.queued_requests + r.prefill_requests + r.decode_requests for r in seen.routers)
+    return inside == 0 and not any(arrivals.counts[-window_s:])
+
+
+def _urgent(
+    spec: PoolSpec,
+    fleets: Mapping[Role, Fleet],
+    settled: frozenset[Role],
+    minute: Outcomes,
+    longer: Outcomes,
+) -> dict[Role, int]:
+    """Counts of the roles whose violations burn the error budget: up to twice what is ready.
+
+    Only for a fleet that has been as it is for long enough to be blamed, and only for a bound that
+    replicas can keep at all.
+    """
+    floors = {}
+    for role in settled:
+        ready = len(fleets[role].ready)
+        if ready and burning(minute, longer, role, spec.slo.attainment):
+            share = violated_share(minute, role) or 0.0
+            floors[role] = ready + max(1, ceil(ready * share))
+    return dict(sorted(floors.items()))
