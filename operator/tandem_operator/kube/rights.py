@@ -1,0 +1,56 @@
+"""What the operator asks of the API server, and no more: the chart's RBAC is compared with this."""
+
+from dataclasses import dataclass
+
+from tandem_operator.kube.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    EVENT,
+    LEASE,
+    POD,
+    POD_MONITOR,
+    POOL,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+
+_OWN = ("create", "delete", "get", "list", "patch")
+_OWN_WATCHED = (*_OWN, "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Verbs on one resource."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+
+def _right(kind: Kind, verbs: tuple[str, ...], *, subresource: str = "") -> Right:
+    return Right(kind.group, kind.plural + subresource, verbs)
+
+
+POOL_RIGHTS = (
+    _right(POOL, ("get", "list", "watch")),
+    _right(POOL, ("patch",), subresource="/status"),
+    _right(DEPLOYMENT, _OWN_WATCHED),
+    _right(SERVICE, _OWN_WATCHED),
+    # `get`, `list` and `watch` of pods and ConfigMaps are also what a router is granted.
+    _right(CONFIG_MAP, _OWN_WATCHED),
+    _right(POD, ("get", "list", "patch", "watch")),
+    _right(SERVICE_ACCOUNT, _OWN),
+    _right(ROLE, _OWN),
+    _right(ROLE_BINDING, _OWN),
+    _right(DISRUPTION_BUDGET, _OWN),
+    _right(POD_MONITOR, _OWN),
+    _right(EVENT, ("create",)),
+)
+"""In every namespace with pools: a ClusterRole, or a Role in the one namespace served."""
+
+LEASE_RIGHTS = (_right(LEASE, ("create", "get", "update")),)
+"""In the Lease's namespace, with `--leader-elect`."""
