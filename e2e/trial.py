@@ -30,7 +30,6 @@ def trial_manifest(
     spec["router"] = {
         **spec.get("router", {}),
         "minReplicas": counts["router"],
-        "maxReplicas": counts["router"],
     }
     return pool
 
