@@ -6,7 +6,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: help demo test check cluster-up cluster-down images crds fmt clean doctor
+.PHONY: help demo test lint check cluster-up cluster-down images crds fmt clean doctor
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,11 +19,19 @@ $(UV):
 	@echo "==> Python packages into .venv"
 	@$(UV) sync --frozen --quiet && touch $@
 
-check: .venv/ready ## Lint, types, import contracts and unit tests, in under a minute
+demo: .venv/ready ## From nothing to a served, autoscaled pool on a kind cluster, with a report
+	@$(RUN) python -m e2e.demo
+
+test: .venv/ready ## Every test, with all the set-up it needs
+	@$(RUN) python -m e2e.stages
+
+lint: .venv/ready
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
 	PYTHONPATH=operator:engine $(RUN) lint-imports
+
+check: lint ## Lint, types, import contracts and unit tests, in under a minute
 	$(RUN) pytest tests/unit tests/property tests/golden -n 2
 
 crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from e2e.commands import apply, kubectl_json
+from e2e.commands import apply
 from e2e.demo.setup import sample_pool
 from e2e.pools import LABEL, Pool
 
 NAMESPACE = "tandem-e2e"
 NAME = "trial"
+DOOR_PORT = 30081
+"""One of the NodePorts that kind publishes on 127.0.0.1."""
 COUNTS = {"prefill": 1, "decode": 2, "router": 1}
 
 
@@ -35,22 +37,15 @@ def trial_manifest(
 
 
 def open_door(pool: Pool) -> str:
-    """Make the pool's router reachable from this machine over a port of the node."""
-    door = f"{pool.name}-door"
+    """Make the pool's router reachable from this machine, and from no other."""
     selector = {f"{LABEL}/pool": pool.name, f"{LABEL}/role": "router"}
+    port = {"name": "http", "port": 80, "targetPort": 8000, "nodePort": DOOR_PORT}
     apply(
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": door, "namespace": pool.namespace},
-            "spec": {
-                "type": "NodePort",
-                "selector": selector,
-                "ports": [{"name": "http", "port": 80, "targetPort": 8000}],
-            },
+            "metadata": {"name": f"{pool.name}-door", "namespace": pool.namespace},
+            "spec": {"type": "NodePort", "selector": selector, "ports": [port]},
         }
     )
-    [port] = kubectl_json("get", "service", door, "-n", pool.namespace)["spec"]["ports"]
-    [node] = kubectl_json("get", "nodes")["items"]
-    addresses = {each["type"]: each["address"] for each in node["status"]["addresses"]}
-    return f"http://{addresses['InternalIP']}:{port['nodePort']}"
+    return f"http://127.0.0.1:{DOOR_PORT}"
