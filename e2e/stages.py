@@ -63,13 +63,13 @@ STAGES = (
 )
 
 
-def run_stage(stage: Stage) -> Result:
+def run_stage(stage: Stage, *, reports: Path = REPORTS) -> Result:
     """Set a stage up and run it."""
     started = time.monotonic()
     for target in stage.targets:
         if _run(("make", "--no-print-directory", target)) != 0:
             return Result(stage, time.monotonic() - started, 0, 0, 0, f"`make {target}` failed")
-    report = REPORTS / f"{stage.name}.xml"
+    report = reports / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
     status = _run((*PYTEST, *stage.pytest, f"--junitxml={report}"))
     seconds = time.monotonic() - started

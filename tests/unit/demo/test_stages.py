@@ -7,43 +7,41 @@ from e2e.stages import Stage, run_stage
 
 
 @pytest.fixture
-def tests_that(tmp_path, monkeypatch):
-    """A stage over one made-up test file."""
-    monkeypatch.setattr(stages, "REPORTS", tmp_path)
+def result_of(tmp_path):
+    """Run a stage over one made-up test file."""
 
-    def make(text, *, targets=()):
+    def run(text, *, targets=()):
         path = tmp_path / "test_made_up.py"
         path.write_text(text)
-        return Stage("made-up", "a made-up stage", pytest=(str(path),), targets=targets)
+        stage = Stage("made-up", "a made-up stage", pytest=(str(path),), targets=targets)
+        return run_stage(stage, reports=tmp_path)
 
-    return make
+    return run
 
 
-def test_a_stage_counts_what_passed_failed_and_was_skipped(tests_that):
-    result = run_stage(
-        tests_that(
-            "import pytest\n"
-            "def test_good(): pass\n"
-            "def test_bad(): assert 0\n"
-            "@pytest.mark.skip\n"
-            "def test_left_out(): pass\n"
-        )
+def test_a_stage_counts_what_passed_failed_and_was_skipped(result_of):
+    result = result_of(
+        "import pytest\n"
+        "def test_good(): pass\n"
+        "def test_bad(): assert 0\n"
+        "@pytest.mark.skip\n"
+        "def test_left_out(): pass\n"
     )
 
     assert (result.passed, result.failed, result.skipped) == (1, 1, 1)
     assert not result.is_good
 
 
-def test_a_stage_without_any_test_has_not_passed(tests_that):
-    assert not run_stage(tests_that("")).is_good
+def test_a_stage_without_any_test_has_not_passed(result_of):
+    assert not result_of("").is_good
 
 
-def test_a_stage_whose_tests_all_pass_is_good(tests_that):
-    assert run_stage(tests_that("def test_good(): pass\n")).is_good
+def test_a_stage_whose_tests_all_pass_is_good(result_of):
+    assert result_of("def test_good(): pass\n").is_good
 
 
-def test_a_stage_whose_set_up_fails_says_so_and_runs_no_test(tests_that):
-    result = run_stage(tests_that("def test_good(): pass\n", targets=("no-such-target",)))
+def test_a_stage_whose_set_up_fails_says_so_and_runs_no_test(result_of):
+    result = result_of("def test_good(): pass\n", targets=("no-such-target",))
 
     assert not result.is_good
     assert str(result).startswith("made-up: `make no-such-target` failed")
