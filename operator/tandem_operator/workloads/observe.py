@@ -101,7 +101,7 @@ def _deployment(world: World, child: str) -> Object | None:
 def _seen_pod(pod: Object) -> SeenPod | None:
     metadata = pod["metadata"]
     component = (metadata.get("labels") or {}).get(ROLE_LABEL)
-    if component not in (*Role, ROUTER):
+    if not isinstance(component, str) or component not in (*Role, ROUTER):
         return None
     annotations = metadata.get("annotations") or {}
     phase = phase_of(pod)

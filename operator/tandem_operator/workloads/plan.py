@@ -1,57 +1,43 @@
 """One tick of one pool as a value: what to apply, to write, to prune and to tell.
 
-`plan(world, *, now_s) -> Plan` is pure and total: same world and time, same plan, for any pool that
-an API server can hold. `conclude(plan, outcome, *, world, now_s) -> Plan` then amends status and
-Events by what became of the writes.
+Pure and total: same world and time, same plan, for any pool that an API server can hold.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import ValidationError
+
+from tandem_operator.api import (
+    InferencePool,
+    InvalidPoolError,
+    PoolStatus,
+    parse_pool,
+    parse_status,
+)
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.world import Object
+from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.core.tick import decide
+from tandem_operator.workloads.acceptance import objections
+from tandem_operator.workloads.children import children_of, templates_of
+from tandem_operator.workloads.effects import Event, EventType, Outcome
+from tandem_operator.workloads.facts import Facts
+from tandem_operator.workloads.memory import is_due, stored_memory
+from tandem_operator.workloads.names import ROUTER, PoolName, key_of
+from tandem_operator.workloads.observe import Seen, see
+from tandem_operator.workloads.pods import Template
+from tandem_operator.workloads.policy import policy_of
+from tandem_operator.workloads.settings import memory_map
+from tandem_operator.workloads.status import rejected_status, status_changed, status_of
+from tandem_operator.workloads.telling import MEMORY_UNREADABLE, events_of
+from tandem_operator.workloads.victims import PodCost, deletion_costs
+from tandem_operator.workloads.world import Object, World
 
+__all__ = ["Event", "EventType", "Outcome", "Plan", "PodCost", "conclude", "plan"]
 
-class EventType(StrEnum):
-    """The two types of Kubernetes Events."""
-
-    NORMAL = "Normal"
-    WARNING = "Warning"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something worth telling once, about the pool."""
-
-    reason: str
-    message: str
-    type: EventType = EventType.NORMAL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCost:
-    """A pod-deletion-cost annotation to write before a shrink; the cheapest pod goes first."""
-
-    pod: str
-    cost: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of a plan's writes, each part a sentence for people.
-
-    Attributes:
-        refused: why the API server refused an object in the dry run; nothing was touched then.
-        blocked: whose fields stood in the way, not ours to take; nothing was touched then.
-        taken: which fields were taken back from whom, being ours by contract.
-    """
-
-    refused: str | None = None
-    blocked: str | None = None
-    taken: tuple[str, ...] = ()
+REJECTED_REQUEUE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,24 +47,179 @@ class Plan:
     Attributes:
         children: every child as it should be, in the order of creation, for manager `tandem`.
         costs: pod-deletion-cost annotations that differ from the live ones, before `replicas`.
-        replicas: `spec.replicas` of Deployments by role, for manager `tandem-replicas`. A role that
-            is External, Paused or Recommend is not in it; a new Deployment's role always is, unless
+        replicas: `spec.replicas` of Deployments by component, for manager `tandem-replicas`. A role
+            that is External, Paused or Recommend is not in it; a new Deployment's always is, unless
             External, so it must be created first.
-        keep: kind and name of all that belongs to the pool; its other children are pruned.
+        keep: kind and name of all that belongs to the pool; its other children are pruned. `None`:
+            prune nothing.
         memory_object: the ConfigMap of the memory when it is due, for manager `tandem`.
         status: the whole status, for manager `tandem-status`; `None` when nothing changed.
         memory: to be handed back in the next `World`.
-        decision: `None` where the spec cannot be acted on; `children` is empty then, and nothing
-            is pruned.
+        decision: `None` where the spec cannot be run; what runs is left as it is then.
     """
 
     children: tuple[Object, ...] = ()
     costs: tuple[PodCost, ...] = ()
-    replicas: Mapping[Role, int] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
     keep: frozenset[tuple[str, str]] | None = None
     memory_object: Object | None = None
     status: Mapping[str, Any] | None = None
     events: tuple[Event, ...] = ()
     memory: Any = None
     decision: Decision | None = None
-    requeue_after_s: float = 10.0
+    requeue_after_s: float = REJECTED_REQUEUE_S
+
+
+def plan(world: World, *, now_s: float) -> Plan:
+    """What to do about the pool now."""
+    read = _read(world)
+    if isinstance(read, tuple):
+        return _rejected(world, read, now_s=now_s)
+    name, policy, seen = read.name, policy_of(read.pool.spec), see(world, read.name)
+    stored, unreadable = (world.memory, None)
+    if stored is None:
+        stored, unreadable = stored_memory(world, name)
+    decision, memory = decide(policy, seen.observation, stored, now_s)
+    replicas = _replicas(read.pool, policy, seen, decision)
+    shrinking = [role for role in Role if replicas.get(role, 1) < seen.replicas.get(role, 0)]
+    moved = any(seen.replicas.get(component) != count for component, count in replicas.items())
+    children = children_of(
+        read.pool,
+        name=name,
+        templates=read.templates,
+        policy=policy,
+        replicas=_largest(seen, decision),
+        pod_monitors=world.installation.pod_monitors,
+    )
+    due = is_due(world, name, moved=moved, now_s=now_s)
+    planned = Plan(
+        children=children,
+        costs=tuple(
+            cost for role in shrinking for cost in deletion_costs(seen.of(role), world.engines)
+        ),
+        replicas=replicas,
+        keep=frozenset(map(key_of, children)) | {("ConfigMap", name.memory)},
+        memory_object=(memory_map(name, memory.to_json(), written=f"{now_s:.3f}") if due else None),
+        memory=memory,
+        decision=decision,
+        requeue_after_s=decision.next_tick_s,
+    )
+    told = _told(planned, read, seen=seen, outcome=Outcome(), world=world, now_s=now_s)
+    if unreadable is None:
+        return told
+    event = Event(reason=MEMORY_UNREADABLE, message=unreadable, type=EventType.WARNING)
+    return replace(told, events=(event, *told.events))
+
+
+def conclude(planned: Plan, outcome: Outcome, *, world: World, now_s: float) -> Plan:
+    """The plan with status and Events as they are after its writes."""
+    read = _read(world)
+    if outcome == Outcome() or planned.decision is None or isinstance(read, tuple):
+        return planned
+    seen = see(world, read.name)
+    return _told(planned, read, seen=seen, outcome=outcome, world=world, now_s=now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A pool whose spec makes sense."""
+
+    name: PoolName
+    pool: InferencePool
+    templates: Mapping[str, Template]
+
+
+def _read(world: World) -> _Read | tuple[str, ...]:
+    """The pool, or what is wrong with it."""
+    try:
+        pool = parse_pool(world.pool)
+    except InvalidPoolError as error:
+        return (str(error),)
+    wrong = objections(pool.spec, world.installation)
+    if wrong:
+        return wrong
+    name = _name_of(world)
+    return _Read(name, pool, templates_of(pool, name=name, installation=world.installation))
+
+
+def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> Plan:
+    previous = _previous(world)
+    status = rejected_status(
+        previous,
+        wrong,
+        seen=see(world, _name_of(world)),
+        generation=world.pool["metadata"].get("generation", 0),
+        now_s=now_s,
+    )
+    return Plan(
+        status=_news(world, status), events=events_of(previous, status), memory=world.memory
+    )
+
+
+def _told(
+    planned: Plan, read: _Read, *, seen: Seen, outcome: Outcome, world: World, now_s: float
+) -> Plan:
+    assert planned.decision is not None  # noqa: S101
+    facts = Facts(
+        name=read.name,
+        generation=read.pool.metadata.generation,
+        policy=policy_of(read.pool.spec),
+        templates={each: template.hash for each, template in read.templates.items()},
+        overridden=_overridden(read.templates),
+        seen=seen,
+        decision=planned.decision,
+        previous=_previous(world),
+        outcome=outcome,
+        now_s=now_s,
+    )
+    status = status_of(facts)
+    events = events_of(facts.previous, status, decision=planned.decision, outcome=outcome)
+    return replace(planned, status=_news(world, status), events=events)
+
+
+def _replicas(
+    pool: InferencePool, policy: PoolSpec, seen: Seen, decision: Decision
+) -> Mapping[str, int]:
+    """Counts to write. Who is handed a role keeps the count that it finds: writing just stops."""
+    counts: dict[str, int] = {}
+    for role, decided in decision.roles.items():
+        new = role not in seen.replicas
+        if policy.roles[role].managed and (new or policy.mode is Mode.AUTO):
+            counts[role] = decided.to
+    if ROUTER not in seen.replicas or policy.mode is not Mode.PAUSED:
+        counts[ROUTER] = pool.spec.router.min_replicas
+    return counts
+
+
+def _largest(seen: Seen, decision: Decision) -> Mapping[Role, int]:
+    """Replicas that each role has or is about to have, whichever is more."""
+    return {
+        role: max(seen.replicas.get(role, 0), decided.to)
+        for role, decided in decision.roles.items()
+    }
+
+
+def _overridden(templates: Mapping[str, Template]) -> tuple[str, ...]:
+    return tuple(
+        f"{component}.podTemplate.{path}"
+        for component, template in templates.items()
+        for path in template.overridden
+    )
+
+
+def _previous(world: World) -> PoolStatus:
+    try:
+        return parse_status(world.pool)
+    except ValidationError:
+        # Written by another version of the schema: it is replaced as a whole.
+        return PoolStatus()
+
+
+def _news(world: World, status: PoolStatus) -> Mapping[str, Any] | None:
+    told = status.to_object()
+    return told if status_changed(world.pool.get("status") or {}, told) else None
+
+
+def _name_of(world: World) -> PoolName:
+    metadata = world.pool["metadata"]
+    return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])

@@ -1,0 +1,197 @@
+"""The pool's conditions: one verdict each, with a reason for programs and a sentence for people.
+
+Sentences hold no number that moves with the load, so that a condition changes with its news only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tandem_operator.api import Condition, ConditionType, PoolStatus, format_duration
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode
+from tandem_operator.workloads.facts import Facts
+from tandem_operator.workloads.names import ROUTER
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+BAD_WHEN_TRUE = frozenset({ConditionType.CAPACITY_BLOCKED, ConditionType.FIELD_CONFLICT})
+LONGEST_MESSAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of one condition now."""
+
+    type: ConditionType
+    status: str
+    reason: str
+    message: str
+
+
+def verdicts(facts: Facts) -> tuple[Verdict, ...]:
+    """All conditions of a pool whose spec makes sense."""
+    return (
+        _ready(facts),
+        _accepted(facts),
+        _slo_met(facts),
+        _metrics_fresh(facts),
+        _scaling_active(facts),
+        _capacity_blocked(facts),
+        _slo_feasible(facts),
+        _field_conflict(facts),
+    )
+
+
+def rejection(sentences: Iterable[str]) -> tuple[Verdict, ...]:
+    """The conditions that change when the spec cannot be run; what runs is left as it was."""
+    message = "; ".join(sentences) + ". What ran before this edit was left as it was."
+    return (
+        Verdict(ConditionType.READY, FALSE, "NotAccepted", message),
+        Verdict(ConditionType.ACCEPTED, FALSE, "InvalidSpec", message),
+    )
+
+
+def conditions(
+    told: Iterable[Verdict], previous: PoolStatus, *, generation: int, now_s: float
+) -> list[Condition]:
+    """Verdicts as conditions; a transition time moves only with the status."""
+    return [
+        Condition(
+            type=verdict.type,
+            status=verdict.status,
+            observed_generation=generation,
+            last_transition_time=_transition(verdict, previous, now_s),
+            reason=verdict.reason,
+            message=verdict.message[:LONGEST_MESSAGE],
+        )
+        for verdict in told
+    ]
+
+
+def rfc3339(at_s: float) -> str:
+    """A time as Kubernetes writes it, in whole seconds."""
+    return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _transition(verdict: Verdict, previous: PoolStatus, now_s: float) -> str:
+    before = previous.condition(verdict.type)
+    if before is not None and before.status == verdict.status:
+        return before.last_transition_time
+    return rfc3339(now_s)
+
+
+def _ready(facts: Facts) -> Verdict:
+    if not facts.in_force:
+        message = facts.outcome.refused or facts.outcome.blocked or ""
+        return Verdict(ConditionType.READY, FALSE, "NotApplied", message)
+    missing = [str(each) for each in (*Role, ROUTER) if not facts.serving(each)]
+    if not missing:
+        message = "The router answers, and each role has a Ready pod."
+        return Verdict(ConditionType.READY, TRUE, "Serving", message)
+    troubles = {each: found for each in missing if (found := _trouble(facts, each))}
+    if not troubles:
+        message = f"Waiting for a Ready pod of {_and(missing)}."
+        return Verdict(ConditionType.READY, FALSE, "Starting", message)
+    reason = next(iter(troubles.values())).partition(":")[0]
+    message = "; ".join(f"{component}: {trouble}" for component, trouble in troubles.items())
+    named = reason if reason.isascii() and reason.isalnum() else "PodsFailing"
+    return Verdict(ConditionType.READY, FALSE, named, message)
+
+
+def _trouble(facts: Facts, component: str) -> str | None:
+    """Why the component has no Ready pod of this generation, if anything is known."""
+    refusal = facts.seen.refusals.get(component)
+    if refusal is not None:
+        return refusal
+    pods = sorted(facts.seen.of(component), key=lambda pod: pod.name)
+    newest = [pod for pod in pods if pod.template == facts.templates[component]]
+    return next((pod.trouble for pod in newest or pods if pod.trouble), None)
+
+
+def _accepted(facts: Facts) -> Verdict:
+    if facts.outcome.refused is not None:
+        message = f"The API server refused a child, so nothing was changed: {facts.outcome.refused}"
+        return Verdict(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
+    if facts.overridden:
+        message = "These pod template fields are Tandem's own and were not taken: "
+        message += "; ".join(facts.overridden) + "."
+        return Verdict(ConditionType.ACCEPTED, TRUE, "FieldsOverridden", message)
+    return Verdict(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
+
+
+def _slo_met(facts: Facts) -> Verdict:
+    recent = facts.decision.recent
+    objective = f"{facts.policy.slo.attainment * 100:g}%"
+    if recent.attainment is None:
+        message = "No request ended in the recent window."
+        return Verdict(ConditionType.SLO_MET, UNKNOWN, "NoRequests", message)
+    if recent.attainment >= facts.policy.slo.attainment:
+        message = f"At least {objective} of the recent requests kept both bounds."
+        return Verdict(ConditionType.SLO_MET, TRUE, "Met", message)
+    message = f"Fewer than {objective} of the recent requests kept both bounds"
+    if recent.blame:
+        most = max(sorted(recent.blame), key=lambda cause: recent.blame[cause])
+        message += f"; most misses are blamed on {most}"
+    return Verdict(ConditionType.SLO_MET, FALSE, "Missed", message + ".")
+
+
+def _metrics_fresh(facts: Facts) -> Verdict:
+    message = facts.decision.fresh_message
+    if facts.decision.fresh:
+        return Verdict(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
+    return Verdict(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
+
+
+def _scaling_active(facts: Facts) -> Verdict:
+    policy = facts.policy
+    if policy.mode is not Mode.AUTO:
+        what = "stay as they are" if policy.mode is Mode.PAUSED else "are only recommended"
+        message = f"scaling.mode is {policy.mode}: replica counts {what}."
+        return Verdict(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
+    external = [str(role) for role in Role if not policy.roles[role].managed]
+    if external:
+        message = f"Another owner sets the replicas of {_and(external)} (management: External)."
+        status = FALSE if len(external) == len(Role) else TRUE
+        return Verdict(ConditionType.SCALING_ACTIVE, status, "External", message)
+    message = "Tandem sets the replica counts of both roles."
+    return Verdict(ConditionType.SCALING_ACTIVE, TRUE, "Auto", message)
+
+
+def _capacity_blocked(facts: Facts) -> Verdict:
+    refusals = [f"{name}: {why}" for name, why in sorted(facts.seen.refusals.items())]
+    blocked = [*refusals, *filter(None, [facts.decision.capacity_blocked])]
+    if blocked:
+        reason = "PodsRefused" if refusals else "PodsStuck"
+        return Verdict(ConditionType.CAPACITY_BLOCKED, TRUE, reason, "; ".join(blocked))
+    message = "Every pod that was asked for runs or is starting."
+    return Verdict(ConditionType.CAPACITY_BLOCKED, FALSE, "NotBlocked", message)
+
+
+def _slo_feasible(facts: Facts) -> Verdict:
+    decision = facts.decision
+    if decision.slo_feasible is None:
+        message = "Too little has been measured to tell."
+        return Verdict(ConditionType.SLO_FEASIBLE, UNKNOWN, "Learning", message)
+    if decision.slo_feasible:
+        message = "Some number of replicas can hold the SLO."
+        return Verdict(ConditionType.SLO_FEASIBLE, TRUE, "Feasible", message)
+    bounds = {
+        "slo.ttft.target": decision.feasible_ttft_s,
+        "slo.tpot.target": decision.feasible_tpot_s,
+    }
+    could = [f"{field}: {format_duration(at)}" for field, at in bounds.items() if at is not None]
+    message = "No number of replicas can hold the SLO"
+    message += f"; what could be met: {_and(could)}." if could else "."
+    return Verdict(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
+
+
+def _field_conflict(facts: Facts) -> Verdict:
+    if facts.outcome.blocked is not None:
+        return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "OwnedByOther", facts.outcome.blocked)
+    message = "Nobody else owns a field that Tandem writes."
+    return Verdict(ConditionType.FIELD_CONFLICT, FALSE, "NoConflict", message)
+
+
+def _and(words: Iterable[str]) -> str:
+    *most, last = list(words)
+    return f"{', '.join(most)} and {last}" if most else last

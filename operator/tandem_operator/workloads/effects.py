@@ -1,0 +1,35 @@
+"""What a plan leaves to the edge besides objects, and what the edge tells back."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class EventType(StrEnum):
+    """The two types of Kubernetes Events."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something worth telling once, about the pool."""
+
+    reason: str
+    message: str
+    type: EventType = EventType.NORMAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a plan's writes, each part a sentence for people.
+
+    Attributes:
+        refused: why the API server refused an object in the dry run; nothing was touched then.
+        blocked: whose fields stood in the way, not ours to take; nothing was touched then.
+        taken: which fields were taken back from whom, being ours by contract.
+    """
+
+    refused: str | None = None
+    blocked: str | None = None
+    taken: tuple[str, ...] = ()

@@ -1,0 +1,149 @@
+"""A pool's status: rounded so that a pool at rest says the same thing twice."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tandem_operator.api import (
+    DecisionStatus,
+    LatencyStatus,
+    PoolStatus,
+    RoleStatus,
+    SloStatus,
+    Step,
+    format_duration,
+    format_rate,
+    format_ratio,
+)
+from tandem_operator.core.decision import Reason
+from tandem_operator.core.observation import PodPhase, Quantiles
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.conditions import conditions, rejection, rfc3339, verdicts
+from tandem_operator.workloads.facts import Facts
+from tandem_operator.workloads.observe import Seen
+
+LONGEST_SENTENCE = 2048
+_QUIET = frozenset({Reason.STEADY, Reason.STABILIZING, Reason.STARTING_PODS})
+
+
+def status_of(facts: Facts) -> PoolStatus:
+    """The status of a pool whose spec makes sense."""
+    previous = facts.previous
+    return PoolStatus(
+        observed_generation=(facts.generation if facts.in_force else previous.observed_generation),
+        endpoint=facts.name.endpoint,
+        conditions=conditions(
+            verdicts(facts), previous, generation=facts.generation, now_s=facts.now_s
+        ),
+        prefill=_role_status(facts, Role.PREFILL),
+        decode=_role_status(facts, Role.DECODE),
+        slo=_slo_status(facts),
+        decision=_decision_status(facts),
+    )
+
+
+def rejected_status(
+    previous: PoolStatus, sentences: tuple[str, ...], *, seen: Seen, generation: int, now_s: float
+) -> PoolStatus:
+    """The status of a pool whose spec cannot be run: what runs goes on, and says so."""
+    told = conditions(rejection(sentences), previous, generation=generation, now_s=now_s)
+    replaced = {condition.type for condition in told}
+    kept = [each for each in previous.conditions or () if each.type not in replaced]
+    roles = {
+        role.value: _counts(
+            seen, role, ready=len(seen.of(role, PodPhase.READY)), desired=_desired(previous, role)
+        )
+        for role in Role
+    }
+    return previous.model_copy(update={"conditions": [*told, *kept], **roles})
+
+
+def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether the status says something new."""
+    return dict(old) != dict(new)
+
+
+def _role_status(facts: Facts, role: Role) -> RoleStatus:
+    decided = facts.decision.roles[role]
+    counts = _counts(facts.seen, role, ready=len(facts.serving(role)), desired=decided.to)
+    capacity, utilization = decided.capacity_rps, decided.utilization
+    return counts.model_copy(
+        update={
+            "capacity": None if capacity is None else format_rate(capacity),
+            "utilization": None if utilization is None else format_ratio(utilization),
+        }
+    )
+
+
+def _counts(seen: Seen, role: Role, *, ready: int, desired: int | None) -> RoleStatus:
+    pending = len(seen.of(role, PodPhase.STARTING)) + len(seen.of(role, PodPhase.UNSCHEDULED))
+    return RoleStatus(
+        current=seen.replicas.get(role),
+        ready=ready,
+        desired=desired,
+        pending=pending,
+        summary=None if desired is None else f"{ready}/{desired}",
+    )
+
+
+def _desired(previous: PoolStatus, role: Role) -> int | None:
+    fleet = previous.prefill if role is Role.PREFILL else previous.decode
+    return None if fleet is None else fleet.desired
+
+
+def _slo_status(facts: Facts) -> SloStatus:
+    recent, gpus = facts.decision.recent, facts.gpus_held()
+    goodput = recent.goodput_rps
+    return SloStatus(
+        ttft=_latency(recent.ttft),
+        tpot=_latency(recent.tpot),
+        attainment=None if recent.attainment is None else format_ratio(recent.attainment),
+        goodput=None if goodput is None else format_rate(goodput),
+        goodput_per_gpu=None if goodput is None or not gpus else format_rate(goodput / gpus),
+        blame={cause: count for cause, count in sorted(recent.blame.items()) if count} or None,
+    )
+
+
+def _latency(quantiles: Quantiles) -> LatencyStatus | None:
+    values = {
+        name: None if seconds is None else format_duration(seconds)
+        for name, seconds in (
+            ("p50", quantiles.p50_s),
+            ("p95", quantiles.p95_s),
+            ("p99", quantiles.p99_s),
+        )
+    }
+    return LatencyStatus(**values) if any(values.values()) else None
+
+
+def _decision_status(facts: Facts) -> DecisionStatus:
+    """The last decision worth telling: a change stays until something else needs saying."""
+    decision, before = facts.decision, facts.previous.decision
+    steps = {
+        role: Step(from_=decided.current, to=decided.to) for role, decided in decision.roles.items()
+    }
+    sentence = decision.sentence[:LONGEST_SENTENCE]
+    if before is not None:
+        told = {Role.PREFILL: before.prefill, Role.DECODE: before.decode}
+        if _moves(steps):
+            # A recommendation that is not followed comes again each tick, its numbers moving.
+            repeated = steps == told
+        else:
+            quiet = all(each.reason in _QUIET for each in decision.roles.values())
+            repeated = before.reason == sentence or (quiet and _moves(told))
+        if repeated:
+            return before
+    limits = [limit for role in Role for limit in decision.roles[role].limits_hit]
+    alternatives = [other for role in Role for other in decision.roles[role].alternatives]
+    return DecisionStatus(
+        time=rfc3339(decision.at_s),
+        prefill=steps[Role.PREFILL],
+        decode=steps[Role.DECODE],
+        reason=sentence,
+        inputs={name: f"{value:g}" for name, value in sorted(decision.inputs.items())} or None,
+        limits_hit=list(dict.fromkeys(limits))[:16] or None,
+        alternatives=alternatives[:16] or None,
+    )
+
+
+def _moves(steps: Mapping[Role, Step | None]) -> bool:
+    return any(step is not None and step.from_ != step.to for step in steps.values())
