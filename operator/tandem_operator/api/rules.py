@@ -64,7 +64,7 @@ class Rule:
         return _with_rules(handler(schema), (self,))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # hashable in spite of its mapping
 class Extension:
     """Schema keywords only Kubernetes knows, such as `x-kubernetes-list-type`."""
 

@@ -60,7 +60,7 @@ class UnrepresentableError(TypeError):
 
 def structural_schema(model: type[ApiModel]) -> Schema:
     """The `openAPIV3Schema` of one model, with every reference inlined."""
-    for part in _models_below(model):
+    for part in _models_below(model, set()):
         _refuse_hidden_validators(part)
     schema = model.model_json_schema(by_alias=True, mode="validation")
     return _Converter(schema.get("$defs", {})).convert(schema, where=model.__name__, trail=())
@@ -181,18 +181,21 @@ def _without_unset(value: Any) -> Any:
     return {name: _without_unset(inner) for name, inner in value.items() if inner is not None}
 
 
-def _models_below(annotation: Any) -> Iterator[type[ApiModel]]:
+def _models_below(annotation: Any, seen: set[type]) -> Iterator[type[ApiModel]]:
+    if annotation in seen:
+        return
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if not issubclass(annotation, ApiModel):
             raise UnrepresentableError(f"{annotation.__name__} must be an ApiModel")
+        seen.add(annotation)
         yield annotation
         for field in annotation.model_fields.values():
             _refuse_unknown_metadata(field.metadata, annotation.__name__)
-            yield from _models_below(field.annotation)
+            yield from _models_below(field.annotation, seen)
         return
     _refuse_unknown_metadata(getattr(annotation, "__metadata__", ()), str(annotation))
     for argument in get_args(annotation):
-        yield from _models_below(argument)
+        yield from _models_below(argument, seen)
 
 
 def _refuse_unknown_metadata(metadata: Any, where: str) -> None:

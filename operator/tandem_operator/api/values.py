@@ -16,7 +16,9 @@ _SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m|h)"
 _DURATION = "^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$"
 _PERCENTAGE = "^[0-9]{1,2}([.][0-9]{1,3})?%$"
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)((?:[eE][+-]?[0-9]{1,2})|[a-zA-Z]{0,2})")
+_QUANTITY = re.compile(
+    r"(?P<number>([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?)(?P<unit>[a-zA-Z]{0,2})"
+)
 _MULTIPLIERS = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -62,14 +64,9 @@ def format_rate(per_second: float) -> str:
 def quantity(value: int | str) -> Decimal:
     """The number a Kubernetes quantity such as `64Mi`, `500m` or `2` stands for."""
     match = _QUANTITY.fullmatch(str(value))
-    if match is None:
+    if match is None or match["unit"] not in _MULTIPLIERS:
         raise ValueError(f"{value!r} is no quantity; write for example 500m, 2 or 64Mi")
-    number, suffix = match.groups()
-    if suffix in _MULTIPLIERS:
-        return Decimal(number) * _MULTIPLIERS[suffix]
-    if suffix[:1] not in ("e", "E") or len(suffix) == 1:
-        raise ValueError(f"{value!r} is no quantity; write for example 500m, 2 or 64Mi")
-    return Decimal(number + suffix)
+    return Decimal(match["number"]) * _MULTIPLIERS[match["unit"]]
 
 
 def _three_digits(number: float) -> str:

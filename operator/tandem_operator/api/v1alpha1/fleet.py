@@ -12,9 +12,9 @@ from tandem_operator.api.values import Count, PositiveQuantity
 class Resources(ApiModel):
     """Compute resources of a container, as in a pod. GPUs come from gpusPerReplica."""
 
-    requests: Annotated[dict[str, PositiveQuantity] | None, Field(max_length=16)] = None
+    requests: Annotated[dict[str, PositiveQuantity], Field(max_length=16)] | None = None
     """What the scheduler sets aside, such as cpu: 500m and memory: 2Gi."""
-    limits: Annotated[dict[str, PositiveQuantity] | None, Field(max_length=16)] = None
+    limits: Annotated[dict[str, PositiveQuantity], Field(max_length=16)] | None = None
     """What the container may use at most, such as cpu: 500m and memory: 2Gi."""
 
 

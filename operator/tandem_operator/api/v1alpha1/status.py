@@ -98,7 +98,7 @@ class SloStatus(ApiModel):
     """Good requests per second."""
     goodput_per_gpu: Annotated[Text | None, Field(alias="goodputPerGPU")] = None
     """Good requests per second and GPU held; on CPU, per engine pod."""
-    blame: Annotated[dict[str, int] | None, Field(max_length=16)] = None
+    blame: Annotated[dict[str, int], Field(max_length=16)] | None = None
     """Requests that missed a bound in the recent window, by the part that was to blame."""
 
 
@@ -122,11 +122,11 @@ class DecisionStatus(ApiModel):
     """What it did to the decode fleet."""
     reason: Sentence
     """One sentence: what was seen or predicted, and what follows from it."""
-    inputs: Annotated[dict[str, Text] | None, Field(max_length=64)] = None
+    inputs: Annotated[dict[str, Text], Field(max_length=64)] | None = None
     """The numbers behind it, each with its unit in its name."""
-    limits_hit: Annotated[list[Sentence] | None, Field(max_length=16)] = None
+    limits_hit: Annotated[list[Sentence], Field(max_length=16)] | None = None
     """Bounds that kept a count from where the load wanted it."""
-    alternatives: Annotated[list[Sentence] | None, Field(max_length=16)] = None
+    alternatives: Annotated[list[Sentence], Field(max_length=16)] | None = None
     """Other counts that were looked at, and why they were not taken."""
 
 
@@ -135,13 +135,16 @@ class PoolStatus(ApiModel):
 
     observed_generation: int | None = None
     """metadata.generation of the spec that is in force."""
-    endpoint: Annotated[str | None, Field(max_length=512)] = None
+    endpoint: Annotated[str, Field(max_length=512)] | None = None
     """URL of the OpenAI-compatible API inside the cluster."""
-    conditions: Annotated[
-        list[Condition] | None,
-        Field(max_length=32),
-        Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = None
+    conditions: (
+        Annotated[
+            list[Condition],
+            Field(max_length=32),
+            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        ]
+        | None
+    ) = None
     """Aspects of the pool, one of each type."""
     prefill: RoleStatus | None = None
     """The prefill fleet."""

@@ -1,0 +1,214 @@
+"""Manifests that must be refused, as merge patches on a good one; by the API server and offline."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+GOOD: Mapping[str, Any] = {
+    "apiVersion": "tandem-inference.io/v1alpha1",
+    "kind": "InferencePool",
+    "metadata": {"name": "good"},
+    "spec": {
+        "model": {
+            "name": "tiny",
+            "maxModelLen": 2048,
+            "source": {"image": {"path": "/models/tiny"}},
+        },
+        "slo": {"ttft": {"target": "500ms"}, "tpot": {"target": "50ms"}},
+        "engine": {"device": "NVIDIA"},
+        "prefill": {"maxReplicas": 3},
+        "decode": {"maxReplicas": 3},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """One bad manifest.
+
+    Attributes:
+        field: path that the refusal has to name.
+        works: a value that the sentence has to offer, for rules that are ours; `None` for those of
+            the platform, which words them itself.
+    """
+
+    name: str
+    patch: Mapping[str, Any]
+    field: str
+    works: str | None = None
+
+    def manifest(self) -> dict[str, Any]:
+        """The whole object."""
+        return merged(GOOD, self.patch)
+
+
+def merged(value: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7396)."""
+    if not isinstance(patch, Mapping):
+        return copy.deepcopy(patch)
+    result = dict(value) if isinstance(value, Mapping) else {}
+    for key, change in patch.items():
+        if change is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), change)
+    return result
+
+
+def _spec(name: str, field: str, works: str | None = None, **patch: Any) -> Bad:
+    return Bad(name, {"spec": patch}, f"spec.{field}", works)
+
+
+def _ttft(name: str, target: Any) -> Bad:
+    return _spec(name, "slo.ttft.target", "500ms", slo={"ttft": {"target": target}})
+
+
+def _attainment(name: str, value: Any) -> Bad:
+    return _spec(name, "slo.attainment", "99%", slo={"attainment": value})
+
+
+def _source(name: str, works: str, **patch: Any) -> Bad:
+    return _spec(name, "model.source", works, model={"source": {"image": None, **patch}})
+
+
+def _hub(name: str, works: str, **patch: Any) -> Bad:
+    return _source(name, works, huggingFace={"repo": "acme/llama", **patch})
+
+
+def _argument(argument: str) -> Bad:
+    return _spec(
+        f"extra argument {argument}",
+        "engine.extraArgs",
+        "--max-num-batched-tokens=4096",
+        engine={"extraArgs": [argument]},
+    )
+
+
+BAD_POOLS = (
+    _ttft("negative TTFT", "-500ms"),
+    _ttft("TTFT of zero", "0s"),
+    _ttft("TTFT without a unit", "500"),
+    _ttft("TTFT of a day", "24h"),
+    _ttft("TTFT of nothing", ""),
+    _ttft("TTFT in Arabic digits", "\u0665\u0660\u0660ms"),
+    _ttft("TTFT with a space", "500 ms"),
+    _spec("TTFT as a number", "slo.ttft.target", slo={"ttft": {"target": 500}}),
+    _spec("TTFT of 100 characters", "slo.ttft.target", slo={"ttft": {"target": "5" * 98 + "ms"}}),
+    _spec("TPOT fast", "slo.tpot.target", "50ms", slo={"tpot": {"target": "fast"}}),
+    _spec("TPOT without target", "slo.tpot.target", slo={"tpot": {"target": None}}),
+    _spec(
+        "negative slope",
+        "slo.ttft.perThousandPromptTokens",
+        "100ms",
+        slo={"ttft": {"perThousandPromptTokens": "-1ms"}},
+    ),
+    _attainment("attainment above one", "101%"),
+    _attainment("attainment of all", "100%"),
+    _attainment("attainment of none", "0%"),
+    _attainment("attainment as a share", "0.99"),
+    _attainment("attainment in words", "most"),
+    _spec("empty SLO", "slo", "preset: Chat", slo={"ttft": None, "tpot": None}),
+    _spec("TTFT alone", "slo", "preset: Chat", slo={"tpot": None}),
+    _spec("unknown preset", "slo.preset", slo={"preset": "Fastest"}),
+    _spec("no SLO", "slo", slo=None),
+    _spec(
+        "max below min",
+        "prefill.maxReplicas",
+        "maxReplicas: 4",
+        prefill={"minReplicas": 5, "maxReplicas": 2},
+    ),
+    _spec("prefill at zero", "prefill.minReplicas", "write 1", prefill={"minReplicas": 0}),
+    _spec("decode at zero", "decode.minReplicas", "write 1", decode={"minReplicas": 0}),
+    _spec("max of zero", "decode.maxReplicas", "example 4", decode={"maxReplicas": 0}),
+    _spec("replicas as text", "decode.minReplicas", decode={"minReplicas": "two"}),
+    _spec("a million replicas", "decode.maxReplicas", decode={"maxReplicas": 1_000_000}),
+    _spec("no decode", "decode", decode=None),
+    _spec("unknown field", "foo", foo=1),
+    _spec("misspelt field", "prefill.minReplica", prefill={"minReplica": 2}),
+    _spec("snake case", "prefill.min_replicas", prefill={"min_replicas": 2}),
+    _spec("unknown management", "prefill.management", prefill={"management": "Auto"}),
+    _spec(
+        "budget below the minimum",
+        "scaling.gpuBudget",
+        "at least",
+        prefill={"minReplicas": 2, "gpusPerReplica": 2},
+        scaling={"gpuBudget": 4},
+    ),
+    _spec(
+        "GPUs on CPU", "", "leave it out", engine={"device": "CPU"}, decode={"gpusPerReplica": 2}
+    ),
+    _spec("no GPU", "decode.gpusPerReplica", decode={"gpusPerReplica": 0}),
+    _spec("empty image", "engine.image", "ghcr.io/acme/engine:1.2", engine={"image": ""}),
+    _spec("image with a space", "router.image", "ghcr.io", router={"image": "my image"}),
+    _spec("unknown device", "engine.device", engine={"device": "TPU"}),
+    _spec("odd block size", "engine.blockSize", "write 16", engine={"blockSize": 17}),
+    _spec("no sequences", "engine.maxNumSeqs", engine={"maxNumSeqs": 0}),
+    _spec("KV cache of words", "engine.kvCacheMemory", "64Mi", engine={"kvCacheMemory": "much"}),
+    _spec("KV cache below zero", "engine.kvCacheMemory", "64Mi", engine={"kvCacheMemory": -1}),
+    _argument("--port=80"),
+    _argument("--kv_transfer_config={}"),
+    _spec("flag as text", "engine.prefixCaching", engine={"prefixCaching": "yes"}),
+    _spec(
+        "CPU of words",
+        "prefill.resources.limits",
+        "500m",
+        prefill={"resources": {"limits": {"cpu": "lots"}}},
+    ),
+    _spec("emoji model", "model.name", "llama-3.1-8b", model={"name": "🦙"}),
+    _spec("empty model", "model.name", "llama-3.1-8b", model={"name": ""}),
+    _spec("no length", "model.maxModelLen", model={"maxModelLen": None}),
+    _spec("length of one", "model.maxModelLen", model={"maxModelLen": 1}),
+    _source("no source", "huggingFace: {repo:"),
+    _spec(
+        "two sources",
+        "model.source",
+        "huggingFace: {repo:",
+        model={"source": {"huggingFace": {"repo": "acme/llama"}}},
+    ),
+    _source("relative path", "/models/llama", image={"path": "models/tiny"}),
+    _source("path that climbs", "/models/llama", image={"path": "/models/../etc"}),
+    _source("upper-case claim", "weights-1", persistentVolumeClaim={"claimName": "Weights"}),
+    _hub("repository as a URL", "meta-llama/", repo="https://huggingface.co/acme/llama"),
+    _hub("empty revision", "write for example main", revision=""),
+    _hub("secret with spaces", "weights-1", tokenSecretRef={"name": "my secret"}),
+    _spec("unknown mode", "scaling.mode", scaling={"mode": "Off"}),
+    _spec("stabilization", "scaling.stabilization", "60s", scaling={"stabilization": "5 minutes"}),
+    _spec("budget of zero", "scaling.gpuBudget", scaling={"gpuBudget": 0}),
+    _spec("step of zero", "scaling.maxStep", scaling={"maxStep": 0}),
+    _spec(
+        "Prometheus without a URL",
+        "metrics.prometheus",
+        "http://prometheus.monitoring.svc:9090",
+        metrics={"source": "Prometheus"},
+    ),
+    _spec(
+        "Prometheus without a scheme",
+        "metrics.prometheus.url",
+        "http://prometheus.monitoring.svc:9090",
+        metrics={"prometheus": {"url": "prometheus:9090"}},
+    ),
+    _spec(
+        "first token after the end",
+        "router.timeouts.firstToken",
+        "firstToken: 120s",
+        router={"timeouts": {"firstToken": "20m"}},
+    ),
+    _spec("no connection", "router.timeouts.connect", "1s", router={"timeouts": {"connect": "0s"}}),
+    _spec("tiny bodies", "router.limits.bodyBytes", router={"limits": {"bodyBytes": 1}}),
+    _spec(
+        "thousands of pod labels",
+        "prefill.podTemplate.metadata.labels",
+        prefill={"podTemplate": {"metadata": {"labels": {f"l{n}": "x" for n in range(5000)}}}},
+    ),
+    _spec(
+        "unknown part of a pod template",
+        "prefill.podTemplate.containers",
+        prefill={"podTemplate": {"containers": []}},
+    ),
+    Bad("name of 41 characters", {"metadata": {"name": "a" * 41}}, "metadata.name", "chat-8b"),
+    Bad("name with a dot", {"metadata": {"name": "a.b"}}, "metadata.name", "llama-3-1-8b"),
+    Bad(
+        "name that begins with a digit", {"metadata": {"name": "8b"}}, "metadata.name", "llama-3-1"
+    ),
+)

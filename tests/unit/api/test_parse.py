@@ -1,0 +1,116 @@
+"""A pool is read leniently by the operator and strictly by a linter, with one sentence each."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tandem_operator.api import (
+    Device,
+    InvalidPoolError,
+    Management,
+    Preset,
+    ScalingMode,
+    parse_pool,
+)
+from tests.unit.api.bad_pools import BAD_POOLS, GOOD, Bad, merged
+
+SAMPLES = sorted((Path(__file__).parents[3] / "manifests" / "samples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("bad", BAD_POOLS, ids=lambda bad: bad.name)
+def test_refuses_offline_what_the_api_server_refuses(bad: Bad) -> None:
+    with pytest.raises(InvalidPoolError) as refusal:
+        parse_pool(bad.manifest(), strict=True)
+
+    assert bad.field.rstrip(".") in str(refusal.value)
+    assert (bad.works or "") in str(refusal.value)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_samples_have_no_unknown_field(sample: Path) -> None:
+    assert parse_pool(yaml.safe_load(sample.read_text()), strict=True).metadata.name
+
+
+def test_minimal_sample_has_15_lines_at_most() -> None:
+    minimal = next(path for path in SAMPLES if path.stem == "minimal")
+
+    assert len(minimal.read_text().splitlines()) <= 15
+
+
+def test_fills_in_defaults() -> None:
+    spec = parse_pool(GOOD).spec
+
+    assert spec.engine.device is Device.NVIDIA
+    assert spec.prefill.min_replicas == 1
+    assert spec.prefill.management is Management.MANAGED
+    assert spec.scaling.mode is ScalingMode.AUTO
+    assert spec.scaling.gpu_budget is None
+    assert spec.slo.bounds().attainment == 0.99
+
+
+def test_operator_reads_fields_of_a_newer_version() -> None:
+    newer = merged(GOOD, {"spec": {"cost": {"perGpuHour": "2.5"}, "decode": {"warmPool": 2}}})
+
+    assert parse_pool(newer) == parse_pool(GOOD)
+    with pytest.raises(InvalidPoolError, match="no such field"):
+        parse_pool(newer, strict=True)
+
+
+def test_operator_refuses_a_value_of_a_newer_version_with_a_sentence() -> None:
+    newer = merged(GOOD, {"spec": {"engine": {"device": "TPU"}}})
+
+    with pytest.raises(InvalidPoolError, match=r"spec\.engine\.device: .*'CPU' or 'NVIDIA'"):
+        parse_pool(newer)
+
+
+def test_refuses_another_kind_of_the_same_name() -> None:
+    theirs = merged(GOOD, {"apiVersion": "inference.networking.k8s.io/v1"})
+
+    with pytest.raises(
+        InvalidPoolError, match=r"expected apiVersion tandem-inference\.io/v1alpha1"
+    ):
+        parse_pool(theirs)
+
+
+@pytest.mark.parametrize("spec", [None, [], "x"])
+def test_refuses_a_spec_that_is_no_object(spec: object) -> None:
+    with pytest.raises(InvalidPoolError, match="spec"):
+        parse_pool({**GOOD, "spec": spec})
+
+
+def test_status_does_not_matter_to_the_spec() -> None:
+    assert parse_pool({**GOOD, "status": {"conditions": "nonsense"}}) == parse_pool(GOOD)
+
+
+def test_preset_fills_in_what_is_not_given() -> None:
+    slo = {"preset": "Chat", "ttft": {"target": "1.5s"}, "tpot": None}
+    bounds = parse_pool(merged(GOOD, {"spec": {"slo": slo}})).spec.slo.bounds()
+
+    assert bounds.ttft_s == 1.5
+    assert bounds.ttft_s_per_thousand_prompt_tokens == 0.2
+    assert bounds.tpot_s == 0.05
+
+
+@pytest.mark.parametrize("preset", list(Preset))
+def test_every_preset_is_a_whole_slo(preset: Preset) -> None:
+    slo = {"preset": preset.value, "ttft": None, "tpot": None}
+    bounds = parse_pool(merged(GOOD, {"spec": {"slo": slo}})).spec.slo.bounds()
+
+    assert 0 < bounds.tpot_s < bounds.ttft_s
+
+
+def test_bound_without_preset_does_not_grow_with_the_prompt() -> None:
+    assert parse_pool(GOOD).spec.slo.bounds().ttft_s_per_thousand_prompt_tokens == 0.0
+
+
+def test_replica_without_gpus_counts_as_one_unit() -> None:
+    cpu = {"engine": {"device": "CPU"}, "prefill": {"minReplicas": 2}, "scaling": {"gpuBudget": 3}}
+
+    assert parse_pool(merged(GOOD, {"spec": cpu})).spec.minimum_gpus() == 3
+
+
+def test_kv_cache_memory_is_read_as_bytes() -> None:
+    pool = parse_pool(merged(GOOD, {"spec": {"engine": {"kvCacheMemory": "64Mi"}}}))
+
+    assert pool.spec.kv_cache_bytes == 64 * 2**20
