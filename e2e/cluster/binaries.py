@@ -61,8 +61,12 @@ def releases_answer() -> bool:
 def fetch_kubernetes_binary(name: str, target: Path) -> None:
     """Download one Kubernetes binary and check it against the published checksum."""
     address = f"{_RELEASES}/{names.KUBERNETES}/bin/linux/{names.ARCH}/{name}"
-    expected = _read(f"{address}.sha256").decode().strip()
-    _fetch(address, target, expected)
+    fetch_checked(address, f"{address}.sha256", target)
+
+
+def fetch_checked(address: str, checksum_address: str, target: Path) -> None:
+    """Download a program whose SHA-256 is published beside it."""
+    _fetch(address, target, _read(checksum_address).decode().split()[0])
     target.chmod(0o755)
 
 

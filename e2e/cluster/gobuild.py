@@ -58,6 +58,7 @@ NODE = Group(
 )
 COREDNS = Group("coredns", "coredns", {"coredns": "github.com/coredns/coredns"})
 KIND = Group("kind", "kind", {"kind": "sigs.k8s.io/kind"})
+PROGRAMS = Group("programs", "node", {"runc-filter": "./runc-filter", "pause": "./pause"})
 
 
 def build(group: Group) -> Path:
@@ -109,13 +110,8 @@ def _environment() -> dict[str, str]:
 
 
 def _key(group: Group) -> str:
-    module = names.MODULES / group.module
-    return fingerprint(
-        json.dumps(group.binaries),
-        group.ldflags,
-        names.ARCH,
-        files=(module / "go.mod", module / "go.sum"),
-    )
+    sources = names.MODULES / group.module
+    return fingerprint(json.dumps(group.binaries), group.ldflags, names.ARCH, files=(sources,))
 
 
 def _compile(group: Group, target: Path) -> None:

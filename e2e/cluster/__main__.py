@@ -1,0 +1,78 @@
+"""Command line of the local cluster: `python3 -m e2e.cluster COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from e2e.cluster import cluster, tools
+from e2e.cluster.binaries import api_binaries
+from e2e.cluster.progress import CannotContinueError
+
+
+def main() -> int:
+    """Run one command; what the machine lacks is one sentence on stderr and exit status 1."""
+    arguments = _parser().parse_args()
+    command: Callable[[argparse.Namespace], None] = arguments.command
+    try:
+        command(arguments)
+    except CannotContinueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the next run goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m e2e.cluster",
+        description="A real kind cluster on this machine, with or without a container registry.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(
+        name: str, what: str, command: Callable[[argparse.Namespace], None]
+    ) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=what, description=what)
+        one.set_defaults(command=command)
+        return one
+
+    add("up", "Make the cluster, or repair it, and wait until it is healthy.", _up)
+    add("down", "Remove the cluster if it is ours; images and cache stay.", _down)
+    add("tools", "Get kubectl, kind and helm where suitable ones are missing.", _tools)
+    add("controlplane-binaries", "Get etcd and Kubernetes' API server for tests.", _api)
+    accelerators = add(
+        "accelerators", "Let the node report N accelerators that can be requested.", _accelerators
+    )
+    accelerators.add_argument("count", type=int, metavar="N")
+    return parser
+
+
+def _up(_: argparse.Namespace) -> None:
+    cluster.up()
+
+
+def _down(_: argparse.Namespace) -> None:
+    cluster.down()
+
+
+def _tools(_: argparse.Namespace) -> None:
+    for name, path in tools.ensure_tools().items():
+        print(f"{name}={path}")
+
+
+def _api(_: argparse.Namespace) -> None:
+    found = api_binaries()
+    for path in (found.etcd, found.kube_apiserver, found.kube_controller_manager, found.kubectl):
+        print(path)
+
+
+def _accelerators(arguments: argparse.Namespace) -> None:
+    cluster.set_accelerators(arguments.count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

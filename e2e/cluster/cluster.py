@@ -1,0 +1,215 @@
+"""The kind cluster `tandem`: made, found healthy, or repaired; and removed, if it is ours."""
+
+from __future__ import annotations
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster import docker, gobuild, names, nodeimage, rootfs
+from e2e.cluster.progress import CannotContinueError, answers, run, say, step
+from e2e.cluster.store import locked
+from e2e.cluster.tools import ensure_tools
+
+_SETTLE_S = 30.0
+_RESTART_S = 90.0
+_POLL_S = 0.5
+_KIND_LABEL = f"io.x-k8s.kind.cluster={names.CLUSTER}"
+# Written into the node when it is whole, so that what a killed run left is told from a slow start.
+_COMPLETE = "/kind/tandem-complete"
+_OWN_NETWORK = "networking:\n  disableDefaultCNI: true  # The node image brings a conflist.\n"
+
+
+class NodeState(StrEnum):
+    """What became of the node's container."""
+
+    ABSENT = "absent"
+    UNFINISHED = "unfinished"
+    STOPPED = "stopped"
+    RUNNING = "running"
+
+
+def up() -> None:
+    """End with a healthy cluster, doing only what is missing."""
+    with locked("cluster"):
+        docker.ensure_engine()
+        tools = ensure_tools()
+        _refuse_strangers()
+        if not _revive(tools):
+            _create(tools)
+        say(f"cluster {names.CLUSTER}: ready (KUBECONFIG={_shown(names.KUBECONFIG)})")
+
+
+def down() -> None:
+    """Remove the cluster, if it is ours; images and the cache stay."""
+    with locked("cluster"):
+        if not docker.engine_answers():
+            if problem := docker.start_problem():
+                say(f"docker: {problem} Nothing was removed.")
+                return
+            docker.ensure_engine()
+        if not _containers():
+            say(f"cluster {names.CLUSTER}: there is none")
+        else:
+            _refuse_strangers()
+            _delete(ensure_tools())
+        names.KUBECONFIG.unlink(missing_ok=True)
+
+
+def is_running() -> bool:
+    """Whether the node of our cluster runs."""
+    return node_state() is NodeState.RUNNING
+
+
+def node_state() -> NodeState:
+    """Tell how far the node's container got."""
+    containers = _containers()
+    if not containers:
+        return NodeState.ABSENT
+    if not containers[0]["State"]["Running"]:
+        return NodeState.STOPPED
+    if answers(["docker", "exec", names.NODE, "test", "-e", _COMPLETE], timeout_s=20):
+        return NodeState.RUNNING
+    return NodeState.UNFINISHED
+
+
+def set_accelerators(count: int, *, resource: str = "nvidia.com/gpu") -> None:
+    """Give the node `count` accelerators: requests, quotas and Pending are then the real thing."""
+    value = str(count) if count else None
+    body = {"status": {"capacity": {resource: value}, "allocatable": {resource: value}}}
+    _kubectl(
+        *("patch", "node", names.NODE, "--subresource=status", "--type=merge"),
+        *("-p", json.dumps(body)),
+    )
+    say(f"node: {count} x {resource}")
+
+
+def choose_image() -> tuple[str, bool]:
+    """Return the node image and whether it is kind's own, found out by trying to pull."""
+    if docker.can_pull():
+        say("images: a registry answers, published images are used")
+        return nodeimage.stock_image(), True
+    say("images: no registry answers, images are made here")
+    if problem := (gobuild.go_problem() or rootfs.can_make()):
+        raise CannotContinueError(f"No registry answers and images cannot be made here: {problem}")
+    return nodeimage.self_built_image(), False
+
+
+def kind_config(*, stock: bool) -> str:
+    """The cluster's description; our own node image has no kindnet and brings its own network."""
+    text = (names.HERE / "kind.yaml").read_text()
+    return text if stock else text + _OWN_NETWORK
+
+
+def _revive(tools: dict[str, Path]) -> bool:
+    """Bring an existing cluster to health if that is possible; a broken one is removed."""
+    state = node_state()
+    if state is NodeState.ABSENT:
+        return False
+    if state is NodeState.RUNNING and _is_healthy_within(tools, _SETTLE_S):
+        return True
+    if state is not NodeState.UNFINISHED:
+        with step(f"cluster {names.CLUSTER}", f"its node was {state}; starting it again"):
+            run(["docker", "restart", names.NODE])
+            if _is_healthy_within(tools, _RESTART_S):
+                return True
+    say(f"cluster {names.CLUSTER}: cannot be repaired, it is made again")
+    _delete(tools)
+    return False
+
+
+def _create(tools: dict[str, Path]) -> None:
+    image, is_stock = choose_image()
+    names.KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
+    with step(f"cluster {names.CLUSTER}", f"creating it from {image}"):
+        run(
+            [
+                *(tools["kind"], "create", "cluster", "--name", names.CLUSTER, "--config", "-"),
+                *("--image", image, "--wait", "180s", "--kubeconfig", names.KUBECONFIG),
+            ],
+            stdin=kind_config(stock=is_stock),
+        )
+        if not _is_healthy_within(tools, _RESTART_S):
+            raise CannotContinueError(
+                f"The new cluster did not become healthy; see `docker logs {names.NODE}`."
+            )
+        run(["docker", "exec", names.NODE, "touch", _COMPLETE])
+
+
+def _delete(tools: dict[str, Path]) -> None:
+    with step(f"cluster {names.CLUSTER}", "removing it"):
+        run(
+            [
+                *(tools["kind"], "delete", "cluster", "--name", names.CLUSTER),
+                *("--kubeconfig", names.KUBECONFIG),
+            ]
+        )
+
+
+def _refuse_strangers() -> None:
+    """Stop before touching a cluster of our name that somebody else made."""
+    key, _, value = names.OWNED.partition("=")
+    for container in _containers():
+        if (container["Config"]["Labels"] or {}).get(key) != value:
+            raise CannotContinueError(
+                f"A kind cluster named `{names.CLUSTER}` exists that does not carry our label "
+                f"`{names.OWNED}`; remove it yourself (`kind delete cluster --name "
+                f"{names.CLUSTER}`) if it is not needed."
+            )
+
+
+def _containers() -> list[dict[str, Any]]:
+    listing = run(["docker", "ps", "--all", "--quiet", "--filter", f"label={_KIND_LABEL}"])
+    if not listing.split():
+        return []
+    return list(json.loads(run(["docker", "inspect", *listing.split()])))
+
+
+def _is_healthy_within(tools: dict[str, Path], limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    exported = False
+    while True:
+        exported = exported or answers(
+            [
+                *(tools["kind"], "export", "kubeconfig", "--name", names.CLUSTER),
+                *("--kubeconfig", names.KUBECONFIG),
+            ],
+            timeout_s=20,
+        )
+        if exported and _is_healthy(tools["kubectl"]):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+
+
+def _is_healthy(kubectl: Path) -> bool:
+    """Whether the API is ready, the node is Ready, and CoreDNS answers for services."""
+    own = (kubectl, "--kubeconfig", names.KUBECONFIG, "--request-timeout=5s")
+    ready = "{.items[*].status.conditions[?(@.type=='Ready')].status}"
+    if not answers([*own, "get", "--raw", "/readyz"], timeout_s=10):
+        return False
+    try:
+        nodes = run([*own, "get", "nodes", "-o", f"jsonpath={ready}"], timeout_s=10)
+        available = run(
+            [
+                *(*own, "-n", "kube-system", "get", "deployment", "coredns"),
+                *("-o", "jsonpath={.status.availableReplicas}"),
+            ],
+            timeout_s=10,
+        )
+    except CannotContinueError:
+        return False
+    return nodes.strip() == "True" and available.strip() not in {"", "0"}
+
+
+def _kubectl(*words: str, stdin: str | None = None) -> str:
+    kubectl = ensure_tools()["kubectl"]
+    return run([kubectl, "--kubeconfig", names.KUBECONFIG, *words], stdin=stdin)
+
+
+def _shown(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

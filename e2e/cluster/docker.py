@@ -1,0 +1,164 @@
+"""The Docker engine: used as it is where one answers, started where none does and we may."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from e2e.cluster import gobuild, names
+from e2e.cluster.progress import CannotContinueError, answers, run, say, step
+
+_ANSWER_S = 10.0
+_START_S = 60.0
+_PULL_S = 20.0
+_TINY_IMAGE = "registry.k8s.io/pause:3.10"
+_PID_FILE = Path("/var/run/docker.pid")
+_PACKAGES = ("docker.io", "containerd", "runc", "iptables")
+_SYS_RESOURCE_BIT = 24
+_RUNTIME = "tandem"
+
+
+def engine_answers() -> bool:
+    """Whether a Docker engine answers this user."""
+    return answers(["docker", "version", "--format", "{{.Server.Version}}"], timeout_s=_ANSWER_S)
+
+
+def can_pull() -> bool:
+    """Whether images can be pulled, found out by pulling a tiny one."""
+    return answers(["docker", "pull", "--quiet", _TINY_IMAGE], timeout_s=_PULL_S)
+
+
+def lacks_sys_resource(status: str | None = None) -> bool:
+    """Whether even root lacks CAP_SYS_RESOURCE here, so that no container can be privileged."""
+    text = status if status is not None else Path("/proc/self/status").read_text()
+    held = next(line.split()[1] for line in text.splitlines() if line.startswith("CapBnd:"))
+    return not int(held, 16) >> _SYS_RESOURCE_BIT & 1
+
+
+def start_problem() -> str | None:
+    """Why we cannot start an engine on this machine, in one sentence, or nothing."""
+    if shutil.which("dockerd"):
+        if os.geteuid() == 0:
+            return None
+        return "Docker does not answer; start it (`sudo systemctl start docker`) or run as root."
+    if not shutil.which("apt-get"):
+        return "Docker is not installed; install it (https://docs.docker.com/engine/install/)."
+    if os.geteuid() != 0:
+        return "Docker is not installed; install it (`sudo apt-get install docker.io`)."
+    return None
+
+
+def ensure_engine() -> None:
+    """See to it that an engine answers, or say in one sentence why none can."""
+    if engine_answers():
+        _restore_runtime()
+        say("docker: answers")
+        return
+    if problem := start_problem():
+        raise CannotContinueError(problem)
+    _install()
+    _forget_stale_pid()
+    with step("docker", "starting the engine"):
+        _start()
+        _await_answer()
+
+
+def install_packages(*packages: str) -> None:
+    """Install Debian packages that are missing."""
+    lacking = [one for one in packages if not answers(["dpkg", "-s", one], timeout_s=10)]
+    if not lacking:
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise CannotContinueError(
+            f"Debian packages are missing and only root can install them: {' '.join(lacking)}."
+        )
+    with step("packages", f"installing {' '.join(lacking)}"):
+        quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        run(["apt-get", "update", "-q"], env=quiet)
+        run(["apt-get", "install", "-qy", "--no-install-recommends", *lacking], env=quiet)
+
+
+def has_image(image: str) -> bool:
+    """Whether the engine holds an image."""
+    return answers(["docker", "image", "inspect", image], timeout_s=30)
+
+
+def _install() -> None:
+    if not shutil.which("dockerd"):
+        install_packages(*_PACKAGES)
+
+
+def _forget_stale_pid() -> None:
+    """Remove the pid file of an engine that is gone: dockerd refuses to start beside it."""
+    try:
+        pid = int(_PID_FILE.read_text())
+    except (OSError, ValueError):
+        _PID_FILE.unlink(missing_ok=True)
+        return
+    if _command_of(pid) != "dockerd":
+        say("docker: removing the pid file of an engine that is gone")
+        _PID_FILE.unlink(missing_ok=True)
+
+
+def _command_of(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
+
+
+def _start() -> None:
+    if not lacks_sys_resource() and Path("/run/systemd/system").is_dir():
+        run(["systemctl", "start", "docker"])
+        return
+    command = ["dockerd"]
+    if lacks_sys_resource():
+        filtered = names.bin_dir() / "runc-filter"
+        _put_runtime(filtered)
+        command += ["--add-runtime", f"{_RUNTIME}={filtered}", "--default-runtime", _RUNTIME]
+    log = names.cache_dir() / "dockerd.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd="/",
+        )
+
+
+def _put_runtime(target: Path) -> None:
+    """Copy runc-filter to a path that outlives this clone: the engine keeps it by path."""
+    built = gobuild.build(gobuild.PROGRAMS) / "runc-filter"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(".new")
+    shutil.copy(built, unfinished)
+    unfinished.replace(target)
+
+
+def _restore_runtime() -> None:
+    """Put runc-filter back where an engine of ours expects it (the cache may have been removed)."""
+    template = f'{{{{with index .Runtimes "{_RUNTIME}"}}}}{{{{.Path}}}}{{{{end}}}}'
+    path = run(["docker", "info", "--format", template], timeout_s=_ANSWER_S).strip()
+    if path and not Path(path).exists():
+        say(f"docker: restoring {path}")
+        _put_runtime(Path(path))
+
+
+def _await_answer() -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        if engine_answers():
+            return
+        time.sleep(0.2)
+    log = names.cache_dir() / "dockerd.log"
+    tail = ""
+    with contextlib.suppress(OSError):
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+    raise CannotContinueError(f"dockerd did not answer within {_START_S:g} s ({log}):\n{tail}")

