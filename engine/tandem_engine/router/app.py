@@ -1,0 +1,154 @@
+"""Puts the router's parts together and runs them until they are told to stop."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tandem_engine.router.fleet import Fleet
+from tandem_engine.router.flight import Accounts, Learned
+from tandem_engine.router.forward import Forwarder
+from tandem_engine.router.ledger import Ledger
+from tandem_engine.router.metrics import Metrics
+from tandem_engine.router.polls import Probes, TransferTimes
+from tandem_engine.router.server import ClientServer, InternalServer, listen
+from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.timing_record import TimingRecord
+from tandem_engine.router.upstream import Upstream
+from tandem_engine.router.waiting import Waiting
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How one router process is started.
+
+    Attributes:
+        drain_delay_s: how long new requests are still served after the order to stop, while
+            load balancers take notice.
+        drain_timeout_s: after which streams that still run are ended.
+    """
+
+    name: str = "router"
+    host: str = "0.0.0.0"  # noqa: S104 - a pod's port is reached by its address
+    port: int = 8000
+    internal_port: int = 9100
+    drain_delay_s: float = 3.0
+    drain_timeout_s: float = 110.0
+    timing_record: Path | None = None
+    timing_record_bytes: int = 256 * 1024 * 1024
+
+
+class Router:
+    """One router process."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        clock = asyncio.get_running_loop().time
+        self.settings = SettingsHolder()
+        self.fleet = Fleet(clock)
+        self.waiting = Waiting(fleet=self.fleet, settings=self.settings, clock=clock)
+        self.learned = Learned()
+        self._upstream = Upstream()
+        self._record = (
+            TimingRecord(options.timing_record, max_bytes=options.timing_record_bytes)
+            if options.timing_record is not None
+            else None
+        )
+        self.accounts = Accounts(
+            ledger=Ledger(router=options.name, wall=time.time, clock=clock),
+            metrics=Metrics(),
+            learned=self.learned,
+            settings=self.settings,
+            clock=clock,
+            record=self._record,
+        )
+        self.accounts.metrics.watch(
+            fleet=self.fleet, queued=lambda: self.waiting.requests, generation=self._generation
+        )
+        self.clients = ClientServer(
+            fleet=self.fleet,
+            forwarder=Forwarder(
+                fleet=self.fleet,
+                waiting=self.waiting,
+                upstream=self._upstream,
+                accounts=self.accounts,
+                clock=clock,
+            ),
+            accounts=self.accounts,
+            settings=self.settings,
+            clock=clock,
+        )
+        self._internal = InternalServer(
+            fleet=self.fleet, waiting=self.waiting, accounts=self.accounts
+        )
+        self._runners: list[web.ServerRunner] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.port = self.internal_port = 0
+
+    async def start(self) -> None:
+        """Open both ports and start the background reads."""
+        options = self._options
+        clients, self.port = await listen(self.clients.handle, host=options.host, port=options.port)
+        internal, self.internal_port = await listen(
+            self._internal.handle, host=options.host, port=options.internal_port
+        )
+        self._runners = [clients, internal]
+        self.background(Probes(fleet=self.fleet, upstream=self._upstream).run())
+        self.background(
+            TransferTimes(fleet=self.fleet, upstream=self._upstream, learned=self.learned).run()
+        )
+        logger.info(
+            "router started", extra={"port": self.port, "internal_port": self.internal_port}
+        )
+
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside the servers; its failure ends the process."""
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, or until a background task fails, which is raised."""
+        waiter = asyncio.create_task(stop.wait())
+        done, _ = await asyncio.wait([waiter, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        for task in done - {waiter}:
+            task.result()
+
+    async def drain(self) -> None:
+        """Leave readiness, let running requests finish within the bound, end the rest."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._options.drain_timeout_s
+        self.clients.draining = True
+        logger.info("draining", extra={"requests": self.clients.requests})
+        await asyncio.sleep(min(self._options.drain_delay_s, self._options.drain_timeout_s))
+        self.clients.closed = True
+        for site in tuple(self._runners[0].sites):
+            await site.stop()
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self.clients.drained()
+        except TimeoutError:
+            logger.warning("drain bound reached", extra={"requests": self.clients.requests})
+            self.clients.stop_requests()
+            await self.clients.drained()
+
+    async def close(self) -> None:
+        """Stop everything now."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for runner in self._runners:
+            await runner.cleanup()
+        await self._upstream.close()
+        if self._record is not None:
+            self._record.close()
+
+    def _generation(self) -> int:
+        return self.settings.current.generation if self.settings.current else 0

@@ -1,0 +1,136 @@
+"""Settings and endpoints from the Kubernetes API: the pool's pods and its router ConfigMap."""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tandem_engine.router.fleet import Endpoint, Fleet, Role
+from tandem_engine.router.kube import ApiServer, Listeners, Watch
+from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
+
+POOL_LABEL = "tandem-inference.io/pool"
+ROLE_LABEL = "tandem-inference.io/role"
+REVISION_LABEL = "tandem-inference.io/revision"
+SETTINGS_KEY = "router.json"
+ENGINE_PORT = 8000
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+logger = logging.getLogger(__name__)
+
+
+def in_cluster_server(environment: Mapping[str, str] = os.environ) -> ApiServer:
+    """Return the API server of the cluster this process runs in."""
+    try:
+        host = environment["KUBERNETES_SERVICE_HOST"]
+        port = environment["KUBERNETES_SERVICE_PORT"]
+    except KeyError as error:
+        raise SettingsError(
+            f"not in a cluster ({error.args[0]} is not set): use --settings FILE --endpoints FILE"
+        ) from error
+    host = f"[{host}]" if ":" in host else host
+    return ApiServer(f"https://{host}:{port}", _ACCOUNT / "token", _ACCOUNT / "ca.crt")
+
+
+def own_namespace() -> str | None:
+    """Return the namespace of this pod's service account."""
+    try:
+        return (_ACCOUNT / "namespace").read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+
+
+def endpoint_of(pod: Mapping[str, Any]) -> Endpoint | None:
+    """Return a pod as an endpoint; `None` for a pod without engine role or address."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    labels = metadata.get("labels") or {}
+    role, address = labels.get(ROLE_LABEL), status.get("podIP")
+    if role not in tuple(Role) or not address:
+        return None
+    ended = status.get("phase") in ("Succeeded", "Failed")
+    return Endpoint(
+        name=metadata["name"],
+        role=Role(role),
+        host=address,
+        port=ENGINE_PORT,
+        revision=labels.get(REVISION_LABEL, ""),
+        ready=not ended and _is_ready(status),
+        leaving=ended or metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
+    )
+
+
+class ClusterSource:
+    """Keeps fleet and settings as the API server shows them."""
+
+    def __init__(
+        self,
+        *,
+        session: aiohttp.ClientSession,
+        server: ApiServer,
+        namespace: str,
+        pool: str,
+        settings: SettingsHolder,
+        fleet: Fleet,
+    ) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        base = f"/api/v1/namespaces/{namespace}"
+        self.watches = (
+            Watch(
+                session=session,
+                server=server,
+                path=f"{base}/pods",
+                selector={"labelSelector": f"{POOL_LABEL}={pool}"},
+                listeners=Listeners(self._pods_listed, self._pod_changed),
+            ),
+            Watch(
+                session=session,
+                server=server,
+                path=f"{base}/configmaps",
+                selector={"fieldSelector": f"metadata.name={pool}-router"},
+                listeners=Listeners(self._settings_listed, self._settings_changed),
+            ),
+        )
+
+    def _pods_listed(self, pods: list[dict[str, Any]]) -> None:
+        endpoints = (endpoint_of(pod) for pod in pods)
+        self._fleet.replace(endpoint for endpoint in endpoints if endpoint is not None)
+
+    def _pod_changed(self, kind: str, pod: dict[str, Any]) -> None:
+        endpoint = None if kind == "DELETED" else endpoint_of(pod)
+        if endpoint is None:
+            self._fleet.remove(pod["metadata"]["name"])
+        else:
+            self._fleet.upsert(endpoint)
+
+    def _settings_listed(self, config_maps: list[dict[str, Any]]) -> None:
+        for config_map in config_maps:
+            self._settings_changed("ADDED", config_map)
+
+    def _settings_changed(self, kind: str, config_map: dict[str, Any]) -> None:
+        if kind == "DELETED":
+            logger.warning("the settings ConfigMap is gone; the last settings stay in force")
+            return
+        text = (config_map.get("data") or {}).get(SETTINGS_KEY)
+        try:
+            if text is None:
+                raise SettingsError(f"the settings ConfigMap has no key {SETTINGS_KEY}")
+            settings = parse_settings(text)
+        except SettingsError as error:
+            logger.error("kept the settings in force", extra={"reason": str(error)})
+            return
+        if settings != self._settings.current:
+            self._settings.current = settings
+            self._fleet.announce()
+            logger.info("settings in force", extra={"generation": settings.generation})

@@ -1,0 +1,180 @@
+"""The pool's engine pods as this router sees them: who may take new work, and who holds how much.
+
+Load is counted in tokens of outstanding work, so a pod with one long prompt is busier than a pod
+with two short ones. A pod whose connection was refused is suspect: it gets nothing until it is
+seen Ready again or answers a probe.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What an engine pod does."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One engine pod as its source shows it."""
+
+    name: str
+    role: Role
+    host: str
+    port: int
+    revision: str = ""
+    ready: bool = True
+    leaving: bool = False
+
+
+class Pod:
+    """One engine pod and what this router has outstanding there."""
+
+    __slots__ = ("endpoint", "entries", "requests", "suspect", "tokens")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.suspect = False
+        self.requests = 0
+        self.tokens = 0
+        self.entries = 0
+
+    @property
+    def name(self) -> str:
+        """Return the pod's name."""
+        return self.endpoint.name
+
+    @property
+    def url(self) -> str:
+        """Return the base URL of the pod's engine."""
+        host = self.endpoint.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.endpoint.port}"
+
+    @property
+    def usable(self) -> bool:
+        """Return whether a new request may go here."""
+        return self.endpoint.ready and not self.endpoint.leaving and not self.suspect
+
+
+class Fleet:
+    """All engine pods of the pool; listeners hear of every change in who is usable."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._pods: dict[str, Pod] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._change: asyncio.Future[None] | None = None
+        self._without_decode_since: float | None = clock()
+        self._without_decode_s = 0.0
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called after each change."""
+        self._listeners.append(listener)
+
+    async def change(self) -> None:
+        """Wait for the next change."""
+        if self._change is None:
+            self._change = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._change)
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return every known pod."""
+        return tuple(self._pods.values())
+
+    def replace(self, endpoints: Iterable[Endpoint]) -> None:
+        """Take a whole listing: what is not in it exists no more."""
+        seen = {endpoint.name: endpoint for endpoint in endpoints}
+        for name in self._pods.keys() - seen.keys():
+            self._drop(name)
+        for endpoint in seen.values():
+            self._put(endpoint)
+        self.announce()
+
+    def upsert(self, endpoint: Endpoint) -> None:
+        """Take one pod's newest state."""
+        self._put(endpoint)
+        self.announce()
+
+    def remove(self, name: str) -> None:
+        """Forget a pod that exists no more."""
+        if name in self._pods:
+            self._drop(name)
+            self.announce()
+
+    def suspect(self, pod: Pod) -> None:
+        """Send nothing to `pod` until it is seen Ready again or answers a probe."""
+        pod.suspect = True
+        self.announce()
+
+    def trust(self, pod: Pod) -> None:
+        """Send work to `pod` again."""
+        pod.suspect = False
+        self.announce()
+
+    def usable(self, role: Role, *, revisions: Collection[str] | None = None) -> list[Pod]:
+        """Return the pods of `role` that may take new work."""
+        return [
+            pod
+            for pod in self._pods.values()
+            if pod.endpoint.role is role
+            and pod.usable
+            and (revisions is None or pod.endpoint.revision in revisions)
+        ]
+
+    def revisions(self, role: Role) -> set[str]:
+        """Return the revisions that have a usable pod of `role`."""
+        return {pod.endpoint.revision for pod in self.usable(role)}
+
+    def without_decode_s(self, now: float) -> float:
+        """Return for how long, in all, no decode pod was usable since the router started."""
+        if self._without_decode_since is None:
+            return self._without_decode_s
+        return self._without_decode_s + now - self._without_decode_since
+
+    def _put(self, endpoint: Endpoint) -> None:
+        pod = self._pods.get(endpoint.name)
+        if pod is not None and (pod.endpoint.host, pod.endpoint.port) == (
+            endpoint.host,
+            endpoint.port,
+        ):
+            pod.endpoint = endpoint
+            pod.suspect = pod.suspect and not endpoint.ready
+        else:
+            if pod is not None:
+                self._drop(endpoint.name)
+            self._pods[endpoint.name] = Pod(endpoint)
+
+    def _drop(self, name: str) -> None:
+        pod = self._pods.pop(name)
+        pod.endpoint = Endpoint(
+            name=name,
+            role=pod.endpoint.role,
+            host=pod.endpoint.host,
+            port=pod.endpoint.port,
+            revision=pod.endpoint.revision,
+            ready=False,
+            leaving=True,
+        )
+
+    def announce(self) -> None:
+        """Tell everybody who waits for a change that something they depend on changed."""
+        now = self._clock()
+        if self.usable(Role.DECODE):
+            self._without_decode_s = self.without_decode_s(now)
+            self._without_decode_since = None
+        elif self._without_decode_since is None:
+            self._without_decode_since = now
+        if self._change is not None:
+            self._change.set_result(None)
+            self._change = None
+        for listener in self._listeners:
+            listener()
+
+
+def least_loaded(pods: Iterable[Pod]) -> Pod | None:
+    """Return the pod with the least outstanding work in tokens."""
+    return min(pods, key=lambda pod: (pod.tokens, pod.requests, pod.name), default=None)

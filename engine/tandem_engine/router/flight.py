@@ -1,0 +1,214 @@
+"""One request on its way through the router, and the accounting when it ends."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tandem_engine.router.call import Call
+from tandem_engine.router.estimates import Mean, ServiceTime, TokensPerByte
+from tandem_engine.router.ledger import Ledger, prompt_bucket
+from tandem_engine.router.metrics import Metrics
+from tandem_engine.router.settings import Settings, SettingsHolder, Slo
+from tandem_engine.router.sse import TokenCount
+from tandem_engine.router.timing_record import TimingRecord
+from tandem_engine.router.truth import Cause, Ending, Outcome, Timeline, blame, judge
+from tandem_engine.router.waiting import DecodeOnly
+
+_DEFAULT_OUTPUT_TOKENS = 128.0
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """One accepted request.
+
+    Attributes:
+        settings: those in force when it came; its deadlines stay as they were.
+        prompt_tokens: estimated until the engine says the exact number.
+        stopping: the router ends it because it is shutting down itself.
+    """
+
+    call: Call
+    request_id: str
+    headers: dict[str, str]
+    settings: Settings
+    timeline: Timeline
+    received_wall_s: float
+    prompt_tokens: int
+    task: "asyncio.Task[object]"
+    arrival_second: int
+    exact: bool
+    corrected: bool = False
+    cached_tokens: int | None = None
+    output_tokens: int = 0
+    ending: Ending = Ending.FAILED
+    decode_only: DecodeOnly | None = None
+    prefill_pod: str | None = None
+    decode_pod: str | None = None
+    tries: int = 0
+    stopping: bool = False
+
+    @property
+    def first_token_deadline_s(self) -> float:
+        """Return when waiting for a first token ends."""
+        return self.timeline.received_s + self.settings.timeouts.first_token_s
+
+    @property
+    def deadline_s(self) -> float:
+        """Return when the request ends whatever happens."""
+        return self.timeline.received_s + self.settings.timeouts.request_s
+
+    def token_count(self) -> TokenCount:
+        """Return a counter for one try's stream."""
+        call = self.call
+        return TokenCount(
+            choices=call.choices,
+            include_usage=call.include_usage or not call.stream,
+            continuous_usage=call.continuous_usage,
+        )
+
+
+@dataclass(slots=True)
+class Learned:
+    """What the router has learned so far."""
+
+    tokens_per_byte: dict[str, TokensPerByte] = field(
+        default_factory=lambda: defaultdict(TokensPerByte)
+    )
+    service: dict[str, ServiceTime] = field(default_factory=lambda: defaultdict(ServiceTime))
+    newest_revision: str | None = None
+    prefill_leg_s: Mean = field(default_factory=Mean)
+    decode_first_s: Mean = field(default_factory=Mean)
+    output_tokens: Mean = field(default_factory=Mean)
+    transfer_s: float | None = None
+    usual: dict[int, dict[Cause, Mean]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Mean))
+    )
+
+    def expected_first_token_s(self, prompt_tokens: int) -> float:
+        """Return the time from dispatch to first token as far as it is known."""
+        service_s = None
+        if self.newest_revision is not None:
+            model = self.service[self.newest_revision]
+            service_s = model.predict_s(uncached=prompt_tokens, cached=0)
+        return (service_s or 0.0) + (self.decode_first_s.value or 0.0)
+
+    def expected_output_tokens(self, max_output_tokens: int | None) -> int:
+        """Return the output tokens to plan for."""
+        mean = self.output_tokens.value or _DEFAULT_OUTPUT_TOKENS
+        return round(mean if max_output_tokens is None else min(mean, max_output_tokens))
+
+    def usual_parts(self, prompt_tokens: int) -> dict[Cause, float]:
+        """Return the TTFT parts of good requests of like length."""
+        means = self.usual[prompt_bucket(prompt_tokens)]
+        return {cause: mean.value for cause, mean in means.items() if mean.value is not None}
+
+
+class Accounts:
+    """Everything that is written down about requests."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        metrics: Metrics,
+        learned: Learned,
+        settings: SettingsHolder,
+        clock: Callable[[], float],
+        record: TimingRecord | None,
+    ) -> None:
+        self.ledger = ledger
+        self.metrics = metrics
+        self.learned = learned
+        self._settings = settings
+        self._clock = clock
+        self._record = record
+
+    def arrive(self, tokens: int) -> int:
+        """Count a well-formed request on entry."""
+        self.metrics.arrivals.inc()
+        return self.ledger.arrive(tokens)
+
+    def prompt_known(self, flight: Flight, *, tokens: int | None, cached: int | None) -> None:
+        """Replace the estimate of a prompt by what the engine counted."""
+        if tokens is None or flight.corrected:
+            return
+        self.ledger.correct(
+            flight.arrival_second, estimated=flight.prompt_tokens, exact=tokens, cached=cached
+        )
+        if not flight.exact:
+            ratio = self.learned.tokens_per_byte[flight.call.kind]
+            ratio.learn(tokens=tokens, size=flight.call.prompt_bytes)
+        flight.prompt_tokens = tokens
+        flight.cached_tokens = cached
+        flight.exact = flight.corrected = True
+
+    def finish_unread(self, tokens: int, *, slo: Slo) -> None:
+        """Count a request that was shed before its body was read."""
+        now = self._clock()
+        verdict = judge(
+            Timeline(received_s=now),
+            Ending.SHED,
+            ended_s=now,
+            slo=slo,
+            prompt_tokens=tokens,
+            output_tokens=0,
+        )
+        self.metrics.finish(
+            verdict, Cause.ROUTER_QUEUE, prompt_tokens=tokens, cached_tokens=0, output_tokens=0
+        )
+        self.ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=0)
+
+    def finish(self, flight: Flight) -> None:
+        """Judge a request that ended and write it down everywhere."""
+        settings = self._settings.current or flight.settings
+        now = self._clock()
+        verdict = judge(
+            flight.timeline,
+            flight.ending,
+            ended_s=now,
+            slo=settings.slo,
+            prompt_tokens=flight.prompt_tokens,
+            output_tokens=flight.output_tokens,
+        )
+        usual = self.learned.usual_parts(flight.prompt_tokens)
+        cause = blame(verdict, flight.ending, usual=usual)
+        if verdict.outcome is Outcome.GOOD and verdict.ttft_s is not None:
+            means = self.learned.usual[prompt_bucket(flight.prompt_tokens)]
+            for part, value in verdict.parts.items():
+                means[part].add(value)
+            self.learned.output_tokens.add(flight.output_tokens)
+        self.metrics.finish(
+            verdict,
+            cause,
+            prompt_tokens=flight.prompt_tokens,
+            cached_tokens=flight.cached_tokens or 0,
+            output_tokens=flight.output_tokens,
+        )
+        if verdict.outcome is not Outcome.REFUSED:
+            self.ledger.finish(verdict, cause, output_tokens=flight.output_tokens)
+        if self._record is not None:
+            self._record.write(
+                {
+                    "request_id": flight.request_id,
+                    "received_s": flight.received_wall_s,
+                    "kind": flight.call.kind.value,
+                    "stream": flight.call.stream,
+                    "prompt_tokens": flight.prompt_tokens,
+                    "prompt_tokens_exact": flight.exact,
+                    "cached_tokens": flight.cached_tokens,
+                    "output_tokens": flight.output_tokens,
+                    "ttft_s": verdict.ttft_s,
+                    "tpot_s": verdict.tpot_s,
+                    "duration_s": now - flight.timeline.received_s,
+                    "ttft_bound_s": verdict.ttft_bound_s,
+                    "tpot_bound_s": verdict.tpot_bound_s,
+                    "outcome": verdict.outcome.value,
+                    "blame": cause.value if cause else None,
+                    "parts_s": {part.value: value for part, value in verdict.parts.items()},
+                    "decode_only": flight.decode_only.value if flight.decode_only else None,
+                    "prefill_pod": flight.prefill_pod,
+                    "decode_pod": flight.decode_pod,
+                    "decode_tries": flight.tries,
+                }
+            )

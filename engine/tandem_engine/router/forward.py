@@ -1,0 +1,402 @@
+"""Takes one request through queue, prefill leg and decode leg, each with its deadline.
+
+Each leg is tried at most twice, and never again once the stream has begun. KV parameters are used
+a second time only if the first decode pod cannot have seen them: a pod that pulled the blocks
+frees them, and they may hold another request's data by then.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from tandem_engine.router.errors import ApiError, too_busy, unavailable
+from tandem_engine.router.fleet import Fleet, Pod, Role, least_loaded
+from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.sink import Sink
+from tandem_engine.router.sse import Events, TokenCount
+from tandem_engine.router.truth import Ending
+from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
+from tandem_engine.router.waiting import DecodeOnly, QueueFull, Waiter, Waiting
+from tandem_engine.router.watchdog import Watchdog
+
+_MOST_TRIES = 2
+_AFTER_DONE_S = 1.0
+_NO_POD_RETRY_S = 5
+_LONGEST_RETRY_S = 60
+
+logger = logging.getLogger(__name__)
+
+
+class Forwarder:
+    """Serves accepted requests."""
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        waiting: Waiting,
+        upstream: Upstream,
+        accounts: Accounts,
+        clock: Callable[[], float],
+    ) -> None:
+        self._fleet = fleet
+        self._waiting = waiting
+        self._upstream = upstream
+        self._accounts = accounts
+        self._learned = accounts.learned
+        self._clock = clock
+
+    async def serve(self, flight: Flight, sink: Sink) -> web.StreamResponse:
+        """Answer one request; `flight.ending` says how it went, also when this raises."""
+        prefill, flight.decode_only = await self._queue(flight)
+        answer = None if prefill is None else await self._prefill(flight, prefill)
+        if flight.decode_only is not None:
+            self._accounts.metrics.decode_only.labels(flight.decode_only.value).inc()
+        kv_params, revision = (None, None) if answer is None else (answer[0].kv_params, answer[1])
+        return await self._decode(flight, sink, kv_params, revision)
+
+    async def _queue(self, flight: Flight) -> tuple[Pod | None, DecodeOnly | None]:
+        waiter = Waiter(
+            deadline_s=flight.timeline.received_s
+            + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
+            tokens=flight.prompt_tokens,
+            expected_s=lambda: self._learned.expected_first_token_s(flight.prompt_tokens),
+            split=flight.call.split,
+        )
+        without_decode_s = self._fleet.without_decode_s(self._clock())
+        try:
+            async with asyncio.timeout_at(flight.first_token_deadline_s):
+                placement = await self._waiting.admit(waiter)
+        except QueueFull:
+            flight.ending = Ending.SHED
+            raise too_busy(
+                "The pool is at its limit of waiting requests; try again later.",
+                code="queue_full",
+                retry_after_s=self._drain_time_s(flight),
+            ) from None
+        except TimeoutError:
+            flight.ending = Ending.SHED
+            raise self._no_place() from None
+        finally:
+            now = self._clock()
+            flight.timeline.held_s += self._fleet.without_decode_s(now) - without_decode_s
+        flight.timeline.dispatched_s = self._clock()
+        return placement.prefill, placement.decode_only
+
+    def _no_place(self) -> ApiError:
+        missing = not self._fleet.usable(Role.DECODE)
+        return unavailable(
+            "No decode pod became ready in time; try again later."
+            if missing
+            else "The request waited as long as it may for a prefill pod; try again later.",
+            code="no_decode_pod" if missing else "queue_timeout",
+            retry_after_s=_NO_POD_RETRY_S,
+        )
+
+    def _drain_time_s(self, flight: Flight) -> int:
+        """Return a guess at how long the queue in front of a new request will take."""
+        pods = max(1, len(self._fleet.usable(Role.PREFILL)))
+        slots = pods * flight.settings.limits.prefill_requests_per_pod
+        leg_s = self._learned.prefill_leg_s.value or 1.0
+        return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / slots)))
+
+    async def _prefill(self, flight: Flight, pod: Pod) -> tuple[PrefillAnswer, str] | None:
+        """Return a prefill pod's answer and revision, or `None`: the decode pod does it all."""
+        flight.timeline.prefill_started = True
+        started = self._clock()
+        tokens = flight.prompt_tokens
+        for last in (False, True):
+            flight.prefill_pod = pod.name
+            try:
+                answer = await self._prefill_once(flight, pod, tokens=tokens, retry=last)
+            except TimeoutError:
+                # What is left of the deadline goes to the decode pod, not to a second wait.
+                self._fleet.suspect(pod)
+                flight.decode_only = DecodeOnly.PREFILL_TIMEOUT
+            except UpstreamFailure as failure:
+                flight.decode_only = DecodeOnly.PREFILL_FAILED
+                self._note_failure(pod, failure)
+                other = None if last else self._other_prefill(pod)
+                if other is not None:
+                    self._accounts.metrics.retries.labels(failure.reason.value).inc()
+                    pod = other
+                    pod.requests += 1
+                    pod.entries += 1
+                    pod.tokens += tokens
+                    continue
+            else:
+                self._learn_prefill(flight, answer, started)
+                if answer.kv_params:
+                    flight.decode_only = None
+                    return answer, pod.endpoint.revision
+                flight.decode_only = DecodeOnly.NO_KV_PARAMS
+            break
+        flight.timeline.prefill_ended_s = self._clock()
+        return None
+
+    async def _prefill_once(
+        self, flight: Flight, pod: Pod, *, tokens: int, retry: bool
+    ) -> PrefillAnswer:
+        started, entries, alone = self._clock(), pod.entries, pod.requests == 1 and not retry
+        timeouts = flight.settings.timeouts
+        self._accounts.ledger.leg_began(pod)
+        try:
+            async with asyncio.timeout_at(
+                min(started + timeouts.prefill_s, flight.first_token_deadline_s)
+            ):
+                answer = await self._upstream.prefill(
+                    pod,
+                    path=flight.call.kind.path,
+                    body=flight.call.prefill_body(),
+                    headers=flight.headers,
+                    connect_s=timeouts.connect_s,
+                )
+        except ApiError:
+            flight.ending = Ending.REFUSED
+            raise
+        finally:
+            self._accounts.ledger.leg_ended(pod)
+            self._waiting.release(pod, tokens=tokens)
+        ended = self._clock()
+        self._accounts.prompt_known(
+            flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens
+        )
+        cached = flight.cached_tokens or 0
+        uncached = flight.prompt_tokens - cached
+        self._accounts.ledger.leg_served(
+            pod,
+            prompt_tokens=flight.prompt_tokens,
+            cached_tokens=cached,
+            computed_tokens=uncached,
+            output_tokens=0,
+        )
+        model = self._learned.service[pod.endpoint.revision]
+        flight.timeline.service_s = model.predict_s(uncached=uncached, cached=cached)
+        if alone and pod.entries == entries:
+            model.learn(uncached=uncached, cached=cached, leg_s=ended - started)
+            self._learned.newest_revision = pod.endpoint.revision
+        return answer
+
+    def _learn_prefill(self, flight: Flight, answer: PrefillAnswer, started: float) -> None:
+        now = self._clock()
+        flight.timeline.prefill_ended_s = now
+        self._learned.prefill_leg_s.add(now - started)
+        if answer.kv_params:
+            flight.timeline.transfer_s = self._learned.transfer_s
+
+    def _other_prefill(self, pod: Pod) -> Pod | None:
+        paired = self._fleet.usable(Role.PREFILL, revisions=self._fleet.revisions(Role.DECODE))
+        return least_loaded(other for other in paired if other is not pod)
+
+    def _note_failure(self, pod: Pod, failure: UpstreamFailure) -> None:
+        if failure.reason is Reason.REFUSED:
+            self._fleet.suspect(pod)
+        logger.warning(
+            "engine pod did not serve a request",
+            extra={"pod": pod.name, "reason": failure.reason.value, "status": failure.status},
+        )
+
+    async def _decode(
+        self, flight: Flight, sink: Sink, kv_params: Any, revision: str | None
+    ) -> web.StreamResponse:
+        failed: Pod | None = None
+        while True:
+            pod = await self._decode_pod(flight, revision, avoid=failed)
+            if revision is not None and pod.endpoint.revision != revision:
+                kv_params, revision = None, None
+                self._fall_back(flight, DecodeOnly.NO_PAIR)
+            flight.tries += 1
+            flight.decode_pod = pod.name
+            try:
+                return await self._decode_once(flight, sink, pod, kv_params)
+            except UpstreamFailure as failure:
+                self._note_failure(pod, failure)
+                error = _gateway_error(failure)
+                if sink.begun:
+                    return await sink.fail(error)
+                if flight.tries == _MOST_TRIES:
+                    busy = failure.reason is Reason.BUSY
+                    flight.ending = Ending.SHED if busy else Ending.FAILED
+                    raise error from failure
+                self._accounts.metrics.retries.labels(failure.reason.value).inc()
+                failed = pod
+                if kv_params is not None and not failure.never_sent:
+                    kv_params, revision = None, None
+                    self._fall_back(flight, DecodeOnly.RETRY)
+
+    def _fall_back(self, flight: Flight, reason: DecodeOnly) -> None:
+        flight.decode_only = reason
+        flight.timeline.transfer_s = None
+        self._accounts.metrics.decode_only.labels(reason.value).inc()
+
+    async def _decode_pod(self, flight: Flight, revision: str | None, *, avoid: Pod | None) -> Pod:
+        """Return the decode pod to use, of `revision` if there is one; waits for any."""
+        try:
+            async with asyncio.timeout_at(flight.first_token_deadline_s):
+                while True:
+                    pods = self._fleet.usable(Role.DECODE)
+                    same = [pod for pod in pods if pod.endpoint.revision == revision]
+                    choice = same or pods
+                    pod = least_loaded(
+                        [pod for pod in choice if pod is not avoid]
+                        or [pod for pod in pods if pod is not avoid]
+                        or choice
+                    )
+                    if pod is not None:
+                        return pod
+                    await self._fleet.change()
+        except TimeoutError:
+            flight.ending = Ending.SHED
+            raise self._no_place() from None
+
+    async def _decode_once(
+        self, flight: Flight, sink: Sink, pod: Pod, kv_params: Any
+    ) -> web.StreamResponse:
+        expected = self._learned.expected_output_tokens(flight.call.max_output_tokens)
+        tokens = flight.prompt_tokens + expected * flight.call.choices
+        count = flight.token_count()
+        began = self._clock()
+        pod.requests += 1
+        pod.entries += 1
+        pod.tokens += tokens
+        self._accounts.ledger.leg_began(pod)
+        try:
+            async with Watchdog(flight.first_token_deadline_s) as watchdog:
+                response = await self._upstream.decode(
+                    pod,
+                    path=flight.call.kind.path,
+                    body=flight.call.decode_body(kv_params),
+                    headers=flight.headers,
+                    connect_s=flight.settings.timeouts.connect_s,
+                )
+                try:
+                    return await self._relay(flight, sink, response, count, watchdog)
+                finally:
+                    # Closed, not released: the engine stops work nobody reads.
+                    response.release() if response.content.at_eof() else response.close()
+        except TimeoutError:
+            return await self._timed_out(flight, sink, pod)
+        except ApiError as error:
+            if error.status < 500:
+                flight.ending = Ending.REFUSED
+            raise
+        finally:
+            pod.requests -= 1
+            pod.tokens -= tokens
+            self._accounts.ledger.leg_ended(pod)
+            flight.output_tokens = count.output_tokens
+            self._accounts.prompt_known(
+                flight, tokens=count.prompt_tokens, cached=count.cached_tokens
+            )
+            if flight.timeline.first_token_s is not None:
+                self._decode_served(flight, pod, began, pulled=kv_params is not None)
+
+    def _decode_served(self, flight: Flight, pod: Pod, began: float, *, pulled: bool) -> None:
+        first = flight.timeline.first_token_s
+        if pulled and first is not None:
+            self._learned.decode_first_s.add(first - began)
+        cached = flight.cached_tokens or 0
+        self._accounts.ledger.leg_served(
+            pod,
+            prompt_tokens=flight.prompt_tokens,
+            cached_tokens=0 if pulled else cached,
+            computed_tokens=0 if pulled else flight.prompt_tokens - cached,
+            output_tokens=flight.output_tokens,
+        )
+
+    async def _timed_out(self, flight: Flight, sink: Sink, pod: Pod) -> web.StreamResponse:
+        self._fleet.suspect(pod)
+        started = flight.timeline.first_token_s is not None
+        flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
+        logger.warning(
+            "engine pod was silent for too long",
+            extra={"pod": pod.name, "phase": "between tokens" if started else "first token"},
+        )
+        error = ApiError(
+            504,
+            "The engine stopped sending in the middle of the answer."
+            if started
+            else "No first token came in time.",
+            kind="server_error",
+            code="idle_timeout" if started else "first_token_timeout",
+        )
+        if sink.begun:
+            return await sink.fail(error)
+        raise error
+
+    async def _relay(
+        self,
+        flight: Flight,
+        sink: Sink,
+        response: aiohttp.ClientResponse,
+        count: TokenCount,
+        watchdog: Watchdog,
+    ) -> web.StreamResponse:
+        events, timeline, clock = Events(), flight.timeline, self._clock
+        idle_s, deadline_s = flight.settings.timeouts.idle_s, flight.deadline_s
+        done = False
+        chunks = response.content.iter_any()
+        while not done:
+            data = await _next(chunks)
+            if not data:
+                raise UpstreamFailure(Reason.DISCONNECTED)
+            payloads, fresh, broken = [], False, None
+            try:
+                for payload in events.feed(data):
+                    chunk = count.read(payload)
+                    if chunk.error or chunk.finish_reason == "abort":
+                        broken = Reason.STATUS if chunk.error else Reason.ABORTED
+                        break
+                    done = done or chunk.done
+                    fresh = fresh or chunk.tokens
+                    if chunk.payload is not None:
+                        payloads.append(chunk.payload)
+                if payloads:
+                    await sink.send(payloads)
+            except ValueError as error:
+                raise UpstreamFailure(Reason.MALFORMED) from error
+            if fresh:
+                now = clock()
+                timeline.last_token_s = now
+                if timeline.first_token_s is None:
+                    timeline.first_token_s = now
+            if broken is not None:
+                raise UpstreamFailure(broken)
+            if timeline.first_token_s is not None:
+                watchdog.move(min(clock() + idle_s, deadline_s))
+        answer = await sink.finish()
+        flight.ending = Ending.ANSWERED
+        # The end of the body frees the connection for the next request.
+        watchdog.move(clock() + 2 * _AFTER_DONE_S)
+        with contextlib.suppress(UpstreamFailure, TimeoutError):
+            async with asyncio.timeout(_AFTER_DONE_S):
+                await _next(chunks)
+        return answer
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    try:
+        return await anext(chunks, None)
+    except (aiohttp.ClientError, OSError) as error:
+        raise UpstreamFailure(Reason.DISCONNECTED) from error
+
+
+def _gateway_error(failure: UpstreamFailure) -> ApiError:
+    if failure.reason is Reason.BUSY:
+        return unavailable(
+            "The engine is at its limit; try again later.",
+            code="engine_busy",
+            retry_after_s=_NO_POD_RETRY_S,
+        )
+    return ApiError(
+        502,
+        "The engine failed before it finished the answer.",
+        kind="server_error",
+        code="upstream_error",
+    )

@@ -1,0 +1,214 @@
+"""The router's own history, one row per second, and running totals per engine pod.
+
+A second without a row saw nothing; a second before the router started is unknown, and the report
+says when that was. Rows of a second change while its requests' exact token counts come in.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tandem_engine.router.fleet import Pod, Role
+from tandem_engine.router.truth import Cause, Outcome, Verdict
+
+BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
+HISTORY_S = 1200
+
+
+def prompt_bucket(tokens: int) -> int:
+    """Return the index of the prompt-length bucket; an edge belongs to the bucket below it."""
+    return bisect_left(BUCKET_EDGES_TOKENS, tokens)
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Requests that came in one second."""
+
+    requests: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_EDGES_TOKENS) + 1))
+    tokens: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_EDGES_TOKENS) + 1))
+    cached: int = 0
+
+
+@dataclass(slots=True)
+class Finished:
+    """Requests that ended in one second."""
+
+    finished: int = 0
+    good: int = 0
+    late_ttft: int = 0
+    late_tpot: int = 0
+    failed: int = 0
+    shed: int = 0
+    gone: int = 0
+    output_tokens: int = 0
+    output_tokens_squared: int = 0
+    blame: Counter[str] = field(default_factory=Counter)
+
+    def row(self) -> dict[str, Any]:
+        """Return the row as it stands in the report."""
+        row = {name: getattr(self, name) for name in self.__slots__ if name != "blame"}
+        return {**row, "blame": dict(self.blame)}
+
+
+@dataclass(slots=True)
+class LegTotals:
+    """Running totals of one pod's legs; `busy_s` counts while at least one is outstanding."""
+
+    role: Role
+    busy_s: float = 0.0
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    prompt_token_contexts: float = 0.0
+    output_tokens: int = 0
+    outstanding: int = 0
+    since_s: float = 0.0
+    touched_s: float = 0.0
+
+    def busy_until(self, now: float) -> float:
+        """Return the busy time including a stretch that has not ended."""
+        return self.busy_s + (now - self.since_s if self.outstanding else 0.0)
+
+
+class Ledger:
+    """What `/arrivals` reports."""
+
+    def __init__(
+        self, *, router: str, wall: Callable[[], float], clock: Callable[[], float]
+    ) -> None:
+        self._router = router
+        self._wall = wall
+        self._clock = clock
+        self._started_s = wall()
+        self._arrivals: dict[int, Arrivals] = {}
+        self._finished: dict[int, Finished] = {}
+        self._legs: dict[str, LegTotals] = {}
+
+    def arrive(self, tokens: int) -> int:
+        """Count a request on entry and return the second it stands in."""
+        second = int(self._wall())
+        row = self._arrivals.get(second)
+        if row is None:
+            self._forget(second)
+            row = self._arrivals[second] = Arrivals()
+        bucket = prompt_bucket(tokens)
+        row.requests[bucket] += 1
+        row.tokens[bucket] += tokens
+        return second
+
+    def correct(self, second: int, *, estimated: int, exact: int, cached: int | None) -> None:
+        """Put the exact counts of a request where its estimate stood."""
+        row = self._arrivals.get(second)
+        if row is None:
+            return
+        old, new = prompt_bucket(estimated), prompt_bucket(exact)
+        row.requests[old] -= 1
+        row.tokens[old] -= estimated
+        row.requests[new] += 1
+        row.tokens[new] += exact
+        row.cached += cached or 0
+
+    def finish(self, verdict: Verdict, cause: Cause | None, *, output_tokens: int) -> None:
+        """Count a request that ended."""
+        second = int(self._wall())
+        row = self._finished.get(second)
+        if row is None:
+            self._forget(second)
+            row = self._finished[second] = Finished()
+        outcome = verdict.outcome
+        if outcome is Outcome.GONE:
+            row.gone += 1
+            return
+        row.finished += 1
+        row.good += outcome is Outcome.GOOD
+        row.failed += outcome is Outcome.FAILED
+        row.shed += outcome is Outcome.SHED
+        row.late_ttft += outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH)
+        row.late_tpot += outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH)
+        row.output_tokens += output_tokens
+        row.output_tokens_squared += output_tokens * output_tokens
+        if cause is not None:
+            row.blame[cause.value] += 1
+
+    def leg_began(self, pod: Pod) -> None:
+        """Count a request that was sent to `pod`."""
+        now = self._clock()
+        leg = self._legs.get(pod.name)
+        if leg is None:
+            leg = self._legs[pod.name] = LegTotals(pod.endpoint.role)
+        if not leg.outstanding:
+            leg.since_s = now
+        leg.outstanding += 1
+        leg.touched_s = now
+
+    def leg_ended(self, pod: Pod) -> None:
+        """Count a request that is no longer at `pod`, however it ended."""
+        now = self._clock()
+        leg = self._legs[pod.name]
+        leg.outstanding -= 1
+        leg.touched_s = now
+        if not leg.outstanding:
+            leg.busy_s += now - leg.since_s
+
+    def leg_served(
+        self,
+        pod: Pod,
+        *,
+        prompt_tokens: int,
+        cached_tokens: int,
+        computed_tokens: int,
+        output_tokens: int,
+    ) -> None:
+        """Add what a leg that `pod` answered was worth; `computed_tokens` were prefilled there."""
+        leg = self._legs[pod.name]
+        leg.requests += 1
+        leg.prompt_tokens += prompt_tokens
+        leg.cached_tokens += cached_tokens
+        leg.prompt_token_contexts += computed_tokens * (prompt_tokens - computed_tokens / 2)
+        leg.output_tokens += output_tokens
+
+    def report(self, in_system: Mapping[str, int]) -> dict[str, Any]:
+        """Return the whole `/arrivals` document."""
+        wall, now = self._wall(), self._clock()
+        self._forget(int(wall))
+        return {
+            "schema": 1,
+            "router": self._router,
+            "started_s": self._started_s,
+            "now_s": wall,
+            "bucket_edges_tokens": list(BUCKET_EDGES_TOKENS),
+            "arrivals": [
+                [second, row.requests, row.tokens, row.cached]
+                for second, row in sorted(self._arrivals.items())
+            ],
+            "finished": [[second, row.row()] for second, row in sorted(self._finished.items())],
+            "in_system": dict(in_system),
+            "legs": [
+                {
+                    "pod": name,
+                    "role": leg.role.value,
+                    "busy_s": round(leg.busy_until(now), 6),
+                    "requests": leg.requests,
+                    "prompt_tokens": leg.prompt_tokens,
+                    "cached_tokens": leg.cached_tokens,
+                    "prompt_token_contexts": leg.prompt_token_contexts,
+                    "output_tokens": leg.output_tokens,
+                }
+                for name, leg in sorted(self._legs.items())
+            ],
+        }
+
+    def _forget(self, second: int) -> None:
+        oldest = second - HISTORY_S
+        for rows in (self._arrivals, self._finished):
+            for past in [known for known in rows if known <= oldest]:
+                del rows[past]
+        horizon = self._clock() - HISTORY_S
+        for name in [
+            name
+            for name, leg in self._legs.items()
+            if not leg.outstanding and leg.touched_s < horizon
+        ]:
+            del self._legs[name]

@@ -1,0 +1,186 @@
+"""The router's Prometheus metrics, with the same buckets for every pool so that they add up."""
+
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import generate_latest
+
+from tandem_engine.router.fleet import Fleet, Role
+from tandem_engine.router.ledger import BUCKET_EDGES_TOKENS, prompt_bucket
+from tandem_engine.router.truth import Cause, Outcome, Verdict
+
+_BUCKET_RATIO = 1.15
+_SMALLEST_S = 0.001
+_LARGEST_S = 600.0
+
+
+def log_spaced_buckets() -> tuple[float, ...]:
+    """Return bucket edges from 1 ms to beyond ten minutes, each 1.15 times the one before."""
+    edges = [_SMALLEST_S]
+    while edges[-1] < _LARGEST_S:
+        edges.append(edges[-1] * _BUCKET_RATIO)
+    return tuple(round(edge, 6) for edge in edges)
+
+
+class Metrics:
+    """Everything `/metrics` says. Gauges are read from the router when they are asked for."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry, buckets = self.registry, log_spaced_buckets()
+        ProcessCollector(registry=registry)
+        self.requests = Counter(
+            "tandem_router_requests",
+            "Requests that ended, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.slo_requests = Counter(
+            "tandem_router_slo_requests",
+            "Requests judged at the bounds in force when they ended.",
+            ["result", "prompt_bucket"],
+            registry=registry,
+        )
+        self.ttft = Histogram(
+            "tandem_router_ttft_seconds",
+            "From whole request to first token sent.",
+            buckets=buckets,
+            registry=registry,
+        )
+        self.tpot = Histogram(
+            "tandem_router_tpot_seconds",
+            "Time per output token after the first.",
+            buckets=buckets,
+            registry=registry,
+        )
+        self.ttft_part = Histogram(
+            "tandem_router_ttft_part_seconds",
+            "Parts of TTFT; they sum to it.",
+            ["part"],
+            buckets=buckets,
+            registry=registry,
+        )
+        self.blame = Counter(
+            "tandem_router_blame", "Violations, by their one cause.", ["cause"], registry=registry
+        )
+        self.prompt_tokens = Counter(
+            "tandem_router_prompt_tokens",
+            "Prompt tokens of requests that ended.",
+            registry=registry,
+        )
+        self.cached_tokens = Counter(
+            "tandem_router_cached_tokens",
+            "Prompt tokens that a prefix cache served, where the engine says so.",
+            registry=registry,
+        )
+        self.output_tokens = Counter(
+            "tandem_router_output_tokens", "Tokens generated.", registry=registry
+        )
+        self.retries = Counter(
+            "tandem_router_retries", "Second tries, by reason.", ["reason"], registry=registry
+        )
+        self.decode_only = Counter(
+            "tandem_router_decode_only",
+            "Requests sent to a decode pod alone, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        self.arrivals = Counter(
+            "tandem_router_arrivals", "Requests that came in well formed.", registry=registry
+        )
+        self._queued = Gauge(
+            "tandem_router_queued_requests", "Requests that wait in the router.", registry=registry
+        )
+        self._in_flight = Gauge(
+            "tandem_router_in_flight_requests",
+            "Requests at engine pods, by phase.",
+            ["phase"],
+            registry=registry,
+        )
+        self._pods = Gauge(
+            "tandem_router_pods",
+            "Engine pods, by role and state.",
+            ["role", "state"],
+            registry=registry,
+        )
+        self._generation = Gauge(
+            "tandem_router_settings_generation",
+            "Generation of the settings in force.",
+            registry=registry,
+        )
+        for outcome in Outcome:
+            self.requests.labels(outcome.value)
+        for cause in Cause:
+            self.blame.labels(cause.value)
+        self._parts: dict[Cause, Histogram] = {
+            cause: self.ttft_part.labels(cause.value)
+            for cause in Cause
+            if cause not in (Cause.DECODE_STEP, Cause.ERROR)
+        }
+
+    def watch(
+        self,
+        *,
+        fleet: Fleet,
+        queued: Callable[[], int],
+        generation: Callable[[], int],
+    ) -> None:
+        """Have the gauges read the router's own state."""
+        self._queued.set_function(queued)
+        self._generation.set_function(generation)
+        for role in Role:
+
+            def requests(role: Role = role) -> int:
+                return sum(p.requests for p in fleet.pods() if p.endpoint.role is role)
+
+            def ready(role: Role = role) -> int:
+                return len(fleet.usable(role))
+
+            def leaving(role: Role = role) -> int:
+                return sum(p.endpoint.leaving for p in fleet.pods() if p.endpoint.role is role)
+
+            self._in_flight.labels(role.value).set_function(requests)
+            self._pods.labels(role.value, "ready").set_function(ready)
+            self._pods.labels(role.value, "leaving").set_function(leaving)
+
+    def finish(
+        self,
+        verdict: Verdict,
+        cause: Cause | None,
+        *,
+        prompt_tokens: int,
+        cached_tokens: int,
+        output_tokens: int,
+    ) -> None:
+        """Count a request that ended."""
+        outcome = verdict.outcome
+        self.requests.labels(outcome.value).inc()
+        if outcome is Outcome.REFUSED:
+            return
+        self.prompt_tokens.inc(prompt_tokens)
+        self.cached_tokens.inc(cached_tokens)
+        self.output_tokens.inc(output_tokens)
+        if outcome is Outcome.GONE:
+            return
+        result = "good" if outcome is Outcome.GOOD else "violated"
+        self.slo_requests.labels(result, _bucket_label(prompt_tokens)).inc()
+        if cause is not None:
+            self.blame.labels(cause.value).inc()
+        if verdict.ttft_s is not None:
+            self.ttft.observe(verdict.ttft_s)
+            self._observe_parts(verdict.parts)
+        if verdict.tpot_s is not None:
+            self.tpot.observe(verdict.tpot_s)
+
+    def exposition(self) -> bytes:
+        """Return the text for a scrape."""
+        return generate_latest(self.registry)
+
+    def _observe_parts(self, parts: Mapping[Cause, float]) -> None:
+        for cause, value in parts.items():
+            self._parts[cause].observe(value)
+
+
+def _bucket_label(prompt_tokens: int) -> str:
+    bucket = prompt_bucket(prompt_tokens)
+    return str(BUCKET_EDGES_TOKENS[bucket]) if bucket < len(BUCKET_EDGES_TOKENS) else "+Inf"

@@ -1,0 +1,98 @@
+"""Background reads of engine pods: probes that clear a suspicion, and the KV transfer time."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+
+from tandem_engine.router.fleet import Fleet, Pod, Role
+from tandem_engine.router.flight import Learned
+from tandem_engine.router.upstream import Upstream, UpstreamFailure
+
+_PROBE_EVERY_S = 0.5
+_PROBE_TIMEOUT_S = 1.0
+_SCRAPE_EVERY_S = 10.0
+_SCRAPE_TIMEOUT_S = 5.0
+_LARGEST_METRICS_BYTES = 8 * 1024 * 1024
+_TRANSFER = re.compile(
+    rb"^vllm:nixl_xfer_time_seconds_(sum|count)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE
+)
+
+
+class Probes:
+    """Asks suspect pods for their health until they answer."""
+
+    def __init__(self, *, fleet: Fleet, upstream: Upstream) -> None:
+        self._fleet = fleet
+        self._upstream = upstream
+
+    async def run(self) -> None:
+        """Probe for ever."""
+        while True:
+            suspects = [pod for pod in self._fleet.pods() if pod.suspect]
+            await asyncio.gather(*map(self._probe, suspects))
+            if suspects:
+                await asyncio.sleep(_PROBE_EVERY_S)
+            elif not any(pod.suspect for pod in self._fleet.pods()):
+                await self._fleet.change()
+
+    async def _probe(self, pod: Pod) -> None:
+        try:
+            await self._upstream.get(
+                pod, path="/health", most_bytes=65536, timeout_s=_PROBE_TIMEOUT_S
+            )
+        except UpstreamFailure:
+            return
+        self._fleet.trust(pod)
+
+
+class TransferTimes:
+    """Learns the mean KV transfer time from the decode pods' own histogram."""
+
+    def __init__(self, *, fleet: Fleet, upstream: Upstream, learned: Learned) -> None:
+        self._fleet = fleet
+        self._upstream = upstream
+        self._learned = learned
+        self._seen: dict[str, tuple[float, float]] = {}
+
+    async def run(self) -> None:
+        """Scrape for ever."""
+        while True:
+            await self.scrape(self._fleet.usable(Role.DECODE))
+            await asyncio.sleep(_SCRAPE_EVERY_S)
+
+    async def scrape(self, pods: Iterable[Pod]) -> None:
+        """Read each pod once; where transfers happened since the last read, take their mean."""
+        grown_s = grown = 0.0
+        seen: dict[str, tuple[float, float]] = {}
+        for pod in pods:
+            try:
+                text = await self._upstream.get(
+                    pod,
+                    path="/metrics",
+                    most_bytes=_LARGEST_METRICS_BYTES,
+                    timeout_s=_SCRAPE_TIMEOUT_S,
+                )
+            except UpstreamFailure:
+                continue
+            totals = transfer_totals(text)
+            if totals is None:
+                continue
+            before = self._seen.get(pod.name, (0.0, 0.0))
+            if totals[1] < before[1]:
+                before = (0.0, 0.0)
+            grown_s += totals[0] - before[0]
+            grown += totals[1] - before[1]
+            seen[pod.name] = totals
+        self._seen = seen
+        if grown > 0:
+            self._learned.transfer_s = grown_s / grown
+
+
+def transfer_totals(text: bytes) -> tuple[float, float] | None:
+    """Return sum and count of the transfer histogram over all its series, `None` without it."""
+    totals: dict[bytes, float] = {}
+    for name, value in _TRANSFER.findall(text):
+        totals[name] = totals.get(name, 0.0) + float(value)
+    if len(totals) < 2:
+        return None
+    return totals[b"sum"], totals[b"count"]

@@ -1,0 +1,367 @@
+"""The two HTTP ports: clients on one, the operator and Prometheus on the other."""
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from aiohttp import web
+
+from tandem_engine.router.call import Kind, parse_call
+from tandem_engine.router.errors import ApiError, too_busy, unavailable
+from tandem_engine.router.fleet import Fleet, Role
+from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.forward import Forwarder
+from tandem_engine.router.settings import Settings, SettingsHolder
+from tandem_engine.router.sink import AnswerSink, ClientGone, StreamSink
+from tandem_engine.router.truth import Ending, Outcome, Timeline
+from tandem_engine.router.waiting import Waiting
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
+_PASSED_HEADERS = ("Authorization", "traceparent", "tracestate")
+# Beyond this aiohttp refuses by itself; below it the settings decide.
+_HARD_HEADER_BYTES = 256 * 1024
+_GENERATE = {kind.path: kind for kind in Kind}
+
+logger = logging.getLogger(__name__)
+
+
+class ClientServer:
+    """Answers clients."""
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        forwarder: Forwarder,
+        accounts: Accounts,
+        settings: SettingsHolder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._fleet = fleet
+        self._forwarder = forwarder
+        self._accounts = accounts
+        self._settings = settings
+        self._clock = clock
+        self._requests = 0
+        self._flights: set[Flight] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.draining = False
+        self.closed = False
+        self._started_s = int(time.time())
+
+    @property
+    def requests(self) -> int:
+        """Return how many generating requests are here, in whatever phase."""
+        return self._requests
+
+    def not_ready(self) -> str | None:
+        """Return why this router should get no traffic, `None` if it should."""
+        if self.draining:
+            return "draining"
+        if self._settings.current is None:
+            return "no settings yet"
+        if not self._fleet.usable(Role.DECODE):
+            return "no decode pod is ready"
+        return None
+
+    async def drained(self) -> None:
+        """Wait until no request is left."""
+        await self._idle.wait()
+
+    def stop_requests(self) -> None:
+        """End what is still running; each client is told."""
+        for flight in self._flights:
+            flight.stopping = True
+            flight.task.cancel()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer any request; nothing leaves here but a response or a cancellation."""
+        try:
+            response = await self._route(request)
+        except ApiError as error:
+            response = error_response(error)
+        except ClientGone:
+            return web.Response()
+        except Exception as error:
+            # The message of an unexpected error may quote the request: only its type is logged.
+            logger.error("request failed inside the router", extra={"error": type(error).__name__})
+            response = error_response(
+                ApiError(500, "The router failed.", kind="server_error", code="router_error")
+            )
+        if self.draining and not response.prepared:
+            response.force_close()
+        return response
+
+    async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        kind = _GENERATE.get(path)
+        if kind is not None:
+            if request.method != "POST":
+                raise _method_not_allowed(request, "POST")
+            return await self._generate(request, kind)
+        if path == "/v1/models" or path.startswith("/v1/models/"):
+            if request.method != "GET":
+                raise _method_not_allowed(request, "GET")
+            return self._models(path.removeprefix("/v1/models").lstrip("/"))
+        if path == "/health":
+            return web.json_response({"status": "ok"})
+        if path == "/ready":
+            reason = self.not_ready()
+            return web.json_response(
+                {"ready": reason is None, "reason": reason}, status=200 if reason is None else 503
+            )
+        raise ApiError(
+            404,
+            "Unknown path; served here: /v1/completions, /v1/chat/completions, /v1/models,"
+            " /health, /ready.",
+            code="unknown_path",
+        )
+
+    def _models(self, name: str) -> web.StreamResponse:
+        settings = self._settings_in_force()
+        cards = [
+            {
+                "id": model,
+                "object": "model",
+                "created": self._started_s,
+                "owned_by": "tandem",
+                "max_model_len": settings.max_model_len,
+            }
+            for model in settings.models
+        ]
+        if not name:
+            return web.json_response({"object": "list", "data": cards})
+        for card in cards:
+            if card["id"] == name:
+                return web.json_response(card)
+        raise ApiError(404, "This model is not served here.", code="model_not_found")
+
+    def _settings_in_force(self) -> Settings:
+        settings = self._settings.current
+        if settings is None:
+            raise unavailable(
+                "The router has no settings yet; try again later.",
+                code="no_settings",
+                retry_after_s=5,
+            )
+        return settings
+
+    async def _generate(self, request: web.BaseRequest, kind: Kind) -> web.StreamResponse:
+        settings = self._settings_in_force()
+        if self.closed:
+            raise _shutting_down()
+        header_bytes = sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
+        if header_bytes > settings.limits.header_bytes:
+            raise ApiError(
+                431,
+                f"The headers have {header_bytes} bytes; at most"
+                f" {settings.limits.header_bytes} are accepted.",
+                code="headers_too_large",
+            )
+        if self._requests >= settings.limits.concurrent_requests:
+            self._shed_unread(request, kind, settings)
+            raise too_busy(
+                "This router has as many requests as it may; try again later.",
+                code="too_many_requests",
+                retry_after_s=1,
+            )
+        self._requests += 1
+        self._idle.clear()
+        try:
+            return await self._accepted(request, kind, settings)
+        finally:
+            self._requests -= 1
+            if not self._requests:
+                self._idle.set()
+
+    def _shed_unread(self, request: web.BaseRequest, kind: Kind, settings: Settings) -> None:
+        """Count a request that was shed before its body was read."""
+        size = request.content_length or 0
+        tokens = self._accounts.learned.tokens_per_byte[kind].estimate(size)
+        self._accounts.arrive(tokens)
+        self._accounts.finish_unread(tokens, slo=settings.slo)
+
+    async def _accepted(
+        self, request: web.BaseRequest, kind: Kind, settings: Settings
+    ) -> web.StreamResponse:
+        try:
+            raw = await _read_body(request, settings)
+            call = parse_call(kind, raw, settings)
+        except ApiError:
+            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+            raise
+        except ConnectionError as error:
+            raise ClientGone from error
+        request_id = _request_id(request)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
+        tokens = call.exact_prompt_tokens
+        if tokens is None:
+            tokens = self._accounts.learned.tokens_per_byte[kind].estimate(call.prompt_bytes)
+        flight = Flight(
+            call=call,
+            request_id=request_id,
+            headers=_upstream_headers(request, request_id),
+            settings=settings,
+            timeline=Timeline(received_s=self._clock()),
+            received_wall_s=time.time(),
+            prompt_tokens=tokens,
+            exact=call.exact_prompt_tokens is not None,
+            task=task,
+            arrival_second=self._accounts.arrive(tokens),
+        )
+        headers = {"X-Request-Id": request_id}
+        sink = StreamSink(request, headers) if call.stream else AnswerSink(kind, headers)
+        self._flights.add(flight)
+        try:
+            return await self._forwarder.serve(flight, sink)
+        except ClientGone:
+            flight.ending = Ending.GONE
+            raise
+        except asyncio.CancelledError:
+            if not flight.stopping:
+                flight.ending = Ending.GONE
+                raise
+            if sink.begun:
+                return await sink.fail(_shutting_down())
+            raise _shutting_down() from None
+        except ApiError as error:
+            error.request_id = request_id
+            raise
+        finally:
+            self._flights.discard(flight)
+            self._accounts.finish(flight)
+
+
+class InternalServer:
+    """Answers the operator and Prometheus."""
+
+    def __init__(self, *, fleet: Fleet, waiting: Waiting, accounts: Accounts) -> None:
+        self._fleet = fleet
+        self._waiting = waiting
+        self._accounts = accounts
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer `/metrics` and `/arrivals`."""
+        if request.path == "/metrics":
+            return web.Response(
+                body=self._accounts.metrics.exposition(),
+                headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+            )
+        if request.path == "/arrivals":
+            in_system = {
+                "queued_requests": self._waiting.requests,
+                "queued_prompt_tokens": self._waiting.prompt_tokens,
+                **{f"{role.value}_requests": self._at(role) for role in Role},
+            }
+            return web.json_response(self._accounts.ledger.report(in_system))
+        return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
+
+    def _at(self, role: Role) -> int:
+        return sum(pod.requests for pod in self._fleet.pods() if pod.endpoint.role is role)
+
+
+class _Connection(web.RequestHandler):
+    """A connection whose broken requests are answered in OpenAI's shape, and not logged."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        response = error_response(
+            ApiError(status, "The request is not valid HTTP.", code="invalid_http")
+        )
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+async def listen(
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, host: str, port: int
+) -> tuple[web.ServerRunner, int]:
+    """Serve `handler` and return the runner and the port it got."""
+    server = _Server(
+        handler,
+        handler_cancellation=True,
+        access_log=None,
+        max_line_size=_HARD_HEADER_BYTES,
+        max_field_size=_HARD_HEADER_BYTES,
+    )
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    site = web.TCPSite(runner, host, port, backlog=2048)
+    await site.start()
+    return runner, int(runner.addresses[0][1])
+
+
+def error_response(error: ApiError) -> web.Response:
+    """Return the HTTP answer for `error`."""
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    if error.allow is not None:
+        headers["Allow"] = error.allow
+    if error.request_id is not None:
+        headers["X-Request-Id"] = error.request_id
+    response = web.Response(
+        status=error.status,
+        body=error.body(),
+        content_type="application/json",
+        headers=headers,
+    )
+    if error.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
+        response.force_close()
+    return response
+
+
+def _shutting_down() -> ApiError:
+    return unavailable("This router is shutting down; try again.", code="draining", retry_after_s=1)
+
+
+def _method_not_allowed(request: web.BaseRequest, allowed: str) -> ApiError:
+    return ApiError(405, f"{request.method} is not allowed here; use {allowed}.", allow=allowed)
+
+
+async def _read_body(request: web.BaseRequest, settings: Settings) -> bytes:
+    most = settings.limits.body_bytes
+    too_large = ApiError(
+        413, f"The body is larger than the {most} bytes accepted.", code="body_too_large"
+    )
+    if (request.content_length or 0) > most:
+        raise too_large
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(settings.timeouts.idle_s):
+            async for data in request.content.iter_any():
+                size += len(data)
+                if size > most:
+                    raise too_large
+                parts.append(data)
+    except TimeoutError:
+        raise ApiError(408, "The body did not arrive in time.", code="body_timeout") from None
+    return b"".join(parts)
+
+
+def _request_id(request: web.BaseRequest) -> str:
+    given = request.headers.get("X-Request-Id", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _upstream_headers(request: web.BaseRequest, request_id: str) -> dict[str, str]:
+    headers = {name: request.headers[name] for name in _PASSED_HEADERS if name in request.headers}
+    headers["X-Request-Id"] = request_id
+    return headers

@@ -1,0 +1,89 @@
+"""The router's settings document: parsed once at the edge, immutable inside.
+
+A document that does not parse never replaces one that did.
+"""
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class SettingsError(ValueError):
+    """A settings document that cannot be used; the message is one sentence."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Slo(_Part):
+    """The bounds that make a request good."""
+
+    ttft_s: Seconds
+    ttft_s_per_thousand_prompt_tokens: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    tpot_s: Seconds
+    attainment: Annotated[float, Field(gt=0, le=1)] = 0.99
+
+    def ttft_bound_s(self, prompt_tokens: int) -> float:
+        """Return the TTFT bound of a request with this many prompt tokens."""
+        return self.ttft_s + self.ttft_s_per_thousand_prompt_tokens * prompt_tokens / 1000
+
+
+class Limits(_Part):
+    """What one router accepts before it refuses."""
+
+    body_bytes: Count = 4 * 1024 * 1024
+    header_bytes: Count = 16 * 1024
+    concurrent_requests: Count = 2000
+    queued_requests: Annotated[int, Field(ge=0)] = 1000
+    prefill_requests_per_pod: Count = 4
+
+
+class Timeouts(_Part):
+    """How long each phase of a request may take."""
+
+    connect_s: Seconds = 1.0
+    prefill_s: Seconds = 60.0
+    first_token_s: Seconds = 120.0
+    idle_s: Seconds = 60.0
+    request_s: Seconds = 600.0
+
+
+class Settings(_Part):
+    """One whole settings document (`router.json`)."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    pool: Annotated[str, Field(min_length=1)]
+    generation: int = 0
+    models: Annotated[tuple[str, ...], Field(min_length=1)]
+    max_model_len: Count | None = None
+    slo: Slo
+    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
+
+
+def parse_settings(text: str | bytes) -> Settings:
+    """Return the settings in `text`, or raise `SettingsError` with one sentence."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"router settings are not JSON: {error}") from error
+    try:
+        return Settings.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise SettingsError(
+            f"router settings: {field}: {first['msg']} (found {first['input']!r:.80})"
+        ) from error
+
+
+class SettingsHolder:
+    """The settings in force; `None` until the first document arrives."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.current = settings

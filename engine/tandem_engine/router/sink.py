@@ -1,0 +1,106 @@
+"""Where an answer goes: straight on to a streaming client, or into one whole document."""
+
+import json
+from typing import Protocol
+
+from aiohttp import web
+
+from tandem_engine.router.assembly import Assembly
+from tandem_engine.router.call import Kind
+from tandem_engine.router.errors import ApiError, error_event
+
+
+class ClientGone(Exception):  # noqa: N818 - an event of ordinary operation
+    """The client closed its connection."""
+
+
+class Sink(Protocol):
+    """Takes the payloads of a stream."""
+
+    @property
+    def begun(self) -> bool:
+        """Return whether a second try would show the client something twice."""
+
+    async def send(self, payloads: list[bytes]) -> None:
+        """Take the payloads of events, in order."""
+
+    async def finish(self) -> web.StreamResponse:
+        """End well."""
+
+    async def fail(self, error: ApiError) -> web.StreamResponse:
+        """End an answer that had begun."""
+
+
+class StreamSink:
+    """Passes events on as they come."""
+
+    def __init__(self, request: web.BaseRequest, headers: dict[str, str]) -> None:
+        self._request = request
+        self._response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream; charset=utf-8",
+                "Cache-Control": "no-cache",
+                "X-Accel-Buffering": "no",
+                **headers,
+            }
+        )
+
+    @property
+    def begun(self) -> bool:
+        """Return whether the client has been sent anything."""
+        return self._response.prepared
+
+    async def send(self, payloads: list[bytes]) -> None:
+        """Write the events in one piece."""
+        if len(payloads) == 1:
+            await self._write(b"data: " + payloads[0] + b"\n\n")
+        else:
+            await self._write(b"".join(b"data: " + payload + b"\n\n" for payload in payloads))
+
+    async def finish(self) -> web.StreamResponse:
+        """Close the stream."""
+        try:
+            if not self._response.prepared:
+                await self._response.prepare(self._request)
+            await self._response.write_eof()
+        except OSError as error:
+            raise ClientGone from error
+        return self._response
+
+    async def fail(self, error: ApiError) -> web.StreamResponse:
+        """Say in the stream why it ends here."""
+        await self._write(error_event(error.message, code=error.code or "upstream_error"))
+        return await self.finish()
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            if not self._response.prepared:
+                await self._response.prepare(self._request)
+            await self._response.write(data)
+        except OSError as error:
+            raise ClientGone from error
+
+
+class AnswerSink:
+    """Collects the stream for a client that wants one document."""
+
+    def __init__(self, kind: Kind, headers: dict[str, str]) -> None:
+        self._assembly = Assembly(kind)
+        self._headers = headers
+        self.begun = False
+
+    async def send(self, payloads: list[bytes]) -> None:
+        """Take chunks."""
+        self.begun = True
+        for payload in payloads:
+            if payload != b"[DONE]":
+                self._assembly.add(json.loads(payload))
+
+    async def finish(self) -> web.StreamResponse:
+        """Return the whole answer."""
+        body = json.dumps(self._assembly.answer(), ensure_ascii=False).encode()
+        return web.Response(body=body, content_type="application/json", headers=self._headers)
+
+    async def fail(self, error: ApiError) -> web.StreamResponse:
+        """Refuse: half an answer is none."""
+        raise error

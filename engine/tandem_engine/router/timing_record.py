@@ -1,0 +1,36 @@
+"""The opt-in record of per-request timings, one JSON object per line, for audits.
+
+It holds ids, times and counts, never content. It is bounded: a full file becomes `FILE.1`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+class TimingRecord:
+    """Appends lines to a file of at most `max_bytes`, keeping one older file."""
+
+    def __init__(self, path: Path, *, max_bytes: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._open()
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Append one request."""
+        line = json.dumps(row) + "\n"
+        if self._size + len(line) > self._max_bytes and self._size:
+            self._file.close()
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._open()
+        self._file.write(line)
+        self._size += len(line)
+
+    def close(self) -> None:
+        """Write what is left and close."""
+        self._file.close()
+
+    def _open(self) -> None:
+        # Line buffered: an audit that copies the file finds whole lines.
+        self._file = self._path.open("a", buffering=1, encoding="utf-8")
+        self._size = self._path.stat().st_size

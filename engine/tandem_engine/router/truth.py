@@ -1,0 +1,189 @@
+"""What happened to one request, in the words of the SLO: TTFT and its parts, TPOT, outcome, blame.
+
+Pure: times come in (monotonic seconds), a verdict goes out. The parts always sum to TTFT.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tandem_engine.router.settings import Slo
+
+
+class Cause(StrEnum):
+    """What a violation is blamed on; the first five are the parts of TTFT."""
+
+    ROUTER_QUEUE = "router_queue"
+    ENGINE_QUEUE = "engine_queue"
+    PREFILL = "prefill"
+    TRANSFER = "transfer"
+    DECODE_ADMISSION = "decode_admission"
+    DECODE_STEP = "decode_step"
+    ERROR = "error"
+
+
+class Ending(StrEnum):
+    """How a request left the router."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    SHED = "shed"
+    GONE = "gone"
+    REFUSED = "refused"
+
+
+class Outcome(StrEnum):
+    """The label of `tandem_router_requests_total`."""
+
+    GOOD = "good"
+    LATE_TTFT = "late_ttft"
+    LATE_TPOT = "late_tpot"
+    LATE_BOTH = "late_both"
+    FAILED = "failed"
+    SHED = "shed"
+    GONE = "gone"
+    REFUSED = "refused"
+
+
+@dataclass(slots=True)
+class Timeline:
+    """The moments of one request; `None` until they come.
+
+    Attributes:
+        received_s: the router had the whole request.
+        dispatched_s: it left the router's queue.
+        prefill_ended_s: the last prefill try ended, well or not; `None` without one.
+        held_s: the part of its wait during which no decode pod was usable.
+        first_token_s, last_token_s: sent to the client (seen, for an answer not streamed).
+        service_s: S(u) as known when the prefill ended; `None` while unknown.
+        transfer_s: mean KV transfer time, `None` while unknown or without transfer.
+    """
+
+    received_s: float
+    dispatched_s: float | None = None
+    prefill_started: bool = False
+    prefill_ended_s: float | None = None
+    held_s: float = 0.0
+    first_token_s: float | None = None
+    last_token_s: float | None = None
+    service_s: float | None = None
+    transfer_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The truth about one finished request; `None` where it never got so far."""
+
+    outcome: Outcome
+    ttft_s: float | None
+    tpot_s: float | None
+    ttft_bound_s: float
+    tpot_bound_s: float
+    late_ttft: bool
+    late_tpot: bool
+    parts: Mapping[Cause, float]
+
+
+def ttft_parts(timeline: Timeline, *, until_s: float) -> dict[Cause, float]:
+    """Return the parts of the time from receipt to `until_s`; they sum to it.
+
+    A wait for any decode pod to exist is decode admission, though it passes in the router: no
+    prefill pod could shorten it. A decode-only request prefills inside its decode leg, so S(u) of
+    that leg is prefill there.
+    """
+    queue_end = until_s if timeline.dispatched_s is None else timeline.dispatched_s
+    waited = queue_end - timeline.received_s
+    held = min(timeline.held_s, waited)
+    decode_start = queue_end
+    leg = 0.0
+    if timeline.prefill_started:
+        decode_start = until_s if timeline.prefill_ended_s is None else timeline.prefill_ended_s
+        leg = decode_start - queue_end
+    decode = until_s - decode_start
+    if timeline.prefill_started:
+        prefill = leg if timeline.service_s is None else min(leg, timeline.service_s)
+    else:
+        prefill = 0.0 if timeline.service_s is None else min(decode, timeline.service_s)
+        leg, decode = prefill, decode - prefill
+    transfer = min(timeline.transfer_s or 0.0, decode)
+    return {
+        Cause.ROUTER_QUEUE: waited - held,
+        Cause.ENGINE_QUEUE: leg - prefill,
+        Cause.PREFILL: prefill,
+        Cause.TRANSFER: transfer,
+        Cause.DECODE_ADMISSION: held + decode - transfer,
+    }
+
+
+def judge(
+    timeline: Timeline,
+    ending: Ending,
+    *,
+    ended_s: float,
+    slo: Slo,
+    prompt_tokens: int,
+    output_tokens: int,
+) -> Verdict:
+    """Return the verdict on one request, at the bounds in force now.
+
+    A client that left before its TTFT bound is `gone`; one that left after it without a first
+    token, or whose first token was late, is a TTFT violation.
+    """
+    bound_s = slo.ttft_bound_s(prompt_tokens)
+    first = timeline.first_token_s
+    ttft_s = None if first is None else first - timeline.received_s
+    tpot_s = None
+    if first is not None and timeline.last_token_s is not None and output_tokens > 1:
+        tpot_s = (timeline.last_token_s - first) / (output_tokens - 1)
+    waited_s = ended_s - timeline.received_s if ttft_s is None else ttft_s
+    late_ttft = waited_s > bound_s
+    late_tpot = ending is Ending.ANSWERED and tpot_s is not None and tpot_s > slo.tpot_s
+    return Verdict(
+        outcome=_outcome(ending, late_ttft=late_ttft, late_tpot=late_tpot),
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        ttft_bound_s=bound_s,
+        tpot_bound_s=slo.tpot_s,
+        late_ttft=late_ttft,
+        late_tpot=late_tpot,
+        parts=ttft_parts(timeline, until_s=timeline.received_s + waited_s),
+    )
+
+
+def _outcome(ending: Ending, *, late_ttft: bool, late_tpot: bool) -> Outcome:
+    match ending:
+        case Ending.FAILED | Ending.TIMED_OUT:
+            return Outcome.FAILED
+        case Ending.SHED:
+            return Outcome.SHED
+        case Ending.REFUSED:
+            return Outcome.REFUSED
+        case Ending.GONE:
+            return Outcome.LATE_TTFT if late_ttft else Outcome.GONE
+    if late_ttft:
+        return Outcome.LATE_BOTH if late_tpot else Outcome.LATE_TTFT
+    return Outcome.LATE_TPOT if late_tpot else Outcome.GOOD
+
+
+def blame(verdict: Verdict, ending: Ending, *, usual: Mapping[Cause, float]) -> Cause | None:
+    """Return the one cause of a violation, `None` where there is none.
+
+    A late first token is blamed on the part that outgrew its `usual` value (that of good requests
+    of like length) by most: a long prefill that was always there is not what made it late.
+    """
+    if verdict.outcome in (Outcome.GOOD, Outcome.GONE, Outcome.REFUSED):
+        return None
+    if ending is Ending.FAILED:
+        return Cause.ERROR
+    if verdict.outcome is Outcome.LATE_TPOT or (
+        verdict.outcome is Outcome.LATE_BOTH
+        and _overrun(verdict.tpot_s, verdict.tpot_bound_s)
+        > _overrun(verdict.ttft_s, verdict.ttft_bound_s)
+    ):
+        return Cause.DECODE_STEP
+    return max(verdict.parts, key=lambda part: verdict.parts[part] - usual.get(part, 0.0))
+
+
+def _overrun(value_s: float | None, bound_s: float) -> float:
+    return 0.0 if value_s is None else value_s / bound_s

@@ -1,0 +1,172 @@
+"""The two legs of a request over HTTP: one prefill answer, then one decode stream.
+
+Whatever goes wrong becomes an `UpstreamFailure`, which says whether the engine can have seen the
+request, or an `ApiError` where the engine found fault with the request itself.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import aiohttp
+
+from tandem_engine.router.errors import ApiError
+from tandem_engine.router.fleet import Pod
+from tandem_engine.router.sse import prompt_usage
+
+_LARGEST_PREFILL_ANSWER_BYTES = 32 * 1024 * 1024
+_LARGEST_ERROR_BYTES = 64 * 1024
+_CLIENT_FAULTS = frozenset({400, 401, 403, 404, 409, 413, 415, 422})
+_BUSY = frozenset({429, 503})
+# Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
+_KEEPALIVE_S = 3.0
+
+
+class Reason(StrEnum):
+    """Why an engine pod did not serve a request."""
+
+    REFUSED = "refused"
+    DISCONNECTED = "disconnected"
+    STATUS = "status"
+    BUSY = "busy"
+    ABORTED = "aborted"
+    MALFORMED = "malformed"
+
+
+class UpstreamFailure(Exception):  # noqa: N818 - named for what happened, not a bug
+    """An engine pod did not serve a request."""
+
+    def __init__(self, reason: Reason, *, status: int | None = None) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+        self.status = status
+
+    @property
+    def never_sent(self) -> bool:
+        """Return whether the engine cannot have seen the request."""
+        return self.reason is Reason.REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillAnswer:
+    """What a prefill pod said; KV parameters go to the decode pod verbatim."""
+
+    kv_params: Any
+    prompt_tokens: int | None
+    cached_tokens: int | None
+
+
+class Upstream:
+    """HTTP to engine pods."""
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_KEEPALIVE_S, use_dns_cache=True
+            ),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent",),
+            headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    async def prefill(
+        self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
+    ) -> PrefillAnswer:
+        """Return the answer of a prefill pod."""
+        response = await self._post(pod, path, body, headers, connect_s)
+        try:
+            raw = await _read(response, _LARGEST_PREFILL_ANSWER_BYTES)
+        finally:
+            response.close() if not response.content.at_eof() else response.release()
+        try:
+            document = json.loads(raw)
+            usage = document.get("usage") or {}
+        except (ValueError, AttributeError) as error:
+            raise UpstreamFailure(Reason.MALFORMED) from error
+        prompt_tokens, cached_tokens = prompt_usage(usage)
+        return PrefillAnswer(document.get("kv_transfer_params"), prompt_tokens, cached_tokens)
+
+    async def decode(
+        self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
+    ) -> aiohttp.ClientResponse:
+        """Return the open stream of a decode pod; the caller closes it."""
+        response = await self._post(pod, path, body, headers, connect_s)
+        if response.content_type != "text/event-stream":
+            response.close()
+            raise UpstreamFailure(Reason.MALFORMED)
+        return response
+
+    async def get(self, pod: Pod, *, path: str, most_bytes: int, timeout_s: float) -> bytes:
+        """Return a small document of a pod's engine."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        try:
+            async with self._session.get(pod.url + path, timeout=timeout) as response:
+                if response.status != 200:
+                    raise UpstreamFailure(Reason.STATUS, status=response.status)
+                return await _read(response, most_bytes)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise UpstreamFailure(Reason.REFUSED) from error
+
+    async def _post(
+        self, pod: Pod, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
+    ) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
+        try:
+            response = await self._session.post(
+                pod.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise UpstreamFailure(Reason.REFUSED) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise UpstreamFailure(Reason.DISCONNECTED) from error
+        if response.status == 200:
+            return response
+        try:
+            raw = await _read(response, _LARGEST_ERROR_BYTES)
+        except UpstreamFailure:
+            raw = b""
+        finally:
+            response.close()
+        if response.status in _CLIENT_FAULTS:
+            raise _client_fault(response.status, raw)
+        busy = response.status in _BUSY
+        raise UpstreamFailure(Reason.BUSY if busy else Reason.STATUS, status=response.status)
+
+
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    parts, size = [], 0
+    try:
+        async for data in response.content.iter_any():
+            size += len(data)
+            if size > most_bytes:
+                raise UpstreamFailure(Reason.MALFORMED)
+            parts.append(data)
+    except (aiohttp.ClientError, OSError) as error:
+        raise UpstreamFailure(Reason.DISCONNECTED) from error
+    return b"".join(parts)
+
+
+def _client_fault(status: int, raw: bytes) -> ApiError:
+    """Return the engine's own complaint about the request, in OpenAI's shape."""
+    try:
+        document = json.loads(raw)
+    except ValueError:
+        document = None
+    error = document.get("error", document) if isinstance(document, dict) else None
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return ApiError(status, f"The engine refused the request with status {status}.")
+    kind, param, code = error.get("type"), error.get("param"), error.get("code")
+    return ApiError(
+        status,
+        error["message"],
+        kind=kind if isinstance(kind, str) else "invalid_request_error",
+        param=param if isinstance(param, str) else None,
+        code=None if code is None else str(code),
+    )

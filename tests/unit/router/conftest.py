@@ -1,0 +1,44 @@
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pool import Pool
+
+from tandem_engine.router.app import Options, Router
+
+
+@pytest.fixture
+async def bare_pool(tmp_path: Path) -> AsyncIterator[Pool]:
+    """A router with settings and without any engine."""
+    options = Options(
+        name="tiny-router-0",
+        host="127.0.0.1",
+        port=0,
+        internal_port=0,
+        drain_delay_s=0.05,
+        drain_timeout_s=5.0,
+        timing_record=tmp_path / "timings.jsonl",
+    )
+    router = Router(options)
+    await router.start()
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as client:
+        pool = Pool(router, client)
+        pool.configure()
+        yield pool
+    await router.close()
+    for engine in pool.engines.values():
+        await engine.stop()
+
+
+@pytest.fixture
+async def pool(bare_pool: Pool) -> Pool:
+    """A router with one prefill pod `p0` and one decode pod `d0`."""
+    await bare_pool.add("p0")
+    await bare_pool.add("d0")
+    return bare_pool

@@ -1,0 +1,232 @@
+"""A scripted engine that speaks vLLM's P/D protocol on loopback, and misbehaves on order."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+
+@dataclass
+class Script:
+    """What the engine does with the requests to come."""
+
+    prefill_s: float = 0.0
+    first_token_s: float = 0.0
+    gap_s: float = 0.0
+    tokens: int = 4
+    statuses: list[int] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+    freeze: bool = False
+    freeze_after: int | None = None
+    cut_after: int | None = None
+    end_after: int | None = None
+    error_event_after: int | None = None
+    abort: bool = False
+    kv: bool = True
+    continuous: bool = True
+    final_usage: bool = True
+    cached_tokens: int | None = None
+    tokens_per_chunk: int = 1
+    garbage_after: int | None = None
+    hold: asyncio.Event | None = None
+
+
+@dataclass
+class Seen:
+    path: str
+    body: dict[str, Any]
+    headers: dict[str, str]
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_prefill(self) -> bool:
+        return bool((self.body.get("kv_transfer_params") or {}).get("do_remote_decode"))
+
+
+class FakeEngine:
+    """One engine pod."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.script = Script()
+        self.seen: list[Seen] = []
+        self.arrived = asyncio.Condition()
+        self.port = 0
+        self.metrics = ""
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int = 0) -> "FakeEngine":
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_post("/v1/completions", self._generate)
+        app.router.add_post("/v1/chat/completions", self._generate)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    async def wait_seen(self, count: int) -> Seen:
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: len(self.seen) >= count)
+        return self.seen[count - 1]
+
+    async def _health(self, request: web.Request) -> web.Response:
+        if self.script.freeze:
+            await asyncio.sleep(60)
+        return web.Response()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return web.Response(text=self.metrics)
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        seen = Seen(request.path, body, dict(request.headers))
+        async with self.arrived:
+            self.seen.append(seen)
+            self.arrived.notify_all()
+        try:
+            return await self._answer(request, seen)
+        except asyncio.CancelledError:
+            seen.cancelled.set()
+            raise
+
+    async def _answer(self, request: web.Request, seen: Seen) -> web.StreamResponse:
+        script = self.script
+        if script.freeze:
+            await asyncio.sleep(60)
+        if script.hold is not None:
+            await script.hold.wait()
+        if script.statuses:
+            status = script.statuses.pop(0)
+            document = script.error or {"error": {"message": "scripted", "type": "scripted"}}
+            return web.json_response(document, status=status)
+        chat = request.path.endswith("chat/completions")
+        if seen.is_prefill:
+            await asyncio.sleep(script.prefill_s)
+            return web.json_response(self._prefill_answer(seen))
+        await asyncio.sleep(script.first_token_s)
+        return await self._stream(request, seen, chat=chat)
+
+    def _prefill_answer(self, seen: Seen) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "id": "cmpl-prefill",
+            "choices": [{"index": 0, "text": "x", "finish_reason": "length"}],
+            "usage": self._usage(seen, 1),
+        }
+        if self.script.kv:
+            answer["kv_transfer_params"] = {
+                "do_remote_prefill": True,
+                "do_remote_decode": False,
+                "remote_engine_id": self.name,
+                "remote_block_ids": [[1, 2, 3]],
+                "remote_host": "127.0.0.1",
+                "remote_port": 5600,
+                "tp_size": 1,
+            }
+        return answer
+
+    def _usage(self, seen: Seen, output: int) -> dict[str, Any]:
+        prompt = prompt_tokens(seen.body)
+        usage: dict[str, Any] = {
+            "prompt_tokens": prompt,
+            "total_tokens": prompt + output,
+            "completion_tokens": output,
+        }
+        if self.script.cached_tokens is not None:
+            usage["prompt_tokens_details"] = {"cached_tokens": self.script.cached_tokens}
+        return usage
+
+    async def _stream(self, request: web.Request, seen: Seen, *, chat: bool) -> web.StreamResponse:
+        script, body = self.script, seen.body
+        options = body.get("stream_options") or {}
+        continuous = script.continuous and options.get("continuous_usage_stats")
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        choices = range(body.get("n") or 1)
+
+        async def send(document: dict[str, Any]) -> None:
+            await response.write(b"data: " + json.dumps(document).encode() + b"\n\n")
+
+        def head(choice: dict[str, Any]) -> dict[str, Any]:
+            kind = "chat.completion.chunk" if chat else "text_completion"
+            return {
+                "id": "cmpl-1",
+                "object": kind,
+                "created": 1,
+                "model": body["model"],
+                "choices": [choice],
+            }
+
+        if script.abort:
+            await send(head({"index": 0, "text": "", "delta": {}, "finish_reason": "abort"}))
+            return response
+        if chat:
+            for index in choices:
+                chunk = head({"index": index, "delta": {"role": "assistant", "content": ""}})
+                if continuous:
+                    chunk["usage"] = self._usage(seen, 0)
+                await send(chunk)
+        made = 0
+        while made < script.tokens:
+            if script.cut_after == made:
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            if script.end_after == made:
+                return response
+            if script.freeze_after == made:
+                await asyncio.sleep(60)
+            if script.garbage_after == made:
+                await response.write(b"data: {nonsense\n\n")
+                return response
+            if script.error_event_after == made:
+                await send({"error": {"message": "scripted", "code": 500}})
+                return response
+            step = min(script.tokens_per_chunk, script.tokens - made)
+            text = "".join(f" t{number}" for number in range(made, made + step))
+            made += step
+            last = made == script.tokens
+            for index in choices:
+                choice: dict[str, Any] = {"index": index, "logprobs": None}
+                choice["finish_reason"] = "length" if last else None
+                choice["stop_reason"] = None
+                if chat:
+                    choice["delta"] = {"content": text}
+                else:
+                    choice["text"] = text
+                if body.get("logprobs"):
+                    choice["logprobs"] = {"tokens": [text], "token_logprobs": [-0.5]}
+                chunk = head(choice)
+                if continuous:
+                    chunk["usage"] = self._usage(seen, made)
+                await send(chunk)
+            if not last:
+                await asyncio.sleep(script.gap_s)
+        if options.get("include_usage") and script.final_usage:
+            report = head({})
+            report["choices"] = []
+            report["usage"] = self._usage(seen, made * len(choices))
+            await send(report)
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+def prompt_tokens(body: dict[str, Any]) -> int:
+    if "messages" in body:
+        return sum(len(str(message["content"]).split()) for message in body["messages"]) + 3
+    prompt = body["prompt"]
+    if isinstance(prompt, str):
+        return len(prompt.split())
+    if all(isinstance(one, int) for one in prompt):
+        return len(prompt)
+    return sum(prompt_tokens({"prompt": one}) for one in prompt)
