@@ -3,7 +3,15 @@
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Leg, RouterReport
 from tandem_operator.core.role import Role
@@ -11,7 +19,7 @@ from tandem_operator.core.role import Role
 SKEW_TOLERATED_S = 2.0
 
 Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[FiniteFloat, Field(ge=0)]
 Arrival = tuple[Count, list[Count], list[Count], Count]
 
 

@@ -77,7 +77,11 @@ class PrometheusSource:
         self._client.close()
 
     def _ask(self, query: str) -> list[dict[str, Any]]:
-        answer = self._client.custom_query(query)
+        try:
+            answer = self._client.custom_query(query)
+        except (KeyError, TypeError) as error:
+            # The library indexes whatever a server answered.
+            raise ValueError(f"the answer has no data: {error!r}") from None
         if not isinstance(answer, list):
             raise ValueError("the answer is not a list of samples")
         return answer

@@ -1,0 +1,97 @@
+import json
+
+import pytest
+
+from tandem_operator.core.role import Role
+from tandem_operator.metrics.arrivals import parse_arrivals
+
+REPORT = {
+    "schema": 1,
+    "router": "tiny-router-abc",
+    "started_s": 1000.5,
+    "now_s": 1100.2,
+    "bucket_edges_tokens": [128, 512],
+    "arrivals": [[1050, [0, 2, 0], [0, 411, 0], 96]],
+    "finished": [
+        [
+            1051,
+            {
+                "finished": 2,
+                "good": 1,
+                "late_ttft": 1,
+                "late_tpot": 0,
+                "failed": 0,
+                "shed": 0,
+                "gone": 0,
+                "output_tokens": 60,
+                "output_tokens_squared": 2600,
+                "blame": {"router_queue": 1},
+            },
+        ]
+    ],
+    "in_system": {
+        "queued_requests": 0,
+        "queued_prompt_tokens": 0,
+        "prefill_requests": 1,
+        "decode_requests": 4,
+    },
+    "legs": [
+        {
+            "pod": "tiny-prefill-x",
+            "role": "prefill",
+            "busy_s": 12.3,
+            "requests": 40,
+            "prompt_tokens": 30000,
+            "cached_tokens": 0,
+            "prompt_token_contexts": 25000000,
+            "output_tokens": 0,
+        }
+    ],
+}
+
+
+def parsed(now_s=1100.4, **changes):
+    return parse_arrivals(json.dumps({**REPORT, **changes}).encode(), now_s=now_s)
+
+
+def test_reads_the_documented_answer():
+    report = parsed()
+
+    assert report.arrivals[0].prompt_tokens == (0, 411, 0)
+    assert report.finished[0].blame == {"router_queue": 1}
+    assert report.legs[0].role is Role.PREFILL
+    assert report.decode_requests == 4
+    assert report.started_s == 1000.5
+
+
+def test_fields_of_a_newer_router_are_ignored():
+    assert parsed(weather="fine").router == "tiny-router-abc"
+
+
+def test_a_router_with_a_wrong_clock_is_put_on_ours_by_whole_seconds():
+    report = parsed(now_s=1160.4)
+
+    assert report.arrivals[0].second == 1110
+    assert report.finished[0].second == 1111
+    assert report.started_s == 1060.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"schema": 2}, "schema"),
+        ({"arrivals": [[1050, [0, 2], [0, 411], 96]]}, "3 buckets"),
+        ({"arrivals": [[1050, [0, -2, 0], [0, 411, 0], 96]]}, "arrivals"),
+        ({"started_s": float("nan")}, "started_s"),
+        ({"in_system": {}}, "in_system.queued_requests"),
+        ({"legs": [{**REPORT["legs"][0], "busy_s": -1}]}, "legs.0.busy_s"),
+    ],
+)
+def test_a_wrong_report_is_refused_by_the_name_of_its_fault(changes, named):
+    with pytest.raises(ValueError, match=named):
+        parsed(**changes)
+
+
+def test_a_page_that_is_no_json_is_refused():
+    with pytest.raises(ValueError, match="/arrivals: document"):
+        parse_arrivals(b"<html>", now_s=1.0)

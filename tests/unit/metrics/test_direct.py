@@ -1,0 +1,166 @@
+import asyncio
+import json
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tandem_operator.core.role import Role
+from tandem_operator.metrics import direct
+from tandem_operator.metrics.direct import DirectSource
+from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
+from tests.unit.metrics.servers import serving
+from tests.unit.metrics.test_arrivals import REPORT
+
+ENGINE_PAGE = "vllm:num_requests_running 3\nvllm:num_requests_waiting 1\n"
+
+
+def histogram(name, *counts):
+    edges = ("0.1", "0.2", "+Inf")
+    return "".join(
+        f'{name}_bucket{{le="{edge}"}} {count}\n' for edge, count in zip(edges, counts, strict=True)
+    )
+
+
+def router_page(*counts):
+    return histogram("tandem_router_ttft_seconds", *counts) + histogram(
+        "tandem_router_tpot_seconds", *counts
+    )
+
+
+def targets(*, engine=None, router=None):
+    return Targets(
+        namespace="ns",
+        pool="tiny",
+        engines=(EngineTarget("e-1", Role.DECODE, "127.0.0.1", engine),) if engine else (),
+        routers=(RouterTarget("r-1", "127.0.0.1", router),) if router else (),
+    )
+
+
+@pytest.fixture
+async def source():
+    async with aiohttp.ClientSession() as session:
+        yield DirectSource(session, timeout_s=0.5)
+
+
+async def test_reads_an_engine(source):
+    async with serving({"/metrics": ENGINE_PAGE}) as (port, _):
+        reading = await source.read(targets(engine=port), now_s=7.0)
+
+    assert [(e.pod, e.running, e.sampled_s) for e in reading.engines] == [("e-1", 3.0, 7.0)]
+    assert reading.oldest_s(now_s=9.0) == 2.0
+    assert reading.problems == ()
+
+
+async def test_reads_arrivals(source):
+    async with serving({"/arrivals": json.dumps(REPORT)}) as (port, _):
+        reports, problems = await source.reports(targets(router=port), now_s=1100.2)
+
+    assert reports[0].router == "tiny-router-abc"
+    assert problems == ()
+
+
+async def hangs(_request):
+    await asyncio.sleep(30)
+
+
+async def trickles(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"#\n")
+        await asyncio.sleep(0.05)
+
+
+def redirects(_request):
+    raise web.HTTPFound("http://127.0.0.1:1/metrics")
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        (hangs, "no answer from /metrics in 0.5 s"),
+        (trickles, "no answer from /metrics in 0.5 s"),
+        (redirects, "HTTP 302"),
+        (lambda _: web.Response(status=503), "HTTP 503"),
+        ("vllm:num_requests_running 3\n", "shows no load"),
+        ("vllm:num_requests_running NaN\nvllm:num_requests_waiting 1\n", "shows no load"),
+    ],
+)
+async def test_an_engine_that_cannot_be_read_is_named_and_not_zero(source, page, said):
+    async with serving({"/metrics": page}) as (port, _):
+        reading = await source.read(targets(engine=port), now_s=7.0)
+
+    assert reading.engines == ()
+    assert reading.oldest_s(now_s=7.0) is None
+    assert said in reading.problems[0]
+    assert "e-1" in reading.problems[0]
+
+
+async def test_a_refused_connection_is_named(source):
+    async with serving({}) as (port, _):
+        pass
+
+    reading = await source.read(targets(engine=port), now_s=7.0)
+
+    assert reading.engines == ()
+    assert "e-1: ClientConnectorError" in reading.problems[0]
+
+
+async def test_a_page_without_end_is_cut_off(source, monkeypatch):
+    monkeypatch.setattr(direct, "PAGE_LIMIT_BYTES", 1000)
+    async with serving({"/metrics": "#" * 5000}) as (port, _):
+        reading = await source.read(targets(engine=port), now_s=7.0)
+
+    assert "larger than 1000 B" in reading.problems[0]
+
+
+async def test_one_silent_router_leaves_the_other_reports(source):
+    async with (
+        serving({"/arrivals": json.dumps(REPORT)}) as (good, _),
+        serving({"/arrivals": hangs}) as (silent, _),
+    ):
+        both = Targets(
+            namespace="ns",
+            pool="tiny",
+            engines=(),
+            routers=(RouterTarget("a", "127.0.0.1", good), RouterTarget("b", "127.0.0.1", silent)),
+        )
+        reports, problems = await source.reports(both, now_s=1100.2)
+
+    assert len(reports) == 1
+    assert problems == ("b: no answer from /arrivals in 0.5 s",)
+
+
+async def test_latency_is_that_of_the_window_and_not_of_all_time(source):
+    pages = iter([router_page(1000, 1000, 1000), router_page(1000, 1010, 1010)])
+    async with serving({"/metrics": lambda _: next(pages)}) as (port, _):
+        first = await source.read(targets(router=port), now_s=100.0)
+        second = await source.read(targets(router=port), now_s=110.0)
+
+    assert first.latency is None
+    assert second.latency.ttft.p50_s == pytest.approx(0.15)
+
+
+async def test_latency_is_unknown_after_the_router_restarted(source):
+    pages = iter([router_page(10, 10, 10), router_page(0, 2, 2), router_page(0, 4, 4)])
+    async with serving({"/metrics": lambda _: next(pages)}) as (port, _):
+        readings = [await source.read(targets(router=port), now_s=at) for at in (1.0, 2.0, 3.0)]
+
+    assert readings[1].latency is None
+    assert readings[2].latency.tpot.p50_s == pytest.approx(0.15)
+
+
+async def test_latency_is_unknown_when_one_router_is_silent(source):
+    async with serving({"/metrics": router_page(1, 2, 3)}) as (good, _):
+        both = Targets(
+            namespace="ns",
+            pool="tiny",
+            engines=(),
+            routers=(RouterTarget("a", "127.0.0.1", good), RouterTarget("b", "127.0.0.1", 1)),
+        )
+        await source.read(both, now_s=1.0)
+        reading = await source.read(both, now_s=2.0)
+
+    assert reading.latency is None
+    assert "b: " in reading.problems[0]
