@@ -105,7 +105,9 @@ def correct(
             factor *= exp(FACTOR_RATE_PER_S * step_s * min(2.0, max(-1.0, surprise)))
         slowdown[role] = min(MOST_FACTOR, max(LEAST_FACTOR, factor))
     price = correction.price
-    if longer.finished >= MIN_FINISHED and longer.attainment is not None:
+    # While a fleet is changing, lateness is the price of starting pods, not of too few of them.
+    settled = all(correction.settled(role, now_s) for role in Role)
+    if settled and longer.finished >= MIN_FINISHED and longer.attainment is not None:
         excess = (1.0 - longer.attainment) / allowed - 1.0
         price *= exp(PRICE_RATE_PER_S * step_s * min(2.0, max(-1.0, excess)))
     price = min(MOST_PRICE, max(LEAST_PRICE, price))

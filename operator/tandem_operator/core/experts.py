@@ -11,6 +11,7 @@ from math import cos, exp, pi, sin
 Expert = Callable[[Sequence[float], Sequence[float]], list[float]]
 
 DAMPING_S = 90.0
+HARMONIC = "harmonic"
 HARMONIC_BIN_S = 10
 HARMONIC_BINS = 120
 HARMONIC_MIN_BINS = 12
@@ -144,14 +145,22 @@ EXPERTS: Mapping[str, tuple[Expert, float]] = {
     "line60": (line(60), 0.3),
     "line90": (line(90), 0.3),
     "half60": (line(60, slope_share=0.5), 0.5),
-    "harmonic": (harmonic, 0.2),
+    HARMONIC: (harmonic, 0.2),
 }
 
 
-def predict_all(counts: Sequence[float], horizons_s: Sequence[float]) -> dict[str, list[float]]:
-    """Every expert's rates at every horizon; the harmonic bank needs some history first."""
-    return {
-        name: expert(counts, horizons_s)
-        for name, (expert, _) in EXPERTS.items()
-        if name != "harmonic" or len(counts) >= HARMONIC_BIN_S * HARMONIC_MIN_BINS
+def predict_all(
+    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+) -> dict[str, list[float]]:
+    """Every expert's rates at every horizon; the harmonic bank needs some history first.
+
+    After a step `step_age_s` ago, means and lines see only what came since: a line laid over a step
+    takes it for a ramp.
+    """
+    since = counts if step_age_s is None else counts[-step_age_s:]
+    predictions = {
+        name: expert(since, horizons_s) for name, (expert, _) in EXPERTS.items() if name != HARMONIC
     }
+    if len(counts) >= HARMONIC_BIN_S * HARMONIC_MIN_BINS:
+        predictions[HARMONIC] = harmonic(counts, horizons_s)
+    return predictions

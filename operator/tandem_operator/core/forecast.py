@@ -6,6 +6,7 @@ from math import exp, sqrt
 
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.experts import EXPERTS, predict_all
+from tandem_operator.core.steps import last_step_s
 
 LOOK_AHEAD_S = 60.0
 NEAR_S = 16.0
@@ -13,6 +14,7 @@ MIN_HISTORY_S = 20
 SCORE_WINDOW_S = 10
 PINBALL = 0.7
 SHARPNESS = 8.0
+SCORES_TO_TRUST = 20.0
 LOSS_MEMORY_S = 300.0
 ERROR_MEMORY_S = 400.0
 ERRORS_KEPT = 60
@@ -21,6 +23,7 @@ QUANTILES = 5
 PRIOR_ERRORS = tuple(0.15 * z for z in (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2))
 PRIOR_WEIGHT = 10.0
 MOST_GROWTH = 2.0
+MOST_ERROR = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ def forecast(
     if len(counts) < MIN_HISTORY_S:
         return None, scored
     horizons_s = _horizons_s(lead_s)
-    predictions = predict_all(counts, horizons_s)
+    predictions = predict_all(counts, horizons_s, step_age_s=last_step_s(counts))
     weights = _weights(scored, predictions)
     floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     ceiling_rps = _ceiling_rps(counts)
@@ -172,12 +175,15 @@ def _weights(track: Track, predictions: Mapping[str, Sequence[float]]) -> dict[s
     """How much to believe each expert, from its losses and what it was worth at first."""
     means = {n: o.total / o.weight for n, o in track.losses.items() if o.weight > 0.0}
     least = min(means.values(), default=0.0)
+    scored = max((o.weight for o in track.losses.values()), default=0.0)
+    # The luckiest of few scores is not the best.
+    sharpness = SHARPNESS * scored / (scored + SCORES_TO_TRUST)
     weights = {}
     for name in predictions:
         weight = EXPERTS[name][1] if name in EXPERTS else 0.0
         if means and least > 1e-9:
             loss = means.get(name, 1.2 * sum(means.values()) / len(means))
-            weight *= exp(-min(50.0, SHARPNESS * (loss / least - 1.0)))
+            weight *= exp(-min(50.0, sharpness * (loss / least - 1.0)))
         weights[name] = weight
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
@@ -197,7 +203,9 @@ def _errors(
         mixed = sum(weights.get(name, 0.0) * rate for name, rate in miss.rates.items()) / weight
         scale = sqrt(max(mixed, 0.25 * floor_rps) * floor_rps)
         age = exp(-max(0.0, now_s - miss.at_s) / ERROR_MEMORY_S)
-        errors.append(((miss.actual_rps - mixed) / scale, age))
+        # A step is rare, and no news once it is there: it may widen the margin, not double it.
+        error = (miss.actual_rps - mixed) / scale
+        errors.append((min(MOST_ERROR, max(-MOST_ERROR, error)), age))
     if len(errors) > 10:
         # The actual rate was counted over a few seconds: its own chance is no forecast error.
         variance = sum(e * e for e, _ in errors) / len(errors)

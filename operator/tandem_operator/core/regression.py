@@ -13,7 +13,11 @@ Triple = tuple[float, float, float]
 
 SLOW_KEEP = 0.998
 FAST_KEEP = 0.96
-PRIOR_ROWS = 3.0
+# Rows that the prior of each coefficient weighs. The third feature mostly moves with the second:
+# unless data tell them apart, the effect belongs to the second, which extrapolates mildly.
+PRIOR_ROWS = (1.0, 1.0, 10.0)
+# The fast fit tells the level of today; its shape it takes from the slow one.
+SHAPE_ROWS = (4.0, 4.0, 4.0)
 ERROR_KEEP = 0.9
 ERROR_FLOOR = 0.03
 GATE_ERRORS = 4.0
@@ -48,8 +52,8 @@ class Line:
 
     def coefficients(self, prior: Triple) -> Triple:
         """Best non-negative coefficients, shrunk to the slow fit and that to `prior`."""
-        settled = solve(self.slow, prior=prior)
-        return solve(self.fast, prior=settled)
+        settled = solve(self.slow, prior=prior, prior_rows=PRIOR_ROWS)
+        return solve(self.fast, prior=settled, prior_rows=SHAPE_ROWS)
 
     def learn(self, x: Triple, y: float, *, prior: Triple, weight: float) -> "Line":
         """The model after one more row of relative `weight` (1 = a full row).
@@ -79,8 +83,8 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def solve(sums: Sums, *, prior: Triple) -> Triple:
-    """Non-negative least squares with a ridge to `prior` worth `PRIOR_ROWS` average rows."""
+def solve(sums: Sums, *, prior: Triple, prior_rows: Triple) -> Triple:
+    """Non-negative least squares with a ridge to `prior`, worth `prior_rows` rows."""
     if sums.weight <= 0.0:
         return prior
     gram = [[0.0] * 3 for _ in range(3)]
@@ -89,7 +93,7 @@ def solve(sums: Sums, *, prior: Triple) -> Triple:
     moment = list(sums.moment)
     for i in range(3):
         # A feature that never varied from zero has no scale of its own: the prior decides alone.
-        ridge = PRIOR_ROWS * gram[i][i] / sums.weight or 1e-12
+        ridge = prior_rows[i] * gram[i][i] / sums.weight or 1e-12
         gram[i][i] += ridge
         moment[i] += ridge * prior[i]
     best, best_cost = prior, float("inf")

@@ -22,6 +22,7 @@ MOST_CV2 = 4.0
 CALM_LOAD = 0.5
 CALM_LATE = 0.02
 OVERHEAD_STEP = 0.1
+MOST_OVERHEAD_STEP = 0.02
 MOST_OVERHEAD_SHARE = 0.5
 
 
@@ -132,10 +133,11 @@ def learn_overhead(
     *,
     rate_rps: float,
     ready: Mapping[Role, int],
+    settled: bool,
     slo_ttft_s: float,
 ) -> float:
     """The overhead after a look at the median TTFT, which tells only while nothing queues."""
-    calm = all(
+    calm = settled and all(
         ready[role] > 0
         and rate_rps * situation.demands[role].busy < CALM_LOAD * ready[role]
         and situation.late_share(role, rate_rps, ready[role]) < CALM_LATE
@@ -145,7 +147,8 @@ def learn_overhead(
         return overhead_s
     unloaded = sorted(situation.replay.work.unloaded_ttft_s)
     surplus_s = latency.ttft.p50_s - unloaded[len(unloaded) // 2]
-    moved = overhead_s + OVERHEAD_STEP * surplus_s
+    most_s = MOST_OVERHEAD_STEP * slo_ttft_s
+    moved = overhead_s + min(most_s, max(-most_s, OVERHEAD_STEP * surplus_s))
     return min(MOST_OVERHEAD_SHARE * slo_ttft_s, max(0.0, moved))
 
 

@@ -58,6 +58,7 @@ def decide(
         step_s=_step_s(memory, now_s),
         now_s=now_s,
     )
+    settled = frozenset(role for role in Role if correction.settled(role, now_s))
     lead_s = TICK_S + max(starts.expected_s(role) for role in Role)
     expected, track = forecast(memory.track, arrivals, lead_s=lead_s, now_s=now_s)
     models = learned.of(fleets[Role.DECODE].revision or fleets[Role.PREFILL].revision)
@@ -81,12 +82,12 @@ def decide(
             seen.latency,
             rate_rps=rate_rps,
             ready=ready,
+            settled=len(settled) == len(Role),
             slo_ttft_s=spec.slo.ttft_s,
         )
         late = {role: situation.late_share(role, rate_rps, ready[role]) for role in Role}
         correction = replace(correction, expected_late=late)
     idle = _is_idle(spec, arrivals, seen, fresh)
-    settled = frozenset(role for role in Role if correction.settled(role, now_s))
     urgent: dict[Role, int] = {}
     if situation is None or situation.feasible:
         urgent = _urgent(spec, fleets, settled, minute, longer)
