@@ -6,15 +6,22 @@ pass fails, nothing is written, and the queue tries again: no write is no change
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tandem_operator.api.parse import InvalidPoolError, parse_pool
 from tandem_operator.api.v1alpha1.scaling import Metrics
-from tandem_operator.kube.apply import ApplyReport, ChildWriter, Taken
+from tandem_operator.core.role import Role
+from tandem_operator.kube.apply import (
+    REPLICAS_MANAGER,
+    ApplyReport,
+    ChildWriter,
+    PreviousPoolRemainsError,
+    Taken,
+)
 from tandem_operator.kube.children import ChildReader
 from tandem_operator.kube.client import Kube, Object
-from tandem_operator.kube.conflicts import describe
+from tandem_operator.kube.conflicts import describe, owners_of
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POD, POOL
 from tandem_operator.kube.status import StatusWriter
@@ -27,6 +34,9 @@ from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, p
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)
+
+DELETED_POOL_REMAINS_S = 2.0
+"""How soon to look again while the garbage collector works on a pool of the same name."""
 
 
 class PoolKey(NamedTuple):
@@ -42,8 +52,11 @@ class _Known:
 
     uid: str
     memory: Any
-    pods: frozenset[str] = frozenset()
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """What the last pass wrote, by component; absent where it left them to somebody else."""
     problems: tuple[str, ...] = ()
+    told: tuple[int, ...] = ()
+    """The counts of the last decision that was logged."""
 
 
 class PoolLoop:
@@ -85,12 +98,23 @@ class PoolLoop:
         known = self._known.get(key)
         if known is None or known.uid != pool["metadata"]["uid"]:
             self._forget(key)
-            known = _Known(uid=pool["metadata"]["uid"], memory=None)
+            uid = pool["metadata"]["uid"]
+            known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool))
         world, collected = await self._observe(pool, known)
-        planned = plan(world, now_s=self._now())
-        outcome = await self._execute(planned, world)
+        planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
+        try:
+            outcome = await self._execute(planned, world)
+        except PreviousPoolRemainsError as error:
+            log.info("waiting", extra={"pool": key.name, "why": str(error)})
+            return DELETED_POOL_REMAINS_S
         told = conclude(planned, outcome, world=world, now_s=self._now())
-        self._known[key] = replace(known, memory=told.memory, problems=collected.problems)
+        self._known[key] = replace(
+            known,
+            memory=told.memory,
+            replicas=told.replicas,
+            problems=collected.problems,
+            told=_counts(told),
+        )
         await self._tell(pool, told, collected, before=known)
         return told.requeue_after_s
 
@@ -133,7 +157,8 @@ class PoolLoop:
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
         if planned.memory_object is not None:
-            await self._write_memory(planned.memory_object, observed, name)
+            stored = await self._writer.overwrite(planned.memory_object)
+            self._children.replace(stored, namespace=name.namespace, pool=name.name)
         return Outcome(taken=tuple(map(_sentence, taken)))
 
     async def _write_costs(self, planned: Plan, name: PoolName) -> None:
@@ -150,8 +175,8 @@ class PoolLoop:
         """Shrink before grow: what grows waits for a pass that has seen the shrink."""
         taken: list[Taken] = []
         steps: list[tuple[int, Object, int]] = []
-        for role, replicas in planned.replicas.items():
-            child = name.child(role.value)
+        for component, replicas in planned.replicas.items():
+            child = name.child(component)
             deployment = observed.get((DEPLOYMENT.kind, child)) or await self._kube.get(
                 DEPLOYMENT, namespace=name.namespace, name=child
             )
@@ -171,13 +196,6 @@ class PoolLoop:
                 log.info("replicas written", extra=extra)
         return taken
 
-    async def _write_memory(
-        self, memory: Object, observed: Mapping[tuple[str, str], Object], name: PoolName
-    ) -> None:
-        await self._writer.overwrite(memory)
-        if key_of(memory) not in observed:
-            self._children.invalidate(namespace=name.namespace, pool=name.name)
-
     async def _tell(
         self, pool: Object, told: Plan, collected: Collected, *, before: _Known
     ) -> None:
@@ -196,7 +214,7 @@ class PoolLoop:
         if told.decision is None:
             return
         self._exported.show(told.decision, **where, ready=collected.ready, age_s=collected.age_s)
-        if any(each.to != each.current for each in told.decision.roles.values()):
+        if _counts(told) != before.told:
             log.info("decision", extra={**where, "sentence": told.decision.sentence})
         else:
             log.debug("decision", extra={**where, "sentence": told.decision.sentence})
@@ -214,6 +232,39 @@ class PoolLoop:
         self._collector.forget(namespace=key.namespace, pool=key.name)
         self._children.invalidate(namespace=key.namespace, pool=key.name)
         self._exported.forget(namespace=key.namespace, pool=key.name)
+
+
+def as_if_ours(world: World, replicas: Mapping[str, int]) -> World:
+    """The world with counts that somebody else changed put back to what we wrote.
+
+    A count that `kubectl scale` set on a Managed role is no decision of ours to start from: what
+    follows from this world takes it back.
+    """
+    name = _name_of(world.pool)
+    children = []
+    for child in world.children:
+        component = child["metadata"]["name"].removeprefix(f"{name.name}-")
+        if child["kind"] == DEPLOYMENT.kind and component in replicas:
+            owners = owners_of(child, ("spec", "replicas"))
+            if owners and REPLICAS_MANAGER not in owners:
+                child = {**child, "spec": {**child["spec"], "replicas": replicas[component]}}  # noqa: PLW2901
+        children.append(child)
+    return replace(world, children=tuple(children))
+
+
+def replicas_last_decided(pool: Object) -> Mapping[str, int]:
+    """What the process before this one had written, as far as the pool's status tells."""
+    status = pool.get("status") or {}
+    conditions = status.get("conditions") or []
+    active = any(
+        each.get("type") == "ScalingActive" and each.get("status") == "True" for each in conditions
+    )
+    desired = {role.value: (status.get(role.value) or {}).get("desired") for role in Role}
+    return {role: count for role, count in desired.items() if active and count is not None}
+
+
+def _counts(told: Plan) -> tuple[int, ...]:
+    return tuple(each.to for each in told.decision.roles.values()) if told.decision else ()
 
 
 def _name_of(pool: Mapping[str, Any]) -> PoolName:

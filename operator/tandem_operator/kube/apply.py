@@ -153,9 +153,11 @@ class ChildWriter:
             )
         return tuple(map(key_of, surplus))
 
-    async def overwrite(self, body: Object) -> None:
-        """Apply one object of which every field is ours alone."""
-        await self._kube.apply(BY_NAME[body["kind"]], body, manager=CHILD_MANAGER, force=True)
+    async def overwrite(self, body: Object) -> Object:
+        """Apply one object of which every field is ours alone; returns it as stored."""
+        return await self._kube.apply(
+            BY_NAME[body["kind"]], body, manager=CHILD_MANAGER, force=True
+        )
 
     def forget(self, *, namespace: str, pool: str) -> None:
         """Drop what is remembered about the children of a pool that is gone."""

@@ -5,11 +5,13 @@ after a watch event about them, after a write of ours, and once a minute.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tandem_operator.kube.apply import controller_uid
 from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.kinds import CHILDREN, DEPLOYMENT, POD_MONITOR, Kind
+from tandem_operator.workloads.labels import POOL_LABEL
+from tandem_operator.workloads.names import key_of
 
 STATIC_FOR_S = 60.0
 
@@ -40,7 +42,7 @@ class ChildReader:
 
     async def read(self, *, namespace: str, pool: str, uid: str) -> tuple[Object, ...]:
         """Every child of the pool."""
-        selector = f"tandem-inference.io/pool={pool}"
+        selector = f"{POOL_LABEL}={pool}"
         known = self._static.get((namespace, pool))
         if known is None or known.uid != uid or self._clock() >= known.until_s:
             until_s = self._clock() + STATIC_FOR_S
@@ -51,6 +53,14 @@ class ChildReader:
             known = _Known(uid, until_s, tuple(map(_without_managers, found)))
             self._static[namespace, pool] = known
         return (*known.objects, *await self._list(DEPLOYMENT, namespace, selector, uid))
+
+    def replace(self, written: Object, *, namespace: str, pool: str) -> None:
+        """Take note of a child that was just written, instead of reading it again."""
+        known = self._static.get((namespace, pool))
+        if known is not None:
+            others = (each for each in known.objects if key_of(each) != key_of(written))
+            objects = (*others, _without_managers(written))
+            self._static[namespace, pool] = replace(known, objects=objects)
 
     def invalidate(self, *, namespace: str, pool: str) -> None:
         """Read everything again on the next pass."""
