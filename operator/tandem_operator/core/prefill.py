@@ -4,7 +4,7 @@ A pod is one server of unit speed. Requests that miss their bound even on an idl
 out of sizing: no number of replicas helps them, and they are reported instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from math import exp, log
@@ -23,11 +23,11 @@ HOPELESS_LOAD = 1.15
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request, or a chunk of consecutive ones: work, and how long each may wait."""
+    """A request, or a chunk of consecutive ones: work, and how long how many may wait."""
 
     at: float
     work_s: float
-    allowances_s: tuple[float, ...]
+    allowances: tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class PrefillWork:
     """
 
     jobs: tuple[Job, ...]
+    fluid: bool
     chunk: int
     counted: int
-    total: int
     mean_service_s: float
     allowed_late: float
     infeasible_share: float
     feasible_ttft_s: float
-    unloaded_ttft_s: tuple[float, ...]
+    unloaded_ttft_s: tuple[tuple[float, int], ...]
 
     @property
     def feasible(self) -> bool:
@@ -67,43 +67,54 @@ def prefill_work(
     `overhead_s` is the part of TTFT that prefill replicas cannot change: transfer and first step.
     """
     a0, a1, a2 = service
-    chunk = (
-        1 if len(sample.requests) <= EXACT_REQUESTS else -(-len(sample.requests) // FLUID_CHUNKS)
-    )
+    size = len(sample.requests)
+    fluid = size > EXACT_REQUESTS or sample.total > size
+    chunk = max(1, -(-size // FLUID_CHUNKS)) if fluid else 1
     jobs: list[Job] = []
     total_s, counted = 0.0, 0
-    unloaded: list[float] = []
-    excess: list[float] = []
-    for start in range(0, len(sample.requests), chunk):
+    unloaded: list[tuple[float, int]] = []
+    excess: list[tuple[float, int]] = []
+    for start in range(0, size, chunk):
         part = sample.requests[start : start + chunk]
-        work_s, allowances = 0.0, []
+        work_s = 0.0
+        allowances: list[tuple[float, int]] = []
         for request in part:
             fresh = max(0.0, request.prompt_tokens - request.cached_tokens)
             context = request.cached_tokens + 0.5 * fresh
             service_s = slowdown * (a0 + a1 * fresh + a2 * fresh * context)
-            work_s += service_s
+            work_s += service_s * request.count
             ttft_s = service_s + overhead_s
             bound_s = slo.ttft_bound_s(request.prompt_tokens)
-            unloaded.append(ttft_s)
-            excess.append(ttft_s - (bound_s - slo.ttft_s))
+            unloaded.append((ttft_s, request.count))
+            excess.append((ttft_s - (bound_s - slo.ttft_s), request.count))
             if ttft_s <= bound_s:
-                allowances.append(max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s)))
+                spare_s = max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
+                allowances.append((spare_s, request.count))
+                counted += request.count
         total_s += work_s
-        counted += len(allowances)
-        jobs.append(Job(at=part[0].at, work_s=work_s, allowances_s=tuple(sorted(allowances))))
-    size = len(sample.requests)
-    excess.sort()
+        jobs.append(Job(at=part[0].at, work_s=work_s, allowances=tuple(sorted(allowances))))
     return PrefillWork(
         jobs=tuple(jobs),
+        fluid=fluid,
         chunk=chunk,
         counted=counted,
-        total=size,
-        mean_service_s=total_s / size,
+        mean_service_s=total_s / sample.total,
         allowed_late=1.0 - slo.attainment,
-        infeasible_share=1.0 - counted / size,
-        feasible_ttft_s=max(0.0, excess[min(size - 1, int(slo.attainment * size))]),
+        infeasible_share=1.0 - counted / sample.total,
+        feasible_ttft_s=max(0.0, quantile(excess, slo.attainment)),
         unloaded_ttft_s=tuple(unloaded),
     )
+
+
+def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
+    """The value that `share` of the weight stays at or under."""
+    ordered = sorted(weighted)
+    left = share * sum(count for _, count in ordered)
+    for value, count in ordered:
+        left -= count
+        if left < 0.0:
+            return value
+    return ordered[-1][0]
 
 
 class Replay:
@@ -131,26 +142,26 @@ class Replay:
     def ttft_quantile_s(self, rate_rps: float, replicas: int, share: float) -> float:
         """TTFT that `share` of all requests would stay under."""
         waits = _waits(self.work, max(rate_rps, 1e-6), replicas)
-        ttfts = sorted(
-            unloaded + waits[i // self.work.chunk]
-            for i, unloaded in enumerate(self.work.unloaded_ttft_s)
+        ttfts = (
+            (unloaded_s + waits[i // self.work.chunk], count)
+            for i, (unloaded_s, count) in enumerate(self.work.unloaded_ttft_s)
         )
-        return ttfts[min(len(ttfts) - 1, int(share * len(ttfts)))]
+        return quantile(ttfts, share)
 
 
 def _late_count(jobs: Sequence[Job], waits: Sequence[float]) -> int:
     late = 0
     for job, wait in zip(jobs, waits, strict=True):
-        allowances = job.allowances_s
-        if not allowances or wait <= allowances[0]:
+        allowances = job.allowances
+        if not allowances or wait <= allowances[0][0]:
             continue
-        late += sum(1 for allowance in allowances if wait > allowance)
+        late += sum(count for allowance_s, count in allowances if wait > allowance_s)
     return late
 
 
 def _waits(work: PrefillWork, rate_rps: float, replicas: int) -> list[float]:
     """Wait of each job in one first-come-first-served queue before `replicas` servers."""
-    if work.chunk > 1:
+    if work.fluid:
         return _fluid_waits(work.jobs, rate_rps, replicas)
     if replicas == 1:
         return _single_waits(work.jobs, rate_rps)

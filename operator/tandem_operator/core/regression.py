@@ -13,11 +13,12 @@ Triple = tuple[float, float, float]
 
 SLOW_KEEP = 0.998
 FAST_KEEP = 0.96
-# Rows that the prior of each coefficient weighs. The third feature mostly moves with the second:
-# unless data tell them apart, the effect belongs to the second, which extrapolates mildly.
-PRIOR_ROWS = (1.0, 1.0, 10.0)
+PRIOR_ROWS = (1.0, 1.0, 3.0)
 # The fast fit tells the level of today; its shape it takes from the slow one.
 SHAPE_ROWS = (4.0, 4.0, 4.0)
+# The third feature mostly moves with the second. Until data tell them apart beyond doubt, the
+# effect belongs to the second alone: chance in the third would be multiplied by long contexts.
+SIGNIFICANT_F = 12.0
 ERROR_KEEP = 0.9
 ERROR_FLOOR = 0.03
 GATE_ERRORS = 4.0
@@ -26,10 +27,11 @@ PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Normal equations with forgetting: upper triangle of the Gram matrix, moments, weight."""
+    """Normal equations with forgetting: upper triangle of the Gram matrix, moments, y squared."""
 
     gram: tuple[float, ...] = (0.0,) * 6
     moment: tuple[float, ...] = (0.0,) * 3
+    squares: float = 0.0
     weight: float = 0.0
 
     def add(self, x: Triple, y: float, *, weight: float, keep: float) -> "Sums":
@@ -38,7 +40,17 @@ class Sums:
             g * keep + weight * x[i] * x[j] for g, (i, j) in zip(self.gram, PAIRS, strict=True)
         )
         moment = tuple(m * keep + weight * v * y for m, v in zip(self.moment, x, strict=True))
-        return Sums(gram=gram, moment=moment, weight=self.weight * keep + weight)
+        return Sums(
+            gram=gram,
+            moment=moment,
+            squares=self.squares * keep + weight * y * y,
+            weight=self.weight * keep + weight,
+        )
+
+    def error(self, coefficients: Triple) -> float:
+        """Sum of squared residuals with these coefficients."""
+        quadratic = _quadratic(_matrix(self.gram), coefficients)
+        return max(1e-12, self.squares - 2.0 * dot(self.moment, coefficients) + quadratic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +64,14 @@ class Line:
 
     def coefficients(self, prior: Triple) -> Triple:
         """Best non-negative coefficients, shrunk to the slow fit and that to `prior`."""
-        settled = solve(self.slow, prior=prior, prior_rows=PRIOR_ROWS)
-        return solve(self.fast, prior=settled, prior_rows=SHAPE_ROWS)
+        features = 2
+        settled = solve(self.slow, prior=prior, prior_rows=PRIOR_ROWS, features=2)
+        richer = solve(self.slow, prior=prior, prior_rows=PRIOR_ROWS, features=3)
+        error = self.slow.error(richer)
+        gain = self.slow.error(settled) - error
+        if gain * max(0.0, self.slow.weight - 3.0) > SIGNIFICANT_F * error:
+            features, settled = 3, richer
+        return solve(self.fast, prior=settled, prior_rows=SHAPE_ROWS, features=features)
 
     def learn(self, x: Triple, y: float, *, prior: Triple, weight: float) -> "Line":
         """The model after one more row of relative `weight` (1 = a full row).
@@ -83,13 +101,14 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def solve(sums: Sums, *, prior: Triple, prior_rows: Triple) -> Triple:
-    """Non-negative least squares with a ridge to `prior`, worth `prior_rows` rows."""
+def solve(sums: Sums, *, prior: Triple, prior_rows: Triple, features: int = 3) -> Triple:
+    """Non-negative least squares with a ridge to `prior`, worth `prior_rows` rows.
+
+    Only the first `features` coefficients are fitted; the others are zero.
+    """
     if sums.weight <= 0.0:
         return prior
-    gram = [[0.0] * 3 for _ in range(3)]
-    for value, (i, j) in zip(sums.gram, PAIRS, strict=True):
-        gram[i][j] = gram[j][i] = value
+    gram = _matrix(sums.gram)
     moment = list(sums.moment)
     for i in range(3):
         # A feature that never varied from zero has no scale of its own: the prior decides alone.
@@ -97,22 +116,32 @@ def solve(sums: Sums, *, prior: Triple, prior_rows: Triple) -> Triple:
         gram[i][i] += ridge
         moment[i] += ridge * prior[i]
     best, best_cost = prior, float("inf")
-    for size in (3, 2, 1):
-        for active in combinations(range(3), size):
+    for size in range(features, 0, -1):
+        for active in combinations(range(features), size):
             candidate = _solve_active(gram, moment, active)
             if candidate is None:
                 continue
             cost = _cost(gram, moment, candidate)
             if cost < best_cost:
                 best, best_cost = candidate, cost
-        if size == 3 and best_cost < float("inf"):
+        if size == features and best_cost < float("inf"):
             return best
     return best
 
 
 def _cost(gram: list[list[float]], moment: list[float], c: Triple) -> float:
-    quadratic = sum(c[i] * gram[i][j] * c[j] for i in range(3) for j in range(3))
-    return quadratic - 2.0 * dot(moment, c)
+    return _quadratic(gram, c) - 2.0 * dot(moment, c)
+
+
+def _quadratic(gram: list[list[float]], c: Triple) -> float:
+    return sum(c[i] * gram[i][j] * c[j] for i in range(3) for j in range(3))
+
+
+def _matrix(triangle: Sequence[float]) -> list[list[float]]:
+    gram = [[0.0] * 3 for _ in range(3)]
+    for value, (i, j) in zip(triangle, PAIRS, strict=True):
+        gram[i][j] = gram[j][i] = value
+    return gram
 
 
 def _solve_active(

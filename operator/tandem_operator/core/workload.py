@@ -16,13 +16,15 @@ LENGTH_HALF_WINDOW_S = 30
 RECENT_S = 30
 PRIOR_REQUESTS = 10.0
 MOST_CACHED_SHARE = 0.95
+MOST_ENTRIES_PER_S = 14
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of the sample: when it comes in operational time, and its prompt."""
+    """One request of the sample, or a few alike: when in operational time, and the prompt."""
 
     at: float
+    count: int
     prompt_tokens: float
     cached_tokens: float
 
@@ -32,50 +34,67 @@ class Workload:
     """The sample, in order of arrival, and its means."""
 
     requests: tuple[Request, ...]
+    total: int
     mean_prompt_tokens: float
     dispersion: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Requests as they came: seconds after the window's start, how many, how long."""
+
+    at_s: float
+    count: int
+    tokens: float
 
 
 def workload(arrivals: Arrivals) -> Workload | None:
     """The sample of the recent window; `None` where it saw no request."""
     counts = arrivals.counts[-WINDOW_S:]
     first_s = arrivals.end_s - len(counts)
-    raw = list(_placed(arrivals, first_s))
-    if not raw:
+    placed = list(_placed(arrivals, first_s))
+    total = sum(p.count for p in placed)
+    if total == 0:
         return None
     rates = _moving_mean(counts, RATE_HALF_WINDOW_S)
     passed = [0.0]
     for rate in rates:
         passed.append(passed[-1] + max(rate, 1e-3))
-    stretch = len(raw) / passed[-1]
-    sizes = _length_scale(raw, len(counts))
+    stretch = total / passed[-1]
+    sizes = _length_scale(placed, len(counts))
     cached = sum(s.cached_tokens for at, s in arrivals.seconds.items() if at >= first_s)
-    prompt = sum(tokens for _, tokens in raw)
+    prompt = sum(p.count * p.tokens for p in placed)
     cached_share = min(MOST_CACHED_SHARE, cached / prompt) if prompt > 0.0 else 0.0
     requests = []
-    for at, tokens in raw:
-        second = min(int(at), len(counts) - 1)
-        position = passed[second] + (passed[second + 1] - passed[second]) * (at - second)
-        size = tokens * sizes[second]
-        requests.append(Request(position * stretch, size, size * cached_share))
-    mean_tokens = sum(r.prompt_tokens for r in requests) / len(requests)
-    return Workload(tuple(requests), mean_tokens, _dispersion(counts, rates))
+    tokens = 0.0
+    for p in placed:
+        second = int(p.at_s)
+        position = passed[second] + (passed[second + 1] - passed[second]) * (p.at_s - second)
+        size = p.tokens * sizes[second]
+        tokens += p.count * size
+        requests.append(Request(position * stretch, p.count, size, size * cached_share))
+    return Workload(tuple(requests), total, tokens / total, _dispersion(counts, rates))
 
 
-def _placed(arrivals: Arrivals, first_s: int) -> Iterator[tuple[float, float]]:
-    """Each request's offset from `first_s` and its prompt tokens, in order.
+def _placed(arrivals: Arrivals, first_s: int) -> Iterator[_Placed]:
+    """Requests of the window in order, in at most about `MOST_ENTRIES_PER_S` entries a second.
 
     Within its second a request's place is not known; it is drawn by a fixed hash, evenly, as given
     the count of a Poisson second it would be.
     """
     for second in sorted(at for at in arrivals.seconds if first_s <= at < arrivals.end_s):
-        places: list[tuple[float, float]] = []
-        for group in arrivals.seconds[second].groups:
-            for _ in range(group.requests):
-                places.append((_scatter(second, len(places)), group.prompt_tokens))
-        places.sort()
-        for place, tokens in places:
-            yield second - first_s + place, tokens
+        groups = arrivals.seconds[second].groups
+        total = sum(group.requests for group in groups)
+        entries: list[_Placed] = []
+        for group in groups:
+            share = MOST_ENTRIES_PER_S * group.requests // total
+            parts = group.requests if total <= MOST_ENTRIES_PER_S else max(1, share)
+            for part in range(parts):
+                count = group.requests * (part + 1) // parts - group.requests * part // parts
+                at_s = second - first_s + _scatter(second, len(entries))
+                entries.append(_Placed(at_s, count, group.prompt_tokens))
+        entries.sort(key=lambda entry: entry.at_s)
+        yield from entries
 
 
 def _scatter(second: int, index: int) -> float:
@@ -98,13 +117,13 @@ def _moving_mean(values: "tuple[float, ...] | list[float]", half: int) -> list[f
     return means
 
 
-def _length_scale(raw: list[tuple[float, float]], span_s: int) -> list[float]:
+def _length_scale(placed: list[_Placed], span_s: int) -> list[float]:
     """Per second: recent mean prompt length over the mean length around that second."""
     tokens, requests = [0.0] * span_s, [0.0] * span_s
-    for at, size in raw:
-        second = min(int(at), span_s - 1)
-        tokens[second] += size
-        requests[second] += 1.0
+    for p in placed:
+        second = int(p.at_s)
+        tokens[second] += p.count * p.tokens
+        requests[second] += p.count
     overall = max(1.0, sum(tokens) / sum(requests))
     recent = _shrunk(sum(tokens[-RECENT_S:]), sum(requests[-RECENT_S:]), overall)
     local_tokens = _moving_mean(tokens, LENGTH_HALF_WINDOW_S)
