@@ -1,11 +1,11 @@
-"""`python -m benchmarks.audit`: does the router measure what its clients measure?
+r"""`python -m benchmarks.audit`: does the router measure what its clients measure?
 
 Joins a client's records with the router's timing record (`tandem-router --timing-record FILE`) by
 request id and compares TTFT and TPOT. The client is our own load generator (`--record`) or aiperf
 (`profile_export.jsonl`), which shares no code with either:
 
-    uvx aiperf profile -m tiny -u http://127.0.0.1:30080 --endpoint-type completions --streaming \\
-        --tokenizer DIRECTORY --use-server-token-count --extra-inputs ignore_eos:true \\
+    uvx aiperf profile -m tiny -u http://127.0.0.1:30080 --endpoint-type completions --streaming \
+        --tokenizer DIRECTORY --use-server-token-count --extra-inputs ignore_eos:true \
         --request-rate 2 --request-count 200 --output-artifact-dir build/aiperf
 """
 
