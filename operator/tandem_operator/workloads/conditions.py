@@ -139,6 +139,10 @@ def _metrics_fresh(facts: Facts) -> Verdict:
     message = facts.decision.fresh_message
     if facts.decision.fresh:
         return Verdict(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
+    before = facts.previous.condition(ConditionType.METRICS_FRESH)
+    if (before is None or before.status == UNKNOWN) and not facts.serving(ROUTER):
+        message = "Nothing is measured before the first router is Ready."
+        return Verdict(ConditionType.METRICS_FRESH, UNKNOWN, "Starting", message)
     return Verdict(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
 
 

@@ -90,10 +90,10 @@ def _desired(previous: PoolStatus, role: Role) -> int | None:
     return None if fleet is None else fleet.desired
 
 
-def _slo_status(facts: Facts) -> SloStatus:
+def _slo_status(facts: Facts) -> SloStatus | None:
     recent, gpus = facts.decision.recent, facts.gpus_held()
     goodput = recent.goodput_rps
-    return SloStatus(
+    told = SloStatus(
         ttft=_latency(recent.ttft),
         tpot=_latency(recent.tpot),
         attainment=None if recent.attainment is None else format_ratio(recent.attainment),
@@ -101,6 +101,7 @@ def _slo_status(facts: Facts) -> SloStatus:
         goodput_per_gpu=None if goodput is None or not gpus else format_rate(goodput / gpus),
         blame={cause: count for cause, count in sorted(recent.blame.items()) if count} or None,
     )
+    return told if told.to_object() else None
 
 
 def _latency(quantiles: Quantiles) -> LatencyStatus | None:

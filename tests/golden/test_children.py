@@ -1,0 +1,69 @@
+"""The samples' children, whole, as files that a reviewer can read.
+
+After an intended change: `pytest tests/golden --snapshot-update`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.world import Installation, World
+
+SAMPLES = sorted((Path(__file__).parents[2] / "manifests/samples").glob("*.yaml"))
+INSTALLATION = Installation(
+    router_image="tandem/router:TAG",
+    engine_image_cpu="tandem/engine-cpu:TAG",
+    engine_image_gpu="tandem/engine-cuda:TAG",
+    pod_monitors=True,
+)
+
+
+class YamlFiles(SingleFileSnapshotExtension):
+    """One YAML file for each test."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "yaml"
+
+
+class _Plain(yaml.SafeDumper):
+    """No anchors, and multi-line text as text."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Plain.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    ),
+)
+
+
+def stored(sample: Path) -> dict[str, Any]:
+    (pool,) = yaml.safe_load_all(sample.read_text())
+    pool["metadata"] |= {"namespace": "serving", "uid": "UID", "generation": 1}
+    return pool
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_children_of_the_sample(sample: Path, snapshot: SnapshotAssertion) -> None:
+    world = World(pool=stored(sample), installation=INSTALLATION)
+
+    planned = plan(world, now_s=1_790_000_000.0)
+    text = yaml.dump_all(planned.children, Dumper=_Plain, sort_keys=False, width=120)
+
+    assert text == snapshot(extension_class=YamlFiles)
+
+
+def test_there_is_a_sample_for_cpu_one_gpu_and_tensor_parallelism() -> None:
+    engines = [stored(sample)["spec"].get("engine") or {} for sample in SAMPLES]
+    parallel = {stored(sample)["spec"]["prefill"].get("gpusPerReplica", 1) for sample in SAMPLES}
+
+    assert {engine.get("device", "NVIDIA") for engine in engines} == {"CPU", "NVIDIA"}
+    assert max(parallel) > 1

@@ -1,0 +1,152 @@
+"""The objects around the pods, as docs/contracts.md names them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tandem_engine.router.settings import parse_settings
+from tandem_operator.workloads.plan import plan
+from tests.unit.workloads.cluster import INSTALLATION, NOW_S, child, pool, world
+
+
+def planned(*changes, **installed):
+    installation = replace(INSTALLATION, **installed)
+    return plan(world(pool(*changes), installation=installation), now_s=NOW_S)
+
+
+def names(made, kind):
+    return {each["metadata"]["name"] for each in made.children if each["kind"] == kind}
+
+
+def test_children_have_the_names_of_the_contract():
+    made = planned(pod_monitors=True)
+
+    per_component = {"tiny-prefill", "tiny-decode", "tiny-router"}
+    for kind in ("Deployment", "PodDisruptionBudget", "ServiceAccount"):
+        assert names(made, kind) == per_component
+    assert names(made, "Service") == per_component | {"tiny-router-internal"}
+    assert names(made, "Role") == names(made, "RoleBinding") == {"tiny-router"}
+    assert names(made, "ConfigMap") == {"tiny-router"}
+    assert names(made, "PodMonitor") == {"tiny"}
+    assert made.memory_object["metadata"]["name"] == "tiny-memory"
+
+
+def test_every_child_is_collected_with_its_pool():
+    made = planned()
+
+    for each in (*made.children, made.memory_object):
+        (owner,) = each["metadata"]["ownerReferences"]
+        assert owner["uid"] == "8f0c"
+        assert owner["controller"] is True
+        assert each["metadata"]["labels"]["tandem-inference.io/pool"] == "tiny"
+        assert each["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "tandem"
+
+
+def test_replicas_stand_in_no_object_of_the_main_manager():
+    for each in planned().children:
+        assert "replicas" not in each.get("spec", {})
+
+
+def test_a_pod_monitor_is_made_only_where_the_kind_exists():
+    assert names(planned(pod_monitors=False), "PodMonitor") == set()
+
+
+def test_the_longest_pool_name_fits_its_children():
+    body = pool()
+    body["metadata"]["name"] = "p" * 40
+
+    made = plan(world(body), now_s=NOW_S)
+
+    assert made.decision is not None
+    assert max(len(each["metadata"]["name"]) for each in made.children) <= 63
+    assert all(
+        len(value) <= 63 for each in made.children for value in each["metadata"]["labels"].values()
+    )
+
+
+def test_the_router_may_read_pods_and_its_own_settings_and_write_nothing():
+    (role,) = [each for each in planned().children if each["kind"] == "Role"]
+
+    granted = {(each["resources"][0], verb) for each in role["rules"] for verb in each["verbs"]}
+
+    assert granted == {
+        (kind, verb) for kind in ("pods", "configmaps") for verb in ("get", "list", "watch")
+    }
+    (settings,) = [each for each in role["rules"] if each["resources"] == ["configmaps"]]
+    assert settings["resourceNames"] == ["tiny-router"]
+
+
+def test_services_select_the_pods_of_one_component():
+    made = planned()
+
+    for component in ("prefill", "decode", "router"):
+        selector = child(made.children, "Service", f"tiny-{component}")["spec"]["selector"]
+        deployed = child(made.children, "Deployment", f"tiny-{component}")["spec"]
+        labels = deployed["template"]["metadata"]["labels"]
+        assert selector.items() <= labels.items()
+        assert deployed["selector"]["matchLabels"] == selector
+        others = {"prefill", "decode", "router"} - {component}
+        assert selector["tandem-inference.io/role"] not in others
+
+
+def test_service_ports_lead_to_named_container_ports():
+    made = planned()
+    services = [each for each in made.children if each["kind"] == "Service"]
+
+    for service in services:
+        component = service["spec"]["selector"]["tandem-inference.io/role"]
+        deployed = child(made.children, "Deployment", f"tiny-{component}")["spec"]["template"]
+        ports = {port["name"] for port in deployed["spec"]["containers"][0]["ports"]}
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+
+
+def test_routers_that_are_not_ready_still_tell_their_arrivals():
+    service = child(planned().children, "Service", "tiny-router-internal")["spec"]
+
+    assert service["publishNotReadyAddresses"] is True
+    assert service["clusterIP"] == "None"
+    assert [port["port"] for port in service["ports"]] == [9100]
+
+
+def test_the_router_reads_the_settings_that_are_written():
+    slo = {"ttft": {"target": "1.5s", "perThousandPromptTokens": "100ms"}, "attainment": "99.5%"}
+    made = plan(world(pool({"slo": slo}, generation=7)), now_s=NOW_S)
+
+    text = child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"]
+    settings = parse_settings(text)
+
+    assert settings.generation == 7
+    assert settings.models == ("tiny",)
+    assert settings.max_model_len == 2048
+    assert settings.slo.ttft_bound_s(2000) == pytest.approx(1.7)
+    assert settings.slo.tpot_s == 0.025
+    assert settings.slo.attainment == pytest.approx(0.995)
+    assert json.loads(text).keys() == {
+        "schema", "pool", "generation", "models", "max_model_len", "slo", "limits", "timeouts",
+    }  # fmt: skip
+    assert json.loads(text)["timeouts"] == {
+        "connect_s": 1, "prefill_s": 60, "first_token_s": 120, "idle_s": 60, "request_s": 600,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("budget", "surging"),
+    [
+        (None, {"prefill", "decode"}),
+        (4, {"prefill", "decode"}),
+        (3, {"prefill"}),
+        (2, set()),
+    ],
+)
+def test_a_rollout_surges_only_where_the_budget_has_room(budget, surging):
+    made = planned({"scaling": {"gpuBudget": budget}} if budget else {})
+
+    strategies = {
+        role: child(made.children, "Deployment", f"tiny-{role}")["spec"]["strategy"]
+        for role in ("prefill", "decode")
+    }
+
+    for role, strategy in strategies.items():
+        surge = int(role in surging)
+        assert strategy["rollingUpdate"] == {"maxSurge": surge, "maxUnavailable": 1 - surge}

@@ -1,0 +1,258 @@
+"""Pod templates: safe by default, the user's where they may be, Tandem's where they must be."""
+
+import pytest
+
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.plan import plan
+from tests.unit.workloads.cluster import NOW_S, container, pool, template, world
+
+COMPONENTS = ["prefill", "decode", "router"]
+NVIDIA = {"engine": {"device": "NVIDIA"}, "prefill": {"gpusPerReplica": 4}}
+
+
+def planned(*changes):
+    return plan(world(pool(*changes)), now_s=NOW_S)
+
+
+def options(args):
+    return dict(each.removeprefix("--").split("=", 1) for each in args if "=" in each)
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_pods_satisfy_the_restricted_pod_security_standard(component):
+    made = planned()
+
+    pod = template(made, component)["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    for each in pod["containers"]:
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    assert all("hostPath" not in volume for volume in pod["volumes"])
+
+
+def test_only_the_router_is_given_an_api_token():
+    made = planned()
+
+    tokens = {
+        each: template(made, each)["spec"]["automountServiceAccountToken"] for each in COMPONENTS
+    }
+
+    assert tokens == {"prefill": False, "decode": False, "router": True}
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_every_mount_has_its_volume(component):
+    pod = template(planned(), component)["spec"]
+
+    mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+
+    assert mounted <= {volume["name"] for volume in pod["volumes"]}
+
+
+def test_weights_may_load_for_half_an_hour_before_a_probe_gives_up():
+    engine = container(planned(), "decode")
+
+    startup = engine["startupProbe"]
+
+    assert startup["httpGet"] == {"path": "/startup", "port": 8001, "scheme": "HTTP"}
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 1800
+    assert engine["livenessProbe"]["httpGet"]["path"] == "/live"
+    assert engine["readinessProbe"]["httpGet"]["path"] == "/ready"
+
+
+def test_the_drain_ends_before_the_grace_period():
+    longer = {"decode": {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 900}}}}
+
+    args = {
+        component: options(container(planned(longer), component)["args"])
+        for component in ("prefill", "decode")
+    }
+
+    assert args["prefill"]["drain-timeout-s"] == "285"
+    assert args["decode"]["drain-timeout-s"] == "885"
+
+
+def test_gpus_are_requested_and_set_the_tensor_parallel_size():
+    made = planned(NVIDIA)
+
+    prefill, decode = container(made, "prefill"), container(made, "decode")
+
+    assert prefill["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert options(prefill["args"])["tensor-parallel-size"] == "4"
+    assert options(decode["args"])["tensor-parallel-size"] == "1"
+    assert prefill["image"] == "tandem/engine-gpu:1"
+
+
+def test_a_cpu_pod_asks_for_no_gpu():
+    engine = container(planned(), "prefill")
+
+    assert "nvidia.com/gpu" not in engine["resources"].get("limits", {})
+    assert "tensor-parallel-size" not in options(engine["args"])
+    assert options(engine["args"])["device"] == "cpu"
+
+
+def test_a_volume_with_weights_is_mounted_read_only():
+    source = {"image": None, "persistentVolumeClaim": {"claimName": "weights", "path": "/llama"}}
+    made = planned({"model": {"source": source}})
+
+    pod = template(made, "prefill")["spec"]
+    engine = pod["containers"][0]
+    (mount,) = [each for each in engine["volumeMounts"] if each["name"] == "model"]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "model"]
+
+    assert mount == {"name": "model", "mountPath": "/mnt/model", "readOnly": True}
+    assert volume["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
+    assert options(engine["args"])["model"] == "/mnt/model/llama"
+
+
+def test_a_gated_repository_gets_its_token_from_the_secret():
+    hub = {
+        "repo": "meta-llama/Llama-3.1-8B-Instruct",
+        "revision": "0e9e39f",
+        "tokenSecretRef": {"name": "hub", "key": "read"},
+    }
+    made = planned({"model": {"source": {"image": None, "huggingFace": hub}}})
+
+    engine = container(made, "decode")
+    (token,) = [each for each in engine["env"] if each["name"] == "HF_TOKEN"]
+
+    assert token["valueFrom"] == {"secretKeyRef": {"name": "hub", "key": "read"}}
+    assert options(engine["args"])["model"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert "0e9e39f" in options(engine["args"]).values()
+
+
+def test_a_pod_template_adds_what_rdma_needs():
+    spec = {
+        "nodeSelector": {"rdma": "yes"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "volumes": [{"name": "hugepages", "emptyDir": {"medium": "HugePages"}}],
+        "containers": [
+            {
+                "name": "engine",
+                "env": [{"name": "UCX_TLS", "value": "rc"}],
+                "resources": {"limits": {"rdma/ib": 1}},
+                "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+                "volumeMounts": [{"name": "hugepages", "mountPath": "/dev/hugepages"}],
+            }
+        ],
+    }
+    made = planned(NVIDIA, {"prefill": {"podTemplate": {"spec": spec}}})
+
+    pod = template(made, "prefill")["spec"]
+    engine = pod["containers"][0]
+
+    assert pod["nodeSelector"] == {"rdma": "yes"}
+    assert pod["tolerations"] == spec["tolerations"]
+    assert {"name": "UCX_TLS", "value": "rc"} in engine["env"]
+    assert engine["resources"]["limits"] == {"rdma/ib": 1, "nvidia.com/gpu": "4"}
+    assert engine["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert {"/dev/hugepages", "/dev/shm"} <= {m["mountPath"] for m in engine["volumeMounts"]}
+    assert "nodeSelector" not in template(made, "decode")["spec"]
+
+
+def test_our_fields_win_over_a_pod_template_and_are_named():
+    theirs = {
+        "metadata": {"labels": {"tandem-inference.io/role": "mine", "team": "search"}},
+        "spec": {
+            "containers": [
+                {"name": "engine", "image": "mine:1", "args": ["--help"]},
+                {"name": "logs", "image": "logs:1"},
+            ]
+        },
+    }
+    made = planned({"decode": {"podTemplate": theirs}})
+
+    labels = template(made, "decode")["metadata"]["labels"]
+    accepted = next(each for each in made.status["conditions"] if each["type"] == "Accepted")
+
+    assert labels["tandem-inference.io/role"] == "decode"
+    assert labels["team"] == "search"
+    assert container(made, "decode")["image"] == "tandem/engine-cpu:1"
+    assert [each["name"] for each in template(made, "decode")["spec"]["containers"]] == [
+        "engine",
+        "logs",
+    ]
+    assert accepted["status"] == "True"
+    for field in (
+        "decode.podTemplate.metadata.labels.tandem-inference.io/role",
+        "decode.podTemplate.spec.containers[engine].args",
+        "decode.podTemplate.spec.containers[engine].image",
+    ):
+        assert field in accepted["message"]
+    assert "FieldsOverridden" in {event.reason for event in made.events}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"slo": {"tpot": {"target": "10ms"}, "attainment": "99%"}},
+        {"scaling": {"mode": "Paused", "gpuBudget": 9, "stabilization": "5m", "maxStep": 1}},
+        {"prefill": {"minReplicas": 2, "maxReplicas": 9}, "decode": {"management": "External"}},
+        {"router": {"timeouts": {"idle": "5s"}, "limits": {"bodyBytes": 2048}}},
+        {"metrics": {"source": "Direct"}},
+    ],
+)
+def test_tuning_restarts_nothing(edit):
+    before, after = planned(), planned(edit)
+
+    for component in COMPONENTS:
+        assert template(after, component) == template(before, component)
+
+
+def test_an_slo_edit_changes_the_router_settings_and_no_other_object():
+    before = plan(world(pool()), now_s=NOW_S)
+    edited = pool({"slo": {"tpot": {"target": "10ms"}}}, generation=2)
+    after = plan(world(edited), now_s=NOW_S)
+
+    changed = [
+        (new["kind"], new["metadata"]["name"])
+        for old, new in zip(before.children, after.children, strict=True)
+        if old != new
+    ]
+
+    assert changed == [("ConfigMap", "tiny-router")]
+
+
+def revisions(*changes):
+    made = planned(*changes)
+    labels = [template(made, role)["metadata"]["labels"] for role in Role]
+    return [each["tandem-inference.io/revision"] for each in labels]
+
+
+def test_both_roles_carry_one_revision():
+    prefill, decode = revisions({"prefill": {"resources": {"limits": {"cpu": 1}}}})
+
+    assert prefill == decode
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"engine": {"image": "other:2"}},
+        {"engine": {"dtype": "bfloat16"}},
+        {"engine": {"blockSize": 64}},
+        {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}},
+        {"model": {"source": {"image": {"path": "/models/other"}}}},
+    ],
+)
+def test_what_kv_blocks_depend_on_makes_a_new_revision(edit):
+    assert revisions(edit) != revisions()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"prefill": {"resources": {"limits": {"cpu": "500m"}}}},
+        {"engine": {"maxNumSeqs": 32}},
+        {"engine": {"kvCacheMemory": "128Mi"}},
+        {"decode": {"podTemplate": {"metadata": {"labels": {"team": "search"}}}}},
+    ],
+)
+def test_what_kv_blocks_do_not_depend_on_keeps_the_revision(edit):
+    assert revisions(edit) == revisions()

@@ -1,0 +1,147 @@
+"""Who writes replica counts, when, and which pods leave first."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.victims import UNKNOWN_LOAD_COST
+from tests.unit.workloads.cluster import (
+    NOW_S,
+    after,
+    deployment,
+    pod,
+    pool,
+    report,
+    running,
+    sample,
+    world,
+)
+
+PAUSED = {"scaling": {"mode": "Paused"}}
+RECOMMEND = {"scaling": {"mode": "Recommend"}}
+EXTERNAL = {"prefill": {"management": "External"}, "decode": {"management": "External"}}
+
+
+def edited(live, *changes):
+    return replace(live, pool=pool(*changes, generation=2, status=live.pool.get("status")))
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Paused", "Recommend"])
+def test_a_new_pool_starts_with_its_minimum_in_every_mode(mode):
+    least = {"prefill": {"minReplicas": 3}, "decode": {"minReplicas": 2}}
+
+    made = plan(world(pool(least, {"scaling": {"mode": mode}})), now_s=NOW_S)
+
+    assert made.replicas == {"prefill": 3, "decode": 2, "router": 1}
+
+
+def test_a_role_of_another_owner_is_never_written():
+    made = plan(world(pool({"prefill": {"management": "External", "minReplicas": 2}})), now_s=NOW_S)
+
+    assert set(made.replicas) == {"decode", "router"}
+
+
+@pytest.mark.parametrize("handover", [PAUSED, RECOMMEND, EXTERNAL])
+def test_handing_over_at_five_keeps_five(handover):
+    least = {"prefill": {"minReplicas": 5}, "decode": {"minReplicas": 5}}
+    live = running(least, prefill=5, decode=5)
+    live = after(live, plan(live, now_s=NOW_S))
+
+    handed = edited(live, handover)
+    made = plan(handed, now_s=NOW_S + 5)
+    later = after(handed, made)
+
+    assert not {"prefill", "decode"} & set(made.replicas)
+    for role in Role:
+        assert deployment(later, role)["spec"]["replicas"] == 5
+
+
+def test_a_paused_pool_ignores_new_bounds():
+    live = edited(running(prefill=2, decode=2), PAUSED, {"decode": {"minReplicas": 4}})
+
+    made = plan(live, now_s=NOW_S)
+
+    assert made.replicas == {}
+
+
+def test_a_recommendation_stays_visible_while_nothing_is_written():
+    live = edited(running(), RECOMMEND, {"decode": {"minReplicas": 4}})
+
+    made = plan(live, now_s=NOW_S)
+
+    assert "decode" not in made.replicas
+    assert made.status["decode"]["desired"] == 4
+    assert made.status["decode"]["current"] == 1
+
+
+def test_a_scaled_router_goes_back_to_what_the_pool_says():
+    live = running()
+    deployment(live, "router")["spec"]["replicas"] = 3
+
+    assert plan(live, now_s=NOW_S).replicas["router"] == 1
+
+
+def test_a_deleted_deployment_is_made_again_with_its_minimum():
+    live = running(prefill=2, decode=2)
+    left = [each for each in live.children if each["metadata"]["name"] != "tiny-decode"]
+
+    made = plan(replace(live, children=tuple(left)), now_s=NOW_S)
+
+    assert made.replicas["decode"] == 1
+
+
+def shrinking(*, engines=(), pods=None):
+    live = running({"decode": {"minReplicas": 3}}, decode=3)
+    bounds = {"decode": {"minReplicas": 1, "maxReplicas": 1}}
+    live = replace(edited(live, bounds), engines=engines)
+    return replace(live, pods=live.pods if pods is None else pods(live))
+
+
+def test_the_emptiest_pod_leaves_first():
+    engines = (
+        sample("tiny-decode-0", Role.DECODE, running=7),
+        sample("tiny-decode-1", Role.DECODE, running=0, waiting=1),
+        sample("tiny-decode-2", Role.DECODE, running=3, waiting=9),
+    )
+
+    made = plan(shrinking(engines=engines), now_s=NOW_S)
+
+    costs = {each.pod: each.cost for each in made.costs}
+    assert made.replicas["decode"] == 1
+    assert sorted(costs, key=costs.get) == ["tiny-decode-1", "tiny-decode-0", "tiny-decode-2"]
+
+
+def test_a_pod_of_unknown_load_leaves_last():
+    engines = (
+        sample("tiny-decode-0", Role.DECODE, running=90),
+        sample("tiny-decode-2", Role.DECODE, running=0),
+    )
+
+    costs = {each.pod: each.cost for each in plan(shrinking(engines=engines), now_s=NOW_S).costs}
+
+    assert costs == {"tiny-decode-0": 90, "tiny-decode-1": UNKNOWN_LOAD_COST, "tiny-decode-2": 0}
+
+
+def test_a_cost_that_stands_already_is_not_written_again():
+    key = "controller.kubernetes.io/pod-deletion-cost"
+
+    def annotated(live):
+        _, *rest = [each for each in live.pods if "decode" in each["metadata"]["name"]]
+        marked = pod(live, "decode", 0)
+        marked["metadata"]["annotations"][key] = "2"
+        return (marked, *rest)
+
+    engines = tuple(sample(f"tiny-decode-{i}", Role.DECODE, running=2) for i in range(3))
+    made = plan(shrinking(engines=engines, pods=annotated), now_s=NOW_S)
+
+    assert {each.pod for each in made.costs} == {"tiny-decode-1", "tiny-decode-2"}
+
+
+def test_no_cost_is_written_without_a_shrink():
+    engines = (sample("tiny-decode-0", Role.DECODE, running=2),)
+
+    made = plan(replace(running(), engines=engines, routers=(report(),)), now_s=NOW_S)
+
+    assert made.costs == ()

@@ -1,0 +1,337 @@
+"""What a user reads: conditions, troubles, decisions and Events."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem_operator.api import parse_status
+from tandem_operator.core.observation import Latency, Quantiles
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan
+from tests.unit.workloads.cluster import (
+    NOW,
+    NOW_S,
+    after,
+    deployment,
+    pod,
+    pool,
+    report,
+    running,
+    sample,
+    world,
+)
+
+TERMINATED = {"exitCode": 1, "reason": "Error"}
+
+
+def condition(status, kind):
+    (found,) = [each for each in status["conditions"] if each["type"] == kind]
+    return found
+
+
+def status_of(live, *, now_s=NOW_S):
+    planned = plan(live, now_s=now_s)
+    return planned.status if planned.status is not None else live.pool["status"]
+
+
+def container_status(**state):
+    return {"containerStatuses": [{"name": "engine", "ready": False} | state]}
+
+
+def with_pod(live, component, **parts):
+    """The pool with its only pod of a component in another state."""
+    others = [p for p in live.pods if p["metadata"]["name"] != f"tiny-{component}-0"]
+    return replace(live, pods=(*others, pod(live, component, ready=False, **parts)))
+
+
+def test_a_pool_is_ready_once_the_router_and_both_roles_are():
+    ready = condition(status_of(running()), "Ready")
+
+    assert (ready["status"], ready["reason"]) == ("True", "Serving")
+
+
+@pytest.mark.parametrize("component", ["prefill", "decode", "router"])
+def test_a_pool_without_a_ready_pod_of_one_component_is_not_ready(component):
+    ready = condition(status_of(with_pod(running(), component)), "Ready")
+
+    assert ready["status"] == "False"
+    assert ready["message"] == f"Waiting for a Ready pod of {component}."
+
+
+def test_ready_pods_of_an_older_generation_do_not_make_the_pool_ready():
+    live = running()
+    edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
+
+    status = status_of(replace(live, pool=edit))
+
+    assert condition(status, "Ready")["status"] == "False"
+    assert status["decode"]["ready"] == 0
+
+
+def test_pods_of_an_older_slo_generation_stay_ready():
+    live = running()
+    edit = pool({"slo": {"tpot": {"target": "5ms"}}}, generation=2, status=live.pool["status"])
+
+    status = status_of(replace(live, pool=edit))
+
+    assert condition(status, "Ready")["status"] == "True"
+    assert status["observedGeneration"] == 2
+
+
+TROUBLES = {
+    "ImagePullBackOff": (
+        container_status(
+            state={
+                "waiting": {
+                    "reason": "ImagePullBackOff",
+                    "message": 'Back-off pulling image "nowhere/engine:1"',
+                }
+            }
+        ),
+        'Back-off pulling image "nowhere/engine:1"',
+    ),
+    "CrashLoopBackOff": (
+        container_status(
+            state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+            lastState={
+                "terminated": TERMINATED
+                | {"message": "INFO loading\nmodel: /models/nope holds no config.json\n"}
+            },
+        ),
+        "model: /models/nope holds no config.json",
+    ),
+    "OOMKilled": (
+        container_status(
+            state={"waiting": {"reason": "CrashLoopBackOff"}},
+            lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+        ),
+        "raise resources.limits.memory",
+    ),
+    "CreateContainerConfigError": (
+        container_status(
+            state={
+                "waiting": {
+                    "reason": "CreateContainerConfigError",
+                    "message": 'secret "hub" not found',
+                }
+            }
+        ),
+        'secret "hub" not found',
+    ),
+    "Error": (
+        container_status(
+            state={"running": {"startedAt": NOW}},
+            lastState={"terminated": TERMINATED | {"message": "401: token hf_abcdefgh123456 bad"}},
+        ),
+        "401: token hf_*** bad",
+    ),
+    "Unschedulable": (
+        {
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+                }
+            ]
+        },
+        "1 Insufficient nvidia.com/gpu",
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", TROUBLES)
+def test_a_pods_trouble_stands_in_the_pools_ready_condition(reason):
+    pod_status, message = TROUBLES[reason]
+    live = with_pod(running(), "decode", status=pod_status)
+
+    planned = plan(live, now_s=NOW_S)
+    ready = condition(planned.status, "Ready")
+
+    assert ready["status"] == "False"
+    assert ready["reason"] == reason
+    assert ready["message"].startswith(f"decode: {reason}")
+    assert message in ready["message"]
+    assert reason in {event.reason for event in planned.events}
+
+
+def test_a_quota_refusal_stands_in_ready_and_capacity_blocked():
+    live = with_pod(running(), "prefill")
+    live = replace(live, pods=tuple(p for p in live.pods if "prefill" not in p["metadata"]["name"]))
+    refusal = 'pods "tiny-prefill-x" is forbidden: exceeded quota: gpus'
+    deployment(live, "prefill")["status"] = {
+        "conditions": [
+            {
+                "type": "ReplicaFailure",
+                "status": "True",
+                "reason": "FailedCreate",
+                "message": refusal,
+            }
+        ]
+    }
+
+    status = status_of(live)
+
+    assert refusal in condition(status, "Ready")["message"]
+    blocked = condition(status, "CapacityBlocked")
+    assert (blocked["status"], blocked["reason"]) == ("True", "PodsRefused")
+    assert refusal in blocked["message"]
+
+
+def test_a_stuck_newcomer_leaves_the_pool_ready():
+    live = running()
+    stuck, _ = TROUBLES["Unschedulable"]
+    newcomer = pod(live, "decode", 1, ready=False, node=None, status=stuck)
+
+    status = status_of(replace(live, pods=(*live.pods, newcomer)), now_s=NOW_S + 60)
+
+    assert condition(status, "Ready")["status"] == "True"
+    assert condition(status, "CapacityBlocked")["status"] == "True"
+    assert status["decode"]["pending"] == 1
+
+
+def test_a_transition_time_moves_only_with_its_status():
+    live = running()
+    first = after(live, plan(live, now_s=NOW_S))
+    broken = with_pod(first, "decode")
+
+    later = status_of(broken, now_s=NOW_S + 60)
+
+    assert condition(later, "Ready")["lastTransitionTime"] != NOW
+    assert condition(later, "Accepted")["lastTransitionTime"] == NOW
+
+
+def resting(live, *, second):
+    """The pool a while later, with everybody answering and nothing to do."""
+    now_s = NOW_S + second
+    engines = (
+        sample("tiny-prefill-0", Role.PREFILL, running=0, sampled_s=now_s),
+        sample("tiny-decode-0", Role.DECODE, running=0, sampled_s=now_s),
+    )
+    return replace(live, routers=(report(now_s=now_s),), engines=engines)
+
+
+def test_a_pool_at_rest_writes_nothing_for_a_minute():
+    first = resting(running(), second=0)
+    live = after(first, plan(first, now_s=NOW_S))
+
+    for second in range(5, 65, 5):
+        live = resting(live, second=second)
+        planned = plan(live, now_s=NOW_S + second)
+
+        assert planned.status is None
+        assert planned.memory_object is None
+        assert planned.events == ()
+        assert planned.costs == ()
+        live = replace(live, memory=planned.memory)
+
+
+def test_noise_below_the_rounding_is_no_news():
+    def seen(p95_s):
+        latency = Latency(
+            sampled_s=NOW_S,
+            ttft=Quantiles(p50_s=0.2, p95_s=p95_s, p99_s=0.6),
+            tpot=Quantiles(p50_s=0.01, p95_s=0.012, p99_s=0.02),
+        )
+        return replace(running(), routers=(report(),), latency=latency)
+
+    first = seen(0.41200)
+    live = after(first, plan(first, now_s=NOW_S))
+    same = replace(seen(0.41204), pool=live.pool)
+
+    assert plan(first, now_s=NOW_S).status["slo"]["ttft"]["p95"] == "412ms"
+    assert plan(same, now_s=NOW_S).status is None
+
+
+def test_nothing_is_called_stale_before_the_first_router_runs():
+    fresh = condition(status_of(world()), "MetricsFresh")
+
+    assert (fresh["status"], fresh["reason"]) == ("Unknown", "Starting")
+
+
+def test_a_silent_router_makes_the_metrics_stale():
+    live = after(world(), plan(world(), now_s=NOW_S))
+    live = replace(running(), pool=live.pool)
+
+    planned = plan(live, now_s=NOW_S + 60)
+
+    assert condition(planned.status, "MetricsFresh")["status"] == "False"
+    assert any(event.type is EventType.WARNING for event in planned.events)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "reason"),
+    [
+        ({}, "True", "Auto"),
+        ({"scaling": {"mode": "Paused"}}, "False", "Paused"),
+        ({"scaling": {"mode": "Recommend"}}, "False", "Recommend"),
+        ({"prefill": {"management": "External"}}, "True", "External"),
+    ],
+)
+def test_scaling_active_says_who_sets_the_counts(change, status, reason):
+    found = condition(status_of(world(pool(change))), "ScalingActive")
+
+    assert (found["status"], found["reason"]) == (status, reason)
+
+
+def test_a_refused_child_leaves_the_generation_out_of_force():
+    live = running()
+    edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
+    live = replace(live, pool=edit)
+    refused = Outcome(refused="Deployment tiny-decode: spec.template.spec.volumes: bad")
+
+    told = conclude(plan(live, now_s=NOW_S), refused, world=live, now_s=NOW_S)
+
+    accepted = condition(told.status, "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "ChildRefused")
+    assert "spec.template.spec.volumes: bad" in accepted["message"]
+    assert condition(told.status, "Ready")["status"] == "False"
+    assert told.status["observedGeneration"] == 1
+    assert "ChildRefused" in {event.reason for event in told.events}
+
+
+def test_a_field_of_somebody_else_is_reported_and_then_forgotten():
+    live = running()
+    sentence = "Service tiny-router: another manager owns spec.ports (by helm)."
+    planned = plan(live, now_s=NOW_S)
+
+    told = conclude(planned, Outcome(blocked=sentence), world=live, now_s=NOW_S)
+    healed = status_of(after(live, told), now_s=NOW_S + 5)
+
+    assert condition(told.status, "FieldConflict")["status"] == "True"
+    assert condition(told.status, "FieldConflict")["message"] == sentence
+    assert condition(healed, "FieldConflict")["status"] == "False"
+
+
+def test_a_field_taken_back_is_told():
+    live = running()
+    taken = Outcome(taken=("Deployment tiny-decode: took back spec.replicas (by kubectl).",))
+
+    told = conclude(plan(live, now_s=NOW_S), taken, world=live, now_s=NOW_S)
+
+    assert [e.message for e in told.events if e.reason == "FieldTaken"] == list(taken.taken)
+
+
+def test_a_change_stays_the_last_decision_while_its_pods_start():
+    live = replace(running(), routers=(report(),))
+    live = after(live, plan(live, now_s=NOW_S), routers=(report(),))
+    edit = pool({"decode": {"minReplicas": 3}}, generation=2, status=live.pool["status"])
+    changing = replace(live, pool=edit)
+
+    change = plan(changing, now_s=NOW_S + 5)
+    grown = after(changing, change, routers=(report(now_s=NOW_S + 10),))
+    starting = tuple(pod(grown, "decode", index, ready=False) for index in (1, 2))
+    waiting = status_of(replace(grown, pods=(*live.pods, *starting)), now_s=NOW_S + 10)
+
+    decision = change.status["decision"]
+    assert decision["decode"] == {"from": 1, "to": 3}
+    assert "minReplicas" in decision["reason"]
+    assert waiting["decision"] == decision
+    assert [event.message for event in change.events if event.reason == "AtBound"]
+
+
+def test_the_status_has_only_fields_of_its_schema():
+    status = status_of(replace(running(), routers=(report(),)))
+
+    assert parse_status({"status": status}).to_object() == status
