@@ -4,11 +4,12 @@ A test holds the committed files to what this would write.
 """
 
 import argparse
+import functools
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from e2e.commands import program
+from e2e.cluster.tools import TOOLS, ensure
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
 
@@ -42,16 +43,19 @@ def from_models() -> Mapping[Path, str]:
 
 def install_manifest() -> str:
     """Both charts with their default values, as one file."""
-    return _INSTALL_HEAD + "".join(
-        _helm("template", name, str(CHARTS / name), "--namespace", NAMESPACE)
-        for name in ("tandem-crds", "tandem")
-    )
+    return _INSTALL_HEAD + "".join(_render(chart) for chart in ("tandem-crds", "tandem"))
 
 
-def _helm(*words: str) -> str:
-    command = [program("helm"), *words]
+@functools.cache
+def helm_program() -> Path:
+    """The user's helm where its version suits, else the one in the cache."""
+    return ensure(next(tool for tool in TOOLS if tool.name == "helm"))
+
+
+def _render(chart: str) -> str:
+    words = ("template", chart, str(CHARTS / chart), "--namespace", NAMESPACE)
     result = subprocess.run(  # noqa: S603 - a fixed command
-        command, capture_output=True, text=True, check=False, timeout=60
+        [helm_program(), *words], capture_output=True, text=True, check=False, timeout=60
     )
     if result.returncode != 0:
         raise SystemExit(result.stderr)
