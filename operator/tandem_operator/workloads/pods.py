@@ -57,7 +57,7 @@ def engine_template(
     """The pods of one role."""
     given = _given(spec.fleets[role].pod_template)
     defaults = _engine_defaults(spec, role, name=name)
-    grace_period_s = merged(defaults, given)["spec"]["terminationGracePeriodSeconds"]
+    grace_period_s = _grace_period_s(defaults, given)
     image = engine_image(spec, installation)
     container = {
         "name": ENGINE,
@@ -100,11 +100,23 @@ def engine_template(
 
 def router_template(spec: PoolSpec, *, name: PoolName, installation: Installation) -> Template:
     """The pool's front door."""
+    given = _given(spec.router.pod_template)
+    defaults = _defaults(
+        ROUTER,
+        name=name,
+        resources=spec.router.resources.to_object() or _ROUTER_RESOURCES,
+        volumes=[_volume("tmp")],
+        start_limit_s=60,
+    )
     container = {
         "name": ROUTER,
         "image": spec.router.image or installation.router_image,
         "command": ["tandem-router"],
-        "args": [f"--pool={name.name}", f"--namespace={name.namespace}"],
+        "args": [
+            f"--pool={name.name}",
+            f"--namespace={name.namespace}",
+            f"--drain-timeout-s={_grace_period_s(defaults, given) - STOP_MARGIN_S}",
+        ],
         "ports": [_port("http", HTTP_PORT), _port("metrics", ROUTER_INTERNAL_PORT)],
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
         **_probes(startup="/health", liveness="/health", readiness="/ready", port=HTTP_PORT),
@@ -119,14 +131,7 @@ def router_template(spec: PoolSpec, *, name: PoolName, installation: Installatio
             "containers": [container],
         },
     }
-    defaults = _defaults(
-        ROUTER,
-        name=name,
-        resources=spec.router.resources.to_object() or _ROUTER_RESOURCES,
-        volumes=[_volume("tmp")],
-        start_limit_s=60,
-    )
-    return _layered(defaults, _given(spec.router.pod_template), own)
+    return _layered(defaults, given, own)
 
 
 def engine_image(spec: PoolSpec, installation: Installation) -> str:
@@ -146,6 +151,10 @@ def _layered(defaults: Object, given: Object, own: Object) -> Template:
     template_hash = digest(body)
     annotated = {"metadata": {"annotations": {TEMPLATE_ANNOTATION: template_hash}}}
     return Template(merged(body, annotated), template_hash, overridden(given, own))
+
+
+def _grace_period_s(defaults: Object, given: Object) -> int:
+    return int(merged(defaults, given)["spec"]["terminationGracePeriodSeconds"])
 
 
 def _given(template: PodTemplate | None) -> Object:
