@@ -1,0 +1,215 @@
+"""The real operator as a process against the control plane, and pods as a kubelet would show them."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import yaml
+
+CRD = Path("crds/inferencepools.tandem-inference.io.yaml")
+GROUP = "/apis/tandem-inference.io/v1alpha1"
+SAMPLE = Path("manifests/samples/tiny-cpu.yaml")
+
+
+def eventually(check, *, within_s=30.0, every_s=0.2):
+    """Poll until `check` returns something true; its last failure or value is the error."""
+    deadline = time.monotonic() + within_s
+    while True:
+        fault = None
+        try:
+            value = check()
+            if value:
+                return value
+            fault = repr(value)
+        except (AssertionError, KeyError, RuntimeError, TypeError) as error:
+            fault = error
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within_s} s: {fault}")
+        time.sleep(every_s)
+
+
+def install_crd(plane):
+    plane.run_kubectl("apply", "--server-side", "-f", str(CRD))
+    plane.run_kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRD))
+
+
+class Operator:
+    """One `tandem-operator` process."""
+
+    def __init__(self, kubeconfig, log_path, *words):
+        self.health_port, self.metrics_port = free_port(), free_port()
+        self.log_path = log_path
+        self._log = log_path.open("ab")
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tandem_operator"),
+                *("--health-port", str(self.health_port)),
+                *("--metrics-port", str(self.metrics_port)),
+                *words,
+            ],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")},
+                "KUBECONFIG": str(kubeconfig),
+                "TANDEM_ROUTER_IMAGE": "tandem/router:test",
+                "TANDEM_ENGINE_CPU_IMAGE": "tandem/engine-cpu:test",
+                "TANDEM_ENGINE_GPU_IMAGE": "tandem/engine-gpu:test",
+            },
+            stdout=self._log,
+            stderr=self._log,
+        )
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def metrics(self):
+        url = f"http://127.0.0.1:{self.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.read().decode()
+
+    def probe(self, path):
+        url = f"http://127.0.0.1:{self.health_port}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return None
+
+    def rss_mib(self):
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError("the operator is gone")
+
+    def stop(self, with_signal=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(with_signal)
+        code = self.process.wait(timeout=30)
+        self._log.close()
+        return code
+
+
+@contextlib.contextmanager
+def operator(kubeconfig, log_path, *words):
+    """A running operator; killed at the end, if it still runs."""
+    running = Operator(kubeconfig, log_path, *words)
+    try:
+        yield running
+    finally:
+        running.stop(signal.SIGKILL)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def rights_role(name, rights):
+    """A ClusterRole of exactly these rights."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": [
+            {"apiGroups": [each.group], "resources": [each.resource], "verbs": list(each.verbs)}
+            for each in rights
+        ],
+    }
+
+
+class Pool:
+    """One pool in a namespace, and what is seen of it."""
+
+    def __init__(self, plane, namespace, name="tiny"):
+        self.plane, self.namespace, self.name = plane, namespace, name
+        self.path = f"{GROUP}/namespaces/{namespace}/inferencepools/{name}"
+
+    def apply(self, **changes):
+        """Apply the demo's pool with some parts of its spec changed."""
+        body = yaml.safe_load(SAMPLE.read_text())
+        body["metadata"] = {"name": self.name, "namespace": self.namespace}
+        for part, fields in changes.items():
+            body["spec"][part] = {**body["spec"].get(part, {}), **fields}
+        self.plane.run_kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(body))
+
+    def get(self):
+        return self.plane.request("GET", self.path)
+
+    def delete(self):
+        self.plane.request("DELETE", self.path)
+
+    def condition(self, kind):
+        for each in self.get().get("status", {}).get("conditions", []):
+            if each["type"] == kind:
+                return each
+        return {}
+
+    def deployment(self, component):
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.name}-{component}"
+        return self.plane.request("GET", path)
+
+    def replicas(self, component):
+        return self.deployment(component)["spec"]["replicas"]
+
+    def kubectl(self, *words, stdin=None):
+        return self.plane.run_kubectl("-n", self.namespace, *words, stdin=stdin)
+
+    def scale(self, component, replicas):
+        self.kubectl("scale", f"deployment/{self.name}-{component}", f"--replicas={replicas}")
+
+    def events(self):
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+        found = self.plane.request("GET", path)["items"]
+        return [each for each in found if each["regarding"]["kind"] == "InferencePool"]
+
+    def objects(self):
+        """Everything in the namespace that belongs to the pool, and the pool, by kind and name."""
+        kinds = (
+            "inferencepools.tandem-inference.io,deployments,services,configmaps,serviceaccounts,"
+            "roles,rolebindings,poddisruptionbudgets,pods,replicasets"
+        )
+        items = json.loads(self.kubectl("get", kinds, "-o", "json"))["items"]
+        return {(each["kind"], each["metadata"]["name"]): each for each in items}
+
+    def versions(self):
+        """The resourceVersion of everything in the namespace that could change."""
+        return {key: each["metadata"]["resourceVersion"] for key, each in self.objects().items()}
+
+    def make_pods_ready(self, *, host="127.0.0.1"):
+        """Show the pods that exist as a kubelet would show them: started and Ready."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
+        for pod in self.plane.request("GET", pods)["items"]:
+            conditions = pod["status"].get("conditions") or []
+            if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+                continue
+            name = pod["metadata"]["name"]
+            binding = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name},
+                "target": {"kind": "Node", "name": "node-1"},
+            }
+            if not pod["spec"].get("nodeName"):
+                self.plane.request("POST", f"{pods}/{name}/binding", binding)
+            pod = self.plane.request("GET", f"{pods}/{name}")
+            pod["status"] |= {
+                "phase": "Running",
+                "podIP": host,
+                "podIPs": [{"ip": host}],
+                "startTime": now,
+                "conditions": [
+                    {"type": kind, "status": "True", "lastTransitionTime": now}
+                    for kind in ("PodScheduled", "ContainersReady", "Ready")
+                ],
+            }
+            self.plane.request("PUT", f"{pods}/{name}/status", pod)

@@ -1,0 +1,223 @@
+"""The operator on a real API server: what it makes, keeps, leaves alone and lets go."""
+
+import json
+
+import pytest
+
+from tandem_operator.kube.rights import LEASE_RIGHTS, POOL_RIGHTS
+from tests.integration.operator_process import Pool, eventually, install_crd, operator, rights_role
+
+pytestmark = pytest.mark.timeout(240)
+
+CHILDREN = {
+    ("Deployment", "tiny-prefill"),
+    ("Deployment", "tiny-decode"),
+    ("Deployment", "tiny-router"),
+    ("Service", "tiny-prefill"),
+    ("Service", "tiny-decode"),
+    ("Service", "tiny-router"),
+    ("Service", "tiny-router-internal"),
+    ("ServiceAccount", "tiny-prefill"),
+    ("ServiceAccount", "tiny-decode"),
+    ("ServiceAccount", "tiny-router"),
+    ("PodDisruptionBudget", "tiny-prefill"),
+    ("PodDisruptionBudget", "tiny-decode"),
+    ("PodDisruptionBudget", "tiny-router"),
+    ("Role", "tiny-router"),
+    ("RoleBinding", "tiny-router"),
+    ("ConfigMap", "tiny-router"),
+    ("ConfigMap", "tiny-memory"),
+}
+
+
+@pytest.fixture(scope="module")
+def running(control_plane, tmp_path_factory):
+    """An operator with exactly the rights that it lists, for all tests of this module."""
+    install_crd(control_plane)
+    control_plane.run_kubectl("create", "namespace", "tandem-system")
+    control_plane.run_kubectl("create", "serviceaccount", "operator", "-n", "tandem-system")
+    role = rights_role("tandem-operator", (*POOL_RIGHTS, *LEASE_RIGHTS))
+    control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(role))
+    control_plane.run_kubectl(
+        *("create", "clusterrolebinding", "tandem-operator", "--clusterrole=tandem-operator"),
+        "--serviceaccount=tandem-system:operator",
+    )
+    kubeconfig = control_plane.service_account_kubeconfig("tandem-system", "operator")
+    with operator(kubeconfig, tmp_path_factory.mktemp("operator") / "log") as process:
+        eventually(lambda: process.probe("/readyz") == 200)
+        yield process
+        print(process.log())
+
+
+@pytest.fixture
+def pool(running, control_plane, namespace):
+    made = Pool(control_plane, namespace)
+    made.apply()
+    eventually(lambda: made.objects().keys() >= CHILDREN)
+    eventually(lambda: made.get()["status"]["observedGeneration"] == 1)
+    return made
+
+
+def test_makes_every_child_with_the_pool_as_its_owner(pool):
+    objects, uid = pool.objects(), pool.get()["metadata"]["uid"]
+
+    for key in CHILDREN:
+        owner = objects[key]["metadata"]["ownerReferences"][0]
+        assert (owner["uid"], owner["controller"]) == (uid, True)
+        assert objects[key]["metadata"]["labels"]["tandem-inference.io/pool"] == "tiny"
+    assert "finalizers" not in pool.get()["metadata"]
+    assert pool.condition("Accepted")["status"] == "True"
+    assert pool.get()["status"]["endpoint"] == f"http://tiny-router.{pool.namespace}.svc"
+
+
+def test_a_deleted_child_comes_back(pool):
+    pool.kubectl("delete", "service", "tiny-decode")
+    pool.kubectl("delete", "deployment", "tiny-prefill", "--cascade=foreground")
+
+    eventually(lambda: pool.objects().keys() >= CHILDREN)
+
+
+def test_deleting_the_pool_collects_all_its_children(pool):
+    pool.delete()
+
+    eventually(lambda: not CHILDREN & pool.objects().keys(), within_s=60)
+
+
+def test_a_scale_by_hand_of_a_managed_role_is_taken_back_and_told(pool):
+    pool.scale("prefill", 3)
+
+    eventually(lambda: pool.replicas("prefill") == 1)
+    event = eventually(
+        lambda: [each for each in pool.events() if "spec.replicas" in (each.get("note") or "")]
+    )[0]
+    assert "kubectl" in event["note"]
+    assert "tiny-prefill" in event["note"]
+
+
+def test_an_external_role_belongs_to_whoever_scales_it(pool):
+    pool.apply(decode={"management": "External"})
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 2)
+    pool.scale("decode", 3)
+    pool.scale("prefill", 3)
+
+    eventually(lambda: pool.replicas("prefill") == 1)
+    assert pool.replicas("decode") == 3
+
+
+def test_a_pool_paused_at_five_keeps_five(pool):
+    pool.apply(prefill={"minReplicas": 5, "maxReplicas": 5})
+    eventually(lambda: pool.replicas("prefill") == 5)
+
+    pool.apply(scaling={"mode": "Paused"}, prefill={"minReplicas": 1, "maxReplicas": 8})
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 3)
+    pool.apply(scaling={"mode": "Paused"}, slo={"tpot": {"target": "26ms"}})
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 4)
+
+    assert pool.replicas("prefill") == 5
+    pool.scale("prefill", 2)
+    pool.apply(scaling={"mode": "Paused"}, slo={"tpot": {"target": "27ms"}})
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 5)
+    assert pool.replicas("prefill") == 2
+
+
+def test_a_foreign_owner_of_another_field_is_reported_and_nothing_is_written(pool):
+    before = pool.versions()
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "tiny-router", "namespace": pool.namespace},
+        "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 1234, "protocol": "TCP"}]},
+    }
+    pool.kubectl(
+        *("apply", "--server-side", "--force-conflicts", "--field-manager=team-net", "-f", "-"),
+        stdin=json.dumps(theirs),
+    )
+
+    found = eventually(lambda: pool.condition("FieldConflict")["status"] == "True" and pool)
+    message = found.condition("FieldConflict")["message"]
+    assert "team-net" in message
+    assert "tiny-router" in message
+    pool.apply(slo={"tpot": {"target": "26ms"}})
+    eventually(lambda: pool.condition("FieldConflict")["observedGeneration"] == 2)
+    after = pool.versions()
+    touched = {("InferencePool", "tiny"), ("Service", "tiny-router")}
+    assert {key for key in after if after[key] != before.get(key)} == touched
+
+    theirs["spec"] = {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}
+    pool.kubectl(
+        *("apply", "--server-side", "--field-manager=team-net", "-f", "-"),
+        stdin=json.dumps(theirs),
+    )
+    eventually(lambda: pool.condition("FieldConflict")["status"] == "False")
+    assert pool.get()["status"]["observedGeneration"] == 2
+
+
+def test_an_edit_of_a_pod_template_by_hand_is_taken_back_and_told(pool):
+    pool.kubectl("set", "image", "deployment/tiny-decode", "*=evil:1")
+
+    def ours_again():
+        containers = pool.deployment("decode")["spec"]["template"]["spec"]["containers"]
+        return all(each["image"] == "tandem/engine-cpu:test" for each in containers)
+
+    eventually(ours_again)
+    eventually(lambda: any("image" in (each.get("note") or "") for each in pool.events()))
+
+
+def test_an_slo_edit_changes_one_config_map_and_no_pod_template(pool):
+    before = pool.objects()
+
+    pool.apply(slo={"ttft": {"target": "300ms"}}, scaling={"stabilization": "60s"})
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 2, within_s=10)
+
+    after = pool.objects()
+    settings = json.loads(after["ConfigMap", "tiny-router"]["data"]["router.json"])
+    assert settings["slo"]["ttft_s"] == 0.3
+    changed = {
+        key
+        for key in CHILDREN - {("ConfigMap", "tiny-memory")}
+        if after[key]["metadata"]["resourceVersion"] != before[key]["metadata"]["resourceVersion"]
+    }
+    assert changed == {("ConfigMap", "tiny-router")}
+
+
+def test_a_spec_that_the_api_server_refuses_in_a_child_leaves_everything_as_it_is(pool):
+    before = pool.versions()
+
+    pool.apply(decode={"podTemplate": {"spec": {"tolerations": [{"operator": "Sometimes"}]}}})
+
+    eventually(lambda: pool.condition("Accepted")["status"] == "False")
+    assert "Sometimes" in pool.condition("Accepted")["message"]
+    after = pool.versions()
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert changed == {("InferencePool", "tiny")}
+
+    pool.apply(decode={"podTemplate": {"metadata": {"annotations": {"team": "a"}}}})
+    eventually(lambda: pool.condition("Accepted")["status"] == "True")
+
+
+def test_a_service_of_somebody_else_with_our_name_is_not_touched(running, control_plane, namespace):
+    control_plane.run_kubectl(
+        *("create", "service", "clusterip", "tiny-router", "--tcp=5:5", "-n", namespace)
+    )
+    pool = Pool(control_plane, namespace)
+    pool.apply()
+
+    eventually(lambda: pool.condition("FieldConflict")["status"] == "True")
+
+    assert "does not belong to this pool" in pool.condition("FieldConflict")["message"]
+    assert ("Deployment", "tiny-prefill") not in pool.objects()
+    pool.kubectl("delete", "service", "tiny-router")
+    eventually(lambda: pool.objects().keys() >= CHILDREN)
+
+
+def test_a_pool_made_again_under_its_name_gets_children_of_its_own(pool):
+    pool.delete()
+    pool.apply()
+
+    uid = pool.get()["metadata"]["uid"]
+    eventually(
+        lambda: all(
+            pool.objects()[key]["metadata"]["ownerReferences"][0]["uid"] == uid for key in CHILDREN
+        ),
+        within_s=60,
+    )
