@@ -20,8 +20,8 @@ class Limit(StrEnum):
     """What bounds the decode batch."""
 
     TPOT = "TPOT"
-    KV = "KV"
-    SEQUENCES = "sequences"
+    KV = "KV capacity"
+    SEQUENCES = "the engine's batch limit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ class Outlook:
         after_s: predicted with the new count.
         late_share: predicted share late with the present count.
         load: the work behind the prediction, in words.
-        kv_bound: whether KV capacity, not step time, limits the batch.
+        batch_limit: what limits the decode batch where it is not step time, in words.
+        kv_bound: whether that is KV capacity.
     """
 
     quantity: str
@@ -36,6 +37,7 @@ class Outlook:
     after_s: float | None
     late_share: float
     load: str
+    batch_limit: str | None = None
     kv_bound: bool = False
 
 
@@ -59,7 +61,7 @@ class Words:
 def seconds(value_s: float) -> str:
     """A duration for people: two or three significant digits, ms below one second."""
     if value_s < 0.0995:
-        return f"{value_s * 1000:.3g} ms" if value_s * 1000 < 10 else f"{value_s * 1000:.0f} ms"
+        return f"{value_s * 1000:.3g} ms"
     if value_s < 1.0:
         return f"{value_s:.2f} s"
     return f"{value_s:.3g} s" if value_s < 100 else f"{value_s:.0f} s"
@@ -71,7 +73,9 @@ def cause(words: Words) -> Reason:
     if outlook is not None and outlook.kv_bound:
         return Reason.KV_CAPACITY
     observed = outlook is not None and outlook.observed_s is not None
-    if words.role is Role.PREFILL:
+    # A batch that is full while steps are fast keeps requests out: that is felt as TTFT.
+    admission = outlook is not None and outlook.batch_limit is not None
+    if words.role is Role.PREFILL or (admission and not observed):
         return Reason.OBSERVED_TTFT if observed else Reason.PREDICTED_TTFT
     return Reason.OBSERVED_TPOT if observed else Reason.PREDICTED_TPOT
 
@@ -122,6 +126,12 @@ def _growth(words: Words, allowed: Allowed) -> str:
     more = allowed.to - allowed.current
     count = SPELLED[more] if more < len(SPELLED) else str(more)
     plural = "replica" if more == 1 else "replicas"
+    if outlook.batch_limit is not None and outlook.observed_s is None:
+        late = f"{max(0.1, 100.0 * outlook.late_share):.2g} %"
+        return (
+            f"predicted TTFT: {late} of requests find no place in decode, where"
+            f" {outlook.batch_limit} ends the batch, at {outlook.load}"
+        )
     if outlook.observed_s is not None:
         seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} > {bound} in the last minute"
         text = f"{seen} at {outlook.load}"
@@ -134,8 +144,6 @@ def _growth(words: Words, allowed: Allowed) -> str:
         late = f"{max(0.1, 100.0 * outlook.late_share):.2g} %"
         what = outlook.quantity.split()[0]
         text = f"predicted {what} misses {bound} for {late} of requests at {outlook.load}"
-    if outlook.kv_bound:
-        text += ", and KV capacity limits the batch"
     if outlook.after_s is None or outlook.after_s > LONGEST_SHOWN_S:
         return text
     after = seconds(outlook.after_s)

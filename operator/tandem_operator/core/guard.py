@@ -219,6 +219,9 @@ class _Move:
         return Allowed(self.current, target, None, limits)
 
     def _shrink(self) -> Allowed:
+        if self.past.keeps.runs[-1].target >= self.current:
+            # One less would do for the present load, but not for a little more of it.
+            return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
         if not self.scene.may_shrink:
             return self._stay(Reason.STALE_METRICS)
         if self.fleet.starting or self.scene.known_s < MIN_HISTORY_S:

@@ -44,7 +44,7 @@ class Memory:
 
     def to_json(self) -> str:
         """Compact JSON that `from_json` reads back exactly."""
-        return json.dumps(encode(self), separators=(",", ":"), sort_keys=True, allow_nan=False)
+        return json.dumps(encode(self), separators=(",", ":"), allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> "Memory":

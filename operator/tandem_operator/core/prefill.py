@@ -19,6 +19,7 @@ FLUID_CHUNKS = 500
 UNSEEN_ON_TIME = 10.0
 RATE_GRID = 20.0
 HOPELESS_LOAD = 1.15
+SERVED_LOAD = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,12 @@ class Replay:
 
     def late_share(self, rate_rps: float, replicas: int) -> float:
         """Share of the feasible requests that would be late at `rate_rps` on `replicas` servers."""
-        if rate_rps <= 0.0 or self.work.counted == 0:
+        if rate_rps <= 0.0:
             return 0.0
         load = self.work.load(rate_rps) / replicas
+        if self.work.counted == 0:
+            # Nobody can be on time: size to serve them at all.
+            return 1.0 if load > SERVED_LOAD else 0.0
         if load > HOPELESS_LOAD:
             # A queue that grows without end: everybody who comes after a short while is late.
             return 1.0

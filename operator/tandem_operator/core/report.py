@@ -8,6 +8,7 @@ from tandem_operator.core.arrivals import Outcomes
 from tandem_operator.core.choose import Choice
 from tandem_operator.core.correct import Correction, blamed
 from tandem_operator.core.decision import Attainment, Decision, Reason, RoleDecision
+from tandem_operator.core.decode import Limit
 from tandem_operator.core.explain import Outlook, Words, cause, sentence
 from tandem_operator.core.fleet import Fleet, Starts
 from tandem_operator.core.forecast import Forecast
@@ -15,7 +16,7 @@ from tandem_operator.core.guard import Allowed
 from tandem_operator.core.intake import Freshness
 from tandem_operator.core.observation import Latency, PodPhase, Quantiles
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Situation, kv_bound
+from tandem_operator.core.situation import Situation
 from tandem_operator.core.spec import Mode, PoolSpec
 
 PERCENTILE = 0.95
@@ -150,8 +151,15 @@ def _outlook(view: View, role: Role) -> Outlook | None:
         after_s=_predicted_s(situation, role, rate_rps, allowed.to),
         late_share=situation.late_share(role, rate_rps, current),
         load=_load(view, situation, role, rate_rps, forecast, up_to=bool(words)),
-        kv_bound=role is Role.DECODE and kv_bound(situation),
+        batch_limit=_batch_limit(situation, role),
+        kv_bound=role is Role.DECODE and situation.decode.limit is Limit.KV,
     )
+
+
+def _batch_limit(situation: Situation, role: Role) -> str | None:
+    if role is Role.PREFILL or situation.decode.limit is Limit.TPOT:
+        return None
+    return f"{situation.decode.limit.value} ({situation.decode.batch:.0f} streams)"
 
 
 def _quantity(role: Role) -> str:

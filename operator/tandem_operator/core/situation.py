@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tandem_operator.core.arrivals import Arrivals, outcomes
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.correct import Correction
-from tandem_operator.core.decode import DecodeWork, Limit, Outputs, decode_work
+from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
 from tandem_operator.core.prefill import Replay, prefill_work, quantile
@@ -149,8 +149,3 @@ def learn_overhead(
     most_s = MOST_OVERHEAD_STEP * slo_ttft_s
     moved = overhead_s + min(most_s, max(-most_s, OVERHEAD_STEP * surplus_s))
     return min(MOST_OVERHEAD_SHARE * slo_ttft_s, max(0.0, moved))
-
-
-def kv_bound(situation: Situation) -> bool:
-    """Whether KV capacity is what limits the decode batch."""
-    return situation.decode.limit is Limit.KV

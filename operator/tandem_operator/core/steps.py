@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import sqrt
 
-WINDOW_S = 120
+WINDOW_S = 180
 MIN_SIDE_S = 8
 STRIDE_S = 2
 SIGNIFICANT = 5.0

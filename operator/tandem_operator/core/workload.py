@@ -5,10 +5,11 @@ ramp, old arrivals merely sped up would look like bursts. Prompt lengths are car
 mean in the same way. What stays is the burstiness, and it is replayed, not assumed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.steps import last_step_s
 
 WINDOW_S = 180
 RATE_HALF_WINDOW_S = 15
@@ -16,7 +17,7 @@ LENGTH_HALF_WINDOW_S = 30
 RECENT_S = 30
 PRIOR_REQUESTS = 10.0
 MOST_CACHED_SHARE = 0.95
-MOST_ENTRIES_PER_S = 14
+MOST_ENTRIES_PER_S = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,14 @@ def workload(arrivals: Arrivals) -> Workload | None:
     total = sum(p.count for p in placed)
     if total == 0:
         return None
-    rates = _moving_mean(counts, RATE_HALF_WINDOW_S)
+    step_age_s = last_step_s(counts)
+    wall = len(counts) - step_age_s if step_age_s is not None else 0
+    rates = _moving_mean(counts, RATE_HALF_WINDOW_S, wall)
     passed = [0.0]
     for rate in rates:
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
-    sizes = _length_scale(placed, len(counts))
+    sizes = _length_scale(placed, len(counts), wall)
     cached = sum(s.cached_tokens for at, s in arrivals.seconds.items() if at >= first_s)
     prompt = sum(p.count * p.tokens for p in placed)
     cached_share = min(MOST_CACHED_SHARE, cached / prompt) if prompt > 0.0 else 0.0
@@ -104,20 +107,24 @@ def _scatter(second: int, index: int) -> float:
     return ((mixed ^ (mixed >> 16)) & 0xFFFFFF) / float(0x1000000)
 
 
-def _moving_mean(values: "tuple[float, ...] | list[float]", half: int) -> list[float]:
-    """Mean over +-`half` entries around each entry, fewer at the ends."""
+def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
+    """Mean over +-`half` entries around each entry, fewer at the ends and none across the `wall`.
+
+    A mean across a sudden change of level would make a burst of what followed it.
+    """
     sums = [0.0]
     for value in values:
         sums.append(sums[-1] + value)
     size = len(values)
     means = []
     for i in range(size):
-        low, high = max(0, i - half), min(size, i + half + 1)
+        start, end = (0, wall) if i < wall else (wall, size)
+        low, high = max(start, i - half), min(end, i + half + 1)
         means.append((sums[high] - sums[low]) / (high - low))
     return means
 
 
-def _length_scale(placed: list[_Placed], span_s: int) -> list[float]:
+def _length_scale(placed: list[_Placed], span_s: int, wall: int) -> list[float]:
     """Per second: recent mean prompt length over the mean length around that second."""
     tokens, requests = [0.0] * span_s, [0.0] * span_s
     for p in placed:
@@ -125,9 +132,10 @@ def _length_scale(placed: list[_Placed], span_s: int) -> list[float]:
         tokens[second] += p.count * p.tokens
         requests[second] += p.count
     overall = max(1.0, sum(tokens) / sum(requests))
-    recent = _shrunk(sum(tokens[-RECENT_S:]), sum(requests[-RECENT_S:]), overall)
-    local_tokens = _moving_mean(tokens, LENGTH_HALF_WINDOW_S)
-    local_requests = _moving_mean(requests, LENGTH_HALF_WINDOW_S)
+    since = max(wall, span_s - RECENT_S)
+    recent = _shrunk(sum(tokens[since:]), sum(requests[since:]), overall)
+    local_tokens = _moving_mean(tokens, LENGTH_HALF_WINDOW_S, wall)
+    local_requests = _moving_mean(requests, LENGTH_HALF_WINDOW_S, wall)
     width = 2 * LENGTH_HALF_WINDOW_S + 1
     return [
         recent / _shrunk(t * width, r * width, overall)
@@ -139,7 +147,7 @@ def _shrunk(total: float, count: float, prior: float) -> float:
     return (total + PRIOR_REQUESTS * prior) / (count + PRIOR_REQUESTS)
 
 
-def _dispersion(counts: "tuple[float, ...]", rates: list[float]) -> float:
+def _dispersion(counts: Sequence[float], rates: Sequence[float]) -> float:
     """Variance of the counts around their local rate over that rate: 1 for Poisson."""
     expected = sum(rates)
     if expected <= 0.0:
