@@ -40,7 +40,7 @@ class Options:
     port: int = 8000
     internal_port: int = 9100
     drain_delay_s: float = 3.0
-    drain_timeout_s: float = 110.0
+    drain_timeout_s: float = 280.0
     timing_record: Path | None = None
     timing_record_bytes: int = 256 * 1024 * 1024
 

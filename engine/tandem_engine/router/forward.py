@@ -281,7 +281,7 @@ class Forwarder:
                     # Closed, not released: the engine stops work nobody reads.
                     response.release() if response.content.at_eof() else response.close()
         except TimeoutError:
-            return await self._timed_out(flight, sink, pod)
+            return await self._timed_out(flight, sink, pod, waited_s=self._clock() - began)
         except ApiError as error:
             if error.status < 500:
                 flight.ending = Ending.REFUSED
@@ -310,8 +310,12 @@ class Forwarder:
             output_tokens=flight.output_tokens,
         )
 
-    async def _timed_out(self, flight: Flight, sink: Sink, pod: Pod) -> web.StreamResponse:
-        self._fleet.suspect(pod)
+    async def _timed_out(
+        self, flight: Flight, sink: Sink, pod: Pod, *, waited_s: float
+    ) -> web.StreamResponse:
+        # A request that came here with its time all but spent says nothing about the pod.
+        if waited_s >= flight.settings.timeouts.connect_s:
+            self._fleet.suspect(pod)
         started = flight.timeline.first_token_s is not None
         flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
         logger.warning(

@@ -169,8 +169,10 @@ def _outcome(ending: Ending, *, late_ttft: bool, late_tpot: bool) -> Outcome:
 def blame(verdict: Verdict, ending: Ending, *, usual: Mapping[Cause, float]) -> Cause | None:
     """Return the one cause of a violation, `None` where there is none.
 
-    A late first token is blamed on the part that outgrew its `usual` value (that of good requests
-    of like length) by most: a long prefill that was always there is not what made it late.
+    A late first token is blamed on the part that outgrew its allowance by most. The allowance is
+    the `usual` value of good requests of like length, so a long prefill that was always there is
+    not what made it late; where even the usual parts exceed the bound (it was tightened), they
+    are scaled down to it, and the largest part is to blame.
     """
     if verdict.outcome in (Outcome.GOOD, Outcome.GONE, Outcome.REFUSED):
         return None
@@ -182,7 +184,9 @@ def blame(verdict: Verdict, ending: Ending, *, usual: Mapping[Cause, float]) -> 
         > _overrun(verdict.ttft_s, verdict.ttft_bound_s)
     ):
         return Cause.DECODE_STEP
-    return max(verdict.parts, key=lambda part: verdict.parts[part] - usual.get(part, 0.0))
+    usual_ttft_s = sum(usual.values())
+    scale = min(1.0, verdict.ttft_bound_s / usual_ttft_s) if usual_ttft_s else 0.0
+    return max(verdict.parts, key=lambda part: verdict.parts[part] - scale * usual.get(part, 0.0))
 
 
 def _overrun(value_s: float | None, bound_s: float) -> float:

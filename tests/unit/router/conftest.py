@@ -1,15 +1,11 @@
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from pool import Pool
-
 from tandem_engine.router.app import Options, Router
+from tests.unit.router.pool import Pool
 
 
 @pytest.fixture

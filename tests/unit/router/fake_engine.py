@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from multidict import CIMultiDictProxy
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Script:
 class Seen:
     path: str
     body: dict[str, Any]
-    headers: dict[str, str]
+    headers: CIMultiDictProxy[str]
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -90,7 +91,7 @@ class FakeEngine:
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        seen = Seen(request.path, body, dict(request.headers))
+        seen = Seen(request.path, body, request.headers)
         async with self.arrived:
             self.seen.append(seen)
             self.arrived.notify_all()
@@ -178,35 +179,24 @@ class FakeEngine:
                 await send(chunk)
         made = 0
         while made < script.tokens:
-            if script.cut_after == made:
-                assert request.transport is not None
-                request.transport.abort()
-                return response
-            if script.end_after == made:
-                return response
-            if script.freeze_after == made:
-                await asyncio.sleep(60)
-            if script.garbage_after == made:
-                await response.write(b"data: {nonsense\n\n")
-                return response
-            if script.error_event_after == made:
-                await send({"error": {"message": "scripted", "code": 500}})
+            if await self._misbehaves(request, response, made):
                 return response
             step = min(script.tokens_per_chunk, script.tokens - made)
             text = "".join(f" t{number}" for number in range(made, made + step))
             made += step
             last = made == script.tokens
             for index in choices:
-                choice: dict[str, Any] = {"index": index, "logprobs": None}
-                choice["finish_reason"] = "length" if last else None
-                choice["stop_reason"] = None
-                if chat:
-                    choice["delta"] = {"content": text}
-                else:
-                    choice["text"] = text
-                if body.get("logprobs"):
-                    choice["logprobs"] = {"tokens": [text], "token_logprobs": [-0.5]}
-                chunk = head(choice)
+                chunk = head(
+                    {
+                        "index": index,
+                        "finish_reason": "length" if last else None,
+                        "stop_reason": None,
+                        "logprobs": {"tokens": [text], "token_logprobs": [-0.5]}
+                        if body.get("logprobs")
+                        else None,
+                        **({"delta": {"content": text}} if chat else {"text": text}),
+                    }
+                )
                 if continuous:
                     chunk["usage"] = self._usage(seen, made)
                 await send(chunk)
@@ -219,6 +209,25 @@ class FakeEngine:
             await send(report)
         await response.write(b"data: [DONE]\n\n")
         return response
+
+    async def _misbehaves(
+        self, request: web.Request, response: web.StreamResponse, made: int
+    ) -> bool:
+        """Do what the script has for this point of the stream; true where it ends there."""
+        script = self.script
+        if script.freeze_after == made:
+            await asyncio.sleep(60)
+        if script.cut_after == made:
+            assert request.transport is not None
+            request.transport.abort()
+            return True
+        if script.garbage_after == made:
+            await response.write(b"data: {nonsense\n\n")
+            return True
+        if script.error_event_after == made:
+            await response.write(b'data: {"error": {"message": "scripted", "code": 500}}\n\n')
+            return True
+        return script.end_after == made
 
 
 def prompt_tokens(body: dict[str, Any]) -> int:

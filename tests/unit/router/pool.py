@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
-from fake_engine import FakeEngine
+from multidict import CIMultiDictProxy
 
 from tandem_engine.router.app import Router
 from tandem_engine.router.fleet import Endpoint, Role
 from tandem_engine.router.settings import parse_settings
+from tests.unit.router.fake_engine import FakeEngine
 
 
 def settings_document(**changes: Any) -> dict[str, Any]:
@@ -83,11 +84,11 @@ class Pool:
 
     async def post(
         self, body: Any, path: str = "/v1/completions", **options: Any
-    ) -> tuple[int, Any, dict[str, str]]:
+    ) -> tuple[int, Any, CIMultiDictProxy[str]]:
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with self.client.post(self.url + path, data=payload, **options) as response:
             text = await response.read()
-            return response.status, json.loads(text), dict(response.headers)
+            return response.status, json.loads(text), response.headers
 
     async def complete(self, prompt: Any = "one two three", **fields: Any) -> tuple[int, Any]:
         status, answer, _ = await self.post({"model": "tiny", "prompt": prompt, **fields})
@@ -123,6 +124,13 @@ class Pool:
         """Wait until the router holds no request and has written down all that it held."""
         async with asyncio.timeout(10):
             await self.router.clients.drained()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something the router does by itself."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the router signals to nobody
+            await asyncio.sleep(0.002)
 
 
 async def events(response: aiohttp.ClientResponse) -> AsyncIterator[Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pool import Pool
+from tests.unit.router.pool import Pool
 
 
 async def test_streams_the_decode_pods_tokens_and_ends_with_done(pool: Pool) -> None:
@@ -56,3 +56,138 @@ async def test_chat_answers_have_a_message(pool: Pool) -> None:
     assert answer["object"] == "chat.completion"
     assert answer["choices"][0]["message"]["content"] == " t0 t1 t2 t3"
     assert answer["choices"][0]["message"]["role"] == "assistant"
+
+
+async def test_the_role_chunk_of_a_chat_stream_reaches_the_client(pool: Pool) -> None:
+    events = await pool.stream(path="/v1/chat/completions")
+
+    assert events[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert [event["choices"][0]["delta"]["content"] for event in events[1:-1]] == [
+        " t0",
+        " t1",
+        " t2",
+        " t3",
+    ]
+
+
+async def test_usage_is_hidden_from_a_client_that_did_not_ask(pool: Pool) -> None:
+    events = await pool.stream()
+
+    assert len(events) == 5
+    assert all("usage" not in event for event in events[:-1])
+
+
+async def test_usage_comes_once_at_the_end_for_a_client_that_asked(pool: Pool) -> None:
+    events = await pool.stream(stream_options={"include_usage": True})
+
+    assert all("usage" not in event for event in events[:-2])
+    assert events[-2]["usage"]["completion_tokens"] == 4
+    assert events[-2]["choices"] == []
+
+
+async def test_usage_comes_on_each_chunk_for_a_client_that_asked_for_that(pool: Pool) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+
+    events = await pool.stream(stream_options=options)
+
+    assert [event["usage"]["completion_tokens"] for event in events[:-1]] == [1, 2, 3, 4, 4]
+
+
+async def test_several_choices_are_assembled_each_on_its_own(pool: Pool) -> None:
+    status, answer = await pool.complete(n=3)
+
+    assert status == 200
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2]
+    assert {choice["text"] for choice in answer["choices"]} == {" t0 t1 t2 t3"}
+    assert answer["usage"]["completion_tokens"] == 12
+
+
+async def test_requests_whose_kv_cannot_move_go_to_decode_alone(pool: Pool) -> None:
+    for fields in ({"n": 2}, {"echo": True, "logprobs": 1}, {"max_tokens": 0}):
+        status, _ = await pool.complete(**fields)
+        assert status == 200
+    status, _ = await pool.complete(prompt=["one text", "another text"])
+    assert status == 200
+
+    assert pool.engines["p0"].seen == []
+    assert "kv_transfer_params" not in pool.engines["d0"].seen[0].body
+    assert pool.metric("tandem_router_decode_only_total", reason="unsupported") == 4
+
+
+async def test_kv_parameters_of_a_client_reach_no_engine(pool: Pool) -> None:
+    aimed = {"do_remote_prefill": True, "remote_host": "10.0.0.66", "remote_port": 1}
+
+    await pool.complete(
+        kv_transfer_params=aimed, vllm_xargs={"kv_transfer_params": aimed, "harmless": 1}
+    )
+    await pool.complete(kv_transfer_params=aimed, n=2)
+
+    seen = pool.engines["p0"].seen + pool.engines["d0"].seen
+    assert len(seen) == 3
+    assert "10.0.0.66" not in str([one.body for one in seen])
+    assert seen[0].body["vllm_xargs"] == {"harmless": 1}
+
+
+async def test_one_request_id_names_both_legs_and_the_answer(pool: Pool) -> None:
+    headers = {"X-Request-Id": "audit-17", "Authorization": "Bearer secret", "X-Other": "no"}
+
+    _, _, answered = await pool.post({"model": "tiny", "prompt": "hello"}, headers=headers)
+
+    assert answered["X-Request-Id"] == "audit-17"
+    for name in ("p0", "d0"):
+        seen = pool.engines[name].seen[0].headers
+        assert seen["X-Request-Id"] == "audit-17"
+        assert seen["Authorization"] == "Bearer secret"
+        assert "X-Other" not in seen
+
+
+async def test_a_request_without_id_is_given_one(pool: Pool) -> None:
+    _, _, answered = await pool.post({"model": "tiny", "prompt": "hello"})
+
+    assert len(answered["X-Request-Id"]) == 32
+    assert pool.engines["d0"].seen[0].headers["X-Request-Id"] == answered["X-Request-Id"]
+
+
+async def test_models_are_listed_with_their_longest_context(pool: Pool) -> None:
+    async with pool.client.get(pool.url + "/v1/models") as response:
+        listing = await response.json()
+
+    assert [(card["id"], card["max_model_len"]) for card in listing["data"]] == [("tiny", 2048)]
+
+
+async def test_ready_follows_the_decode_pods_and_health_does_not(pool: Pool) -> None:
+    async def status(path: str) -> int:
+        async with pool.client.get(pool.url + path) as response:
+            return response.status
+
+    assert await status("/ready") == 200
+    pool.show("d0", ready=False)
+    assert await status("/ready") == 503
+    assert await status("/health") == 200
+
+
+async def test_prefill_and_decode_of_different_revisions_are_never_paired(
+    bare_pool: Pool,
+) -> None:
+    for name, revision in (("p-old", "old"), ("p-new", "new"), ("d-old", "old"), ("d-new", "new")):
+        await bare_pool.add(name, revision=revision)
+
+    for _ in range(12):
+        await bare_pool.stream()
+
+    for revision in ("old", "new"):
+        for seen in bare_pool.engines[f"d-{revision}"].seen:
+            assert seen.body["kv_transfer_params"]["remote_engine_id"] == f"p-{revision}"
+
+
+async def test_prefill_pods_without_a_decode_pod_of_their_revision_are_left_out(
+    bare_pool: Pool,
+) -> None:
+    await bare_pool.add("p-new", revision="new")
+    await bare_pool.add("d-old", revision="old")
+
+    await bare_pool.stream()
+
+    assert bare_pool.engines["p-new"].seen == []
+    assert "kv_transfer_params" not in bare_pool.engines["d-old"].seen[0].body
+    assert bare_pool.metric("tandem_router_decode_only_total", reason="no_pair") == 1

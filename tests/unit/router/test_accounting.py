@@ -1,0 +1,391 @@
+"""What the router says about requests: `/arrivals`, `/metrics`, the timing record, blame."""
+
+import asyncio
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tandem_engine.router.fleet import Endpoint, Pod, Role
+from tandem_engine.router.ledger import HISTORY_S, Ledger, prompt_bucket
+from tandem_engine.router.metrics import log_spaced_buckets
+from tandem_engine.router.polls import TransferTimes
+from tandem_engine.router.settings import Slo
+from tandem_engine.router.timing_record import TimingRecord
+from tandem_engine.router.truth import Ending, Timeline, judge
+from tests.unit.router.fake_engine import Script
+from tests.unit.router.pool import Pool, events
+
+
+def timings(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
+
+
+async def test_arrivals_have_the_documented_shape(pool: Pool) -> None:
+    before_s = time.time()
+    await pool.stream([5] * 600)
+    await pool.idle()
+
+    report = await pool.arrivals()
+
+    assert report["schema"] == 1
+    assert report["router"] == "tiny-router-0"
+    assert report["started_s"] <= before_s <= report["now_s"]
+    assert report["bucket_edges_tokens"] == [128, 512, 2048, 8192, 32768]
+    [[second, requests, tokens, cached]] = report["arrivals"]
+    assert int(before_s) <= second <= report["now_s"]
+    assert requests == [0, 0, 1, 0, 0, 0]
+    assert tokens == [0, 0, 600, 0, 0, 0]
+    assert cached == 0
+    [[_, finished]] = report["finished"]
+    assert finished == {
+        "finished": 1,
+        "good": 1,
+        "late_ttft": 0,
+        "late_tpot": 0,
+        "failed": 0,
+        "shed": 0,
+        "gone": 0,
+        "output_tokens": 4,
+        "output_tokens_squared": 16,
+        "blame": {},
+    }
+    prefill = next(leg for leg in report["legs"] if leg["role"] == "prefill")
+    assert prefill["busy_s"] > 0
+    del prefill["busy_s"]
+    assert prefill == {
+        "pod": "p0",
+        "role": "prefill",
+        "requests": 1,
+        "prompt_tokens": 600,
+        "cached_tokens": 0,
+        "prompt_token_contexts": 600 * 300,
+        "output_tokens": 0,
+    }
+    decode = next(leg for leg in report["legs"] if leg["role"] == "decode")
+    assert (decode["requests"], decode["output_tokens"]) == (1, 4)
+
+
+async def test_an_estimated_prompt_becomes_exact_once_the_engine_has_counted_it(
+    pool: Pool,
+) -> None:
+    pool.engines["p0"].script.cached_tokens = 100
+    prompt = "word " * 300
+
+    await pool.stream(prompt)
+
+    [[_, requests, tokens, cached]] = (await pool.arrivals())["arrivals"]
+    assert sum(requests) == 1
+    assert sum(tokens) == 300
+    assert cached == 100
+    leg = (await pool.arrivals())["legs"][1]
+    assert leg["prompt_token_contexts"] == 200 * (100 + 100)
+
+
+async def test_the_estimate_learns_from_exact_counts(pool: Pool) -> None:
+    prompt = "word " * 100
+    for _ in range(20):
+        await pool.stream(prompt)
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    waiting = asyncio.create_task(pool.stream(prompt * 4))
+    await pool.engines["p0"].wait_seen(21)
+
+    [pod] = [pod for pod in pool.router.fleet.pods() if pod.name == "p0"]
+
+    assert pod.tokens == pytest.approx(400, rel=0.1)
+    gate.set()
+    await waiting
+
+
+async def test_requests_count_as_arrivals_whatever_becomes_of_them(pool: Pool) -> None:
+    pool.engines["d0"].script.statuses = [500, 500]
+    await pool.complete()
+    await pool.complete()
+
+    assert sum(sum(row[1]) for row in (await pool.arrivals())["arrivals"]) == 2
+
+
+def test_seconds_without_requests_have_no_row_and_old_rows_go() -> None:
+    now = 1000.0
+    ledger = Ledger(router="r", wall=lambda: now, clock=lambda: now)
+    ledger.arrive(10)
+    now += 5.4
+    ledger.arrive(10)
+    assert [row[0] for row in ledger.report({})["arrivals"]] == [1000, 1005]
+
+    now = 1000.0 + HISTORY_S
+
+    assert [row[0] for row in ledger.report({})["arrivals"]] == [1005]
+
+
+async def test_a_restarted_router_says_when_it_started(pool: Pool) -> None:
+    before = await pool.arrivals()
+    now = time.time() + 60
+
+    restarted = Ledger(router="r", wall=lambda: now, clock=lambda: now).report({})
+
+    assert restarted["started_s"] > before["now_s"]
+    assert restarted["arrivals"] == []
+
+
+def test_a_leg_is_busy_once_however_many_requests_it_has() -> None:
+    now = 0.0
+    ledger = Ledger(router="r", wall=lambda: now, clock=lambda: now)
+    pod = Pod(Endpoint(name="p", role=Role.PREFILL, host="h", port=1))
+    ledger.leg_began(pod)
+    now = 2.0
+    ledger.leg_began(pod)
+    now = 3.0
+    ledger.leg_ended(pod)
+    now = 7.0
+    assert ledger.report({})["legs"][0]["busy_s"] == 7.0
+
+    ledger.leg_ended(pod)
+    now = 50.0
+
+    assert ledger.report({})["legs"][0]["busy_s"] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "bucket"), [(1, 0), (128, 0), (129, 1), (2048, 2), (32768, 4), (32769, 5)]
+)
+def test_an_edge_belongs_to_the_bucket_below_it(tokens: int, bucket: int) -> None:
+    assert prompt_bucket(tokens) == bucket
+
+
+def test_histogram_buckets_are_log_spaced_from_a_millisecond_to_ten_minutes() -> None:
+    edges = log_spaced_buckets()
+
+    assert edges[0] == 0.001
+    assert edges[-1] >= 600
+    ratios = [high / low for low, high in itertools.pairwise(edges[10:])]
+    assert all(1.145 < ratio < 1.155 for ratio in ratios)
+
+
+METRICS = """
+tandem_router_requests_total{outcome="good"} 1.0
+tandem_router_slo_requests_total{prompt_bucket="128",result="good"} 1.0
+tandem_router_ttft_seconds_count 1.0
+tandem_router_tpot_seconds_count 1.0
+tandem_router_ttft_part_seconds_count{part="prefill"} 1.0
+tandem_router_blame_total{cause="error"} 0.0
+tandem_router_prompt_tokens_total 3.0
+tandem_router_cached_tokens_total 0.0
+tandem_router_output_tokens_total 4.0
+tandem_router_queued_requests 0.0
+tandem_router_in_flight_requests{phase="prefill"} 0.0
+tandem_router_in_flight_requests{phase="decode"} 0.0
+tandem_router_pods{role="decode",state="ready"} 1.0
+tandem_router_pods{role="decode",state="leaving"} 0.0
+tandem_router_settings_generation 1.0
+tandem_router_arrivals_total 1.0
+"""
+
+
+async def test_metrics_have_the_documented_names(pool: Pool) -> None:
+    await pool.stream()
+    await pool.idle()
+
+    lines = (await pool.metrics()).splitlines()
+
+    assert [line for line in METRICS.split("\n") if line and line not in lines] == []
+
+
+async def test_output_is_counted_in_tokens_not_in_chunks(pool: Pool) -> None:
+    pool.engines["d0"].script = Script(tokens=12, tokens_per_chunk=3)
+
+    await pool.stream()
+    await pool.idle()
+
+    assert pool.metric("tandem_router_output_tokens_total") == 12
+
+
+async def test_the_timing_record_joins_by_request_id_and_its_parts_sum_to_ttft(
+    pool: Pool, tmp_path: Path
+) -> None:
+    pool.engines["d0"].script = Script(tokens=5, gap_s=0.01, first_token_s=0.02)
+    pool.engines["p0"].script.prefill_s = 0.02
+
+    body = {"model": "tiny", "prompt": "secret words here", "stream": True}
+    url = pool.url + "/v1/completions"
+    async with pool.client.post(url, json=body, headers={"X-Request-Id": "join-me"}) as response:
+        _ = [event async for event in events(response)]
+    await pool.idle()
+
+    [row] = timings(tmp_path)
+    assert row["request_id"] == "join-me"
+    assert row["outcome"] == "good"
+    assert (row["prefill_pod"], row["decode_pod"]) == ("p0", "d0")
+    assert (row["prompt_tokens"], row["output_tokens"]) == (3, 5)
+    assert sum(row["parts_s"].values()) == pytest.approx(row["ttft_s"])
+    assert row["ttft_s"] >= 0.04
+    assert row["tpot_s"] >= 0.01
+    assert row["duration_s"] >= row["ttft_s"] + 4 * row["tpot_s"]
+    assert "secret" not in json.dumps(row)
+
+
+def test_the_timing_record_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "timings.jsonl"
+    record = TimingRecord(path, max_bytes=1000)
+
+    for number in range(200):
+        record.write({"number": number})
+    record.close()
+
+    assert path.stat().st_size <= 1000
+    older = path.with_name("timings.jsonl.1")
+    numbers = [
+        json.loads(line)["number"] for line in (older.read_text() + path.read_text()).splitlines()
+    ]
+    assert numbers == list(range(numbers[0], 200))
+
+
+async def test_a_client_gone_before_its_bound_is_counted_apart(pool: Pool) -> None:
+    pool.engines["p0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+
+    task.cancel()
+    await pool.idle()
+
+    [[_, row]] = (await pool.arrivals())["finished"]
+    assert (row["gone"], row["finished"]) == (1, 0)
+
+
+async def test_a_client_gone_after_its_bound_is_a_ttft_violation(pool: Pool) -> None:
+    pool.configure(slo={"ttft_s": 0.01})
+    pool.engines["p0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+
+    await asyncio.sleep(0.02)
+    task.cancel()
+    await pool.idle()
+
+    [[_, row]] = (await pool.arrivals())["finished"]
+    assert (row["gone"], row["finished"], row["late_ttft"]) == (0, 1, 1)
+
+
+async def test_requests_are_judged_at_the_bounds_in_force_when_they_end(pool: Pool) -> None:
+    gate = pool.engines["d0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.stream())
+    await pool.engines["d0"].wait_seen(1)
+
+    pool.configure(slo={"ttft_s": 0.000001}, generation=2)
+    gate.set()
+    await task
+    await pool.idle()
+
+    assert pool.metric("tandem_router_requests_total", outcome="late_ttft") == 1
+    assert pool.metric("tandem_router_settings_generation") == 2
+
+
+SLOW = {
+    "router_queue": {},
+    "prefill": {"p0": Script(prefill_s=0.4)},
+    "decode_admission": {"d0": Script(first_token_s=0.4)},
+    "decode_step": {"d0": Script(gap_s=0.2)},
+}
+
+
+@pytest.mark.parametrize("cause", SLOW)
+async def test_blame_names_the_part_that_was_slowed_down(pool: Pool, cause: str) -> None:
+    slots = 1 if cause == "router_queue" else 4
+    pool.configure(limits={"prefill_requests_per_pod": slots})
+    for name in ("p0", "d0"):
+        pool.engines[name].script = Script(prefill_s=0.01, first_token_s=0.01)
+    for _ in range(10):
+        await pool.stream()
+
+    pool.configure(slo={"ttft_s": 0.3, "tpot_s": 0.15}, limits={"prefill_requests_per_pod": slots})
+    if cause == "router_queue":
+        gate = pool.engines["p0"].script.hold = asyncio.Event()
+        blocker = asyncio.create_task(pool.stream())
+        await pool.engines["p0"].wait_seen(11)
+        tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]
+        await asyncio.sleep(0.4)
+        gate.set()
+        await asyncio.gather(blocker, *tasks)
+    else:
+        for name, script in SLOW[cause].items():
+            pool.engines[name].script = script
+        for _ in range(3):
+            await pool.stream()
+    await pool.idle()
+
+    blamed = {
+        name: pool.metric("tandem_router_blame_total", cause=name)
+        for name in ("router_queue", "engine_queue", "prefill", "decode_admission", "decode_step")
+    }
+    if cause == "prefill":
+        # Until S(u) has followed, the excess over it is the pod's queue: prefill's own too.
+        assert (blamed["prefill"] or 0) + (blamed["engine_queue"] or 0) == 3
+    else:
+        assert blamed[cause] == 3
+
+
+async def test_prefill_is_named_when_the_bound_is_tightened_below_its_service_time(pool: Pool) -> None:
+    pool.engines["p0"].script.prefill_s = 0.05
+    for _ in range(6):
+        await pool.stream()
+    pool.configure(slo={"ttft_s": 0.001})
+
+    await pool.stream()
+    await pool.idle()
+
+    assert pool.metric("tandem_router_blame_total", cause="prefill") == 1
+
+
+async def test_the_mean_transfer_time_comes_from_the_decode_pods(pool: Pool) -> None:
+    polls = TransferTimes(
+        fleet=pool.router.fleet,
+        upstream=pool.router._upstream,
+        learned=pool.router.learned,
+    )
+    engine = pool.engines["d0"]
+    totals = 'vllm:nixl_xfer_time_seconds_{}{{engine="0",model_name="tiny"}} {}\n'
+    engine.metrics = totals.format("sum", 0.5) + totals.format("count", 100.0)
+    await polls.scrape(pool.router.fleet.usable(Role.DECODE))
+    assert pool.router.learned.transfer_s == pytest.approx(0.005)
+
+    engine.metrics = totals.format("sum", 0.7) + totals.format("count", 110.0)
+    await polls.scrape(pool.router.fleet.usable(Role.DECODE))
+
+    assert pool.router.learned.transfer_s == pytest.approx(0.02)
+    engine.script.first_token_s = 0.05
+    await pool.stream()
+    await pool.idle()
+    name = "tandem_router_ttft_part_seconds_sum"
+    assert pool.metric(name, part="transfer") == pytest.approx(0.02)
+
+
+async def test_without_transfers_their_time_is_unknown_not_zero(pool: Pool) -> None:
+    polls = TransferTimes(
+        fleet=pool.router.fleet,
+        upstream=pool.router._upstream,
+        learned=pool.router.learned,
+    )
+
+    await polls.scrape(pool.router.fleet.usable(Role.DECODE))
+
+    assert pool.router.learned.transfer_s is None
+
+
+def test_a_gone_request_is_in_no_total_of_finished_ones() -> None:
+    ledger = Ledger(router="r", wall=lambda: 10.0, clock=lambda: 10.0)
+    verdict = judge(
+        Timeline(received_s=9.9),
+        Ending.GONE,
+        ended_s=10.0,
+        slo=Slo(ttft_s=1.0, tpot_s=1.0),
+        prompt_tokens=5,
+        output_tokens=0,
+    )
+
+    ledger.finish(verdict, None, output_tokens=0)
+
+    assert ledger.report({})["finished"][0][1]["gone"] == 1
+    assert ledger.report({})["finished"][0][1]["finished"] == 0

@@ -1,0 +1,200 @@
+"""Pods and settings from the Kubernetes API, also while it misbehaves."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tandem_engine.router.cluster import ClusterSource, endpoint_of
+from tandem_engine.router.fleet import Fleet, Role
+from tandem_engine.router.kube import ApiServer
+from tandem_engine.router.settings import SettingsHolder
+from tests.unit.router.fake_api_server import FakeApiServer, config_map, pod
+from tests.unit.router.pool import settings_document, until
+
+
+class Followed:
+    """What a router sees of a fake API server."""
+
+    def __init__(self, server: FakeApiServer, token_path: Path) -> None:
+        self.server = server
+        self.token_path = token_path
+        self.fleet = Fleet(asyncio.get_running_loop().time)
+        self.settings = SettingsHolder()
+
+    def usable(self) -> list[str]:
+        return sorted(each.name for role in Role for each in self.fleet.usable(role))
+
+    async def see(self, *names: str) -> None:
+        await until(lambda: self.usable() == sorted(names))
+
+
+@pytest.fixture
+async def followed(tmp_path: Path) -> AsyncIterator[Followed]:
+    server = await FakeApiServer().start()
+    token_path = tmp_path / "token"
+    token_path.write_text("first-token\n")
+    server.put("configmaps", config_map(json.dumps(settings_document())))
+    server.put("pods", pod("p0"))
+    server.put("pods", pod("d0"))
+    seen = Followed(server, token_path)
+    async with aiohttp.ClientSession() as session:
+        source = ClusterSource(
+            session=session,
+            server=ApiServer(f"http://127.0.0.1:{server.port}", token_path, tmp_path / "ca"),
+            namespace="team-a",
+            pool="tiny",
+            settings=seen.settings,
+            fleet=seen.fleet,
+        )
+        tasks = [asyncio.create_task(watch.run()) for watch in source.watches]
+        await seen.see("d0", "p0")
+        await until(lambda: seen.settings.current is not None and server.watching())
+        yield seen
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await server.stop()
+
+
+async def test_only_the_pools_own_objects_are_asked_for(followed: Followed) -> None:
+    queries = dict(followed.server.queries[:2])
+
+    assert queries["pods"] == {"labelSelector": "tandem-inference.io/pool=tiny"}
+    assert queries["configmaps"] == {"fieldSelector": "metadata.name=tiny-router"}
+
+
+async def test_pods_come_and_go_as_the_watch_says(followed: Followed) -> None:
+    server = followed.server
+
+    server.put("pods", pod("d1"))
+    await followed.see("d0", "d1", "p0")
+    server.put("pods", pod("d0", leaving=True))
+    await followed.see("d1", "p0")
+    server.put("pods", pod("p0", ready=False))
+    await followed.see("d1")
+    server.delete("pods", "d1")
+    await followed.see()
+
+
+async def test_an_edit_of_the_settings_is_in_force_at_once(followed: Followed) -> None:
+    edited = settings_document(generation=7, slo={"ttft_s": 0.123})
+
+    followed.server.put("configmaps", config_map(json.dumps(edited)))
+
+    await until(lambda: followed.settings.current and followed.settings.current.generation == 7)
+    assert followed.settings.current is not None
+    assert followed.settings.current.slo.ttft_s == 0.123
+
+
+async def test_unusable_settings_leave_the_old_ones_in_force(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = followed.settings.current
+    bad = settings_document(slo={"tpot_s": -1})
+
+    followed.server.put("configmaps", config_map(json.dumps(bad)))
+    await until(lambda: caplog.records)
+    followed.server.put("configmaps", config_map("{"))
+    await until(lambda: len(caplog.records) >= 2)
+    followed.server.delete("configmaps", "tiny-router")
+    await until(lambda: len(caplog.records) >= 3)
+
+    assert followed.settings.current is before
+    assert "slo.tpot_s" in caplog.records[0].__dict__["reason"]
+
+
+async def test_a_watch_that_ends_goes_on_where_it_was(followed: Followed) -> None:
+    followed.server.bookmark("pods")
+    followed.server.bookmark("configmaps")
+    version = followed.server.version
+    await asyncio.sleep(0.05)
+    lists = sum("watch" not in query for _, query in followed.server.queries)
+
+    followed.server.end_watches()
+    await until(lambda: len(followed.server.queries) >= 6 and followed.server.watching())
+    followed.server.put("pods", pod("d1"))
+
+    await followed.see("d0", "d1", "p0")
+    assert sum("watch" not in query for _, query in followed.server.queries) == lists
+    resumed = [int(query["resourceVersion"]) for _, query in followed.server.queries[-2:]]
+    assert sorted(resumed) == [version - 1, version]
+
+
+async def test_410_in_the_watch_lists_again_and_forgets_pods_that_are_gone(
+    followed: Followed,
+) -> None:
+    del followed.server.objects["pods"]["d0"]
+    followed.server.put_unseen("pods", pod("d9"))
+
+    followed.server.fail_watches("pods", 410)
+
+    await followed.see("d9", "p0")
+
+
+async def test_410_as_the_status_of_a_watch_lists_again(followed: Followed) -> None:
+    followed.server.put_unseen("pods", pod("d9"))
+    followed.server.gone_at = followed.server.version
+
+    followed.server.end_watches()
+
+    await followed.see("d0", "d9", "p0")
+
+
+async def test_the_last_known_state_stays_while_the_api_server_is_away(
+    followed: Followed,
+) -> None:
+    followed.server.away = True
+    followed.server.end_watches()
+    asked = len(followed.server.queries)
+    await until(lambda: len(followed.server.queries) >= asked + 4)
+    assert followed.usable() == ["d0", "p0"]
+    assert followed.settings.current is not None
+
+    followed.server.put_unseen("pods", pod("d1"))
+    followed.server.away = False
+
+    await followed.see("d0", "d1", "p0")
+
+
+async def test_a_rotated_token_is_used_from_the_next_request_on(followed: Followed) -> None:
+    assert followed.server.tokens[-1] == "Bearer first-token"
+    followed.token_path.write_text("second-token\n")
+
+    followed.server.end_watches()
+
+    await until(lambda: followed.server.tokens[-1] == "Bearer second-token")
+
+
+@pytest.mark.parametrize(
+    ("change", "usable"),
+    [
+        ({}, True),
+        ({"phase": "Failed"}, False),
+        ({"phase": "Succeeded"}, False),
+        ({"conditions": []}, False),
+        ({"conditions": None}, False),
+    ],
+)
+def test_a_pod_is_usable_only_when_ready_and_running(
+    change: dict[str, object], usable: bool
+) -> None:
+    item = pod("d0")
+    item["status"].update(change)
+
+    endpoint = endpoint_of(item)
+
+    assert endpoint is not None
+    assert (endpoint.ready and not endpoint.leaving) is usable
+
+
+def test_pods_without_address_or_engine_role_are_no_endpoints() -> None:
+    without_address = pod("d0")
+    del without_address["status"]["podIP"]
+    router = pod("r0", **{"tandem-inference.io/role": "router"})
+
+    assert endpoint_of(without_address) is None
+    assert endpoint_of(router) is None

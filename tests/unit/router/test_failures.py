@@ -1,0 +1,232 @@
+"""Engines that refuse, freeze, break off or lie: the client always gets an end."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.router.fake_engine import Script
+from tests.unit.router.pool import Pool, events, until
+
+
+async def test_decode_alone_serves_when_the_only_prefill_pod_refuses(bare_pool: Pool) -> None:
+    await bare_pool.add_dead("p0")
+    await bare_pool.add("d0")
+
+    first = await bare_pool.stream()
+    second = await bare_pool.stream()
+
+    assert first[-1] == second[-1] == "[DONE]"
+    assert "kv_transfer_params" not in bare_pool.engines["d0"].seen[0].body
+    assert bare_pool.metric("tandem_router_decode_only_total", reason="prefill_failed") == 1
+    assert bare_pool.metric("tandem_router_decode_only_total", reason="no_prefill") == 1
+
+
+async def test_a_second_prefill_pod_is_tried_after_a_failure(pool: Pool) -> None:
+    await pool.add("p1")
+    pool.engines["p0"].script.statuses = [500]
+
+    await pool.stream()
+
+    assert len(pool.engines["p0"].seen) == len(pool.engines["p1"].seen) == 1
+    assert pool.engines["d0"].seen[0].body["kv_transfer_params"]["remote_engine_id"] == "p1"
+    assert pool.metric("tandem_router_retries_total", reason="status") == 1
+
+
+async def test_prefill_is_tried_twice_at_most(pool: Pool) -> None:
+    for name in ("p0", "p1", "p2"):
+        engine = pool.engines.get(name) or await pool.add(name)
+        engine.script.statuses = [500, 500]
+
+    await pool.stream()
+
+    assert sum(len(pool.engines[name].seen) for name in ("p0", "p1", "p2")) == 2
+    assert pool.metric("tandem_router_decode_only_total", reason="prefill_failed") == 1
+
+
+async def test_a_frozen_prefill_pod_costs_its_deadline_once_and_is_then_avoided(
+    pool: Pool,
+) -> None:
+    pool.configure(timeouts={"prefill_s": 0.1})
+    pool.engines["p0"].script.freeze = True
+
+    await pool.stream()
+    await pool.stream()
+
+    assert len(pool.engines["p0"].seen) == 1
+    assert pool.metric("tandem_router_decode_only_total", reason="prefill_timeout") == 1
+    assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") == 1
+
+
+async def test_a_prefill_answer_without_kv_parameters_means_decode_alone(pool: Pool) -> None:
+    pool.engines["p0"].script.kv = False
+
+    await pool.stream()
+
+    assert "kv_transfer_params" not in pool.engines["d0"].seen[0].body
+    assert pool.metric("tandem_router_decode_only_total", reason="no_kv_params") == 1
+
+
+async def test_a_refused_decode_connection_moves_the_kv_parameters_to_the_next_pod(
+    pool: Pool,
+) -> None:
+    await pool.engines["d0"].stop()
+    await pool.add("d1")
+
+    await pool.stream()
+
+    decode = pool.engines["d1"].seen[0]
+    assert decode.body["kv_transfer_params"]["remote_engine_id"] == "p0"
+    assert pool.metric("tandem_router_retries_total", reason="refused") == 1
+
+
+async def test_kv_parameters_are_not_used_again_once_an_engine_may_have_pulled(
+    pool: Pool,
+) -> None:
+    await pool.add("d1")
+    pool.engines["d0"].script.cut_after = 0
+
+    answer = await pool.stream()
+
+    assert answer[-1] == "[DONE]"
+    assert "kv_transfer_params" not in pool.engines["d1"].seen[0].body
+    assert pool.metric("tandem_router_decode_only_total", reason="retry") == 1
+
+
+async def test_decode_is_tried_twice_at_most(pool: Pool) -> None:
+    for name in ("d0", "d1", "d2"):
+        engine = pool.engines.get(name) or await pool.add(name)
+        engine.script.statuses = [500, 500]
+
+    status, answer = await pool.complete()
+
+    assert status == 502
+    assert answer["error"]["code"] == "upstream_error"
+    assert sum(len(pool.engines[name].seen) for name in ("d0", "d1", "d2")) == 2
+    assert pool.metric("tandem_router_requests_total", outcome="failed") == 1
+    assert pool.metric("tandem_router_blame_total", cause="error") == 1
+
+
+async def test_an_engine_at_its_limit_twice_becomes_503_with_retry_after(pool: Pool) -> None:
+    pool.engines["d0"].script.statuses = [503, 503]
+
+    status, answer, headers = await pool.post({"model": "tiny", "prompt": "x"})
+
+    assert status == 503
+    assert answer["error"]["code"] == "engine_busy"
+    assert int(headers["Retry-After"]) >= 1
+    assert pool.metric("tandem_router_requests_total", outcome="shed") == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(cut_after=2),
+        Script(end_after=2),
+        Script(freeze_after=2),
+        Script(garbage_after=2),
+        Script(error_event_after=2),
+    ],
+    ids=["cut", "end", "freeze", "garbage", "error event"],
+)
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+async def test_a_stream_that_breaks_ends_with_an_error_event_and_is_not_tried_again(
+    pool: Pool, script: Script, path: str
+) -> None:
+    pool.configure(timeouts={"idle_s": 0.2})
+    await pool.add("d1")
+    pool.engines["d0"].script = pool.engines["d1"].script = script
+
+    answer = await pool.stream(path=path)
+
+    await pool.idle()
+    assert answer[-1] == "[DONE]"
+    assert answer[-2]["error"]["type"] == "upstream_error"
+    assert len(answer) == (5 if "chat" in path else 4)
+    assert len(pool.engines["d0"].seen) + len(pool.engines["d1"].seen) == 1
+    assert pool.metric("tandem_router_requests_total", outcome="failed") == 1
+
+
+async def test_an_answer_not_streamed_that_breaks_is_an_error_and_never_half_an_answer(
+    pool: Pool,
+) -> None:
+    pool.engines["d0"].script.cut_after = 2
+
+    status, answer = await pool.complete()
+
+    assert status == 502
+    assert "choices" not in answer
+
+
+async def test_an_engine_that_aborts_while_it_drains_is_left_for_another(pool: Pool) -> None:
+    await pool.add("d1")
+    pool.engines["d0"].script.abort = True
+
+    answer = await pool.stream()
+
+    assert answer[-1] == "[DONE]"
+    assert len(pool.engines["d1"].seen) == 1
+    assert pool.metric("tandem_router_retries_total", reason="aborted") == 1
+
+
+async def test_no_first_token_in_time_is_504(pool: Pool) -> None:
+    pool.configure(timeouts={"first_token_s": 0.2})
+    pool.engines["d0"].script.freeze = True
+
+    status, answer = await pool.complete()
+
+    assert status == 504
+    assert answer["error"]["code"] == "first_token_timeout"
+    assert pool.metric("tandem_router_blame_total", cause="decode_admission") == 1
+
+
+async def test_a_whole_request_has_a_deadline_too(pool: Pool) -> None:
+    pool.configure(timeouts={"request_s": 0.3, "idle_s": 5.0})
+    pool.engines["d0"].script = Script(tokens=1000, gap_s=0.05)
+
+    answer = await pool.stream()
+
+    assert answer[-2]["error"]["code"] == "idle_timeout"
+
+
+async def test_a_client_that_leaves_during_prefill_frees_the_prefill_pod(pool: Pool) -> None:
+    pool.engines["p0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.stream())
+    seen = await pool.engines["p0"].wait_seen(1)
+
+    task.cancel()
+
+    await asyncio.wait_for(seen.cancelled.wait(), 5)
+    await pool.idle()
+    assert pool.metric("tandem_router_requests_total", outcome="gone") == 1
+    assert pool.metric("tandem_router_in_flight_requests", phase="prefill") == 0
+
+
+async def test_a_client_that_leaves_in_mid_stream_frees_the_decode_pod(pool: Pool) -> None:
+    pool.engines["d0"].script.freeze_after = 2
+    body = {"model": "tiny", "prompt": "x", "stream": True}
+    async with pool.client.post(pool.url + "/v1/completions", json=body) as response:
+        async for _ in events(response):
+            break
+
+    seen = await pool.engines["d0"].wait_seen(1)
+    await asyncio.wait_for(seen.cancelled.wait(), 5)
+    await pool.idle()
+
+    assert pool.metric("tandem_router_in_flight_requests", phase="decode") == 0
+
+
+async def test_a_client_that_leaves_the_queue_leaves_no_trace_there(pool: Pool) -> None:
+    pool.configure(limits={"prefill_requests_per_pod": 1})
+    pool.engines["p0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+    second = asyncio.create_task(pool.stream())
+    await until(lambda: pool.router.waiting.requests == 1)
+
+    second.cancel()
+    await until(lambda: pool.router.waiting.requests == 0)
+
+    pool.engines["p0"].script.hold.set()
+    assert (await first)[-1] == "[DONE]"
+    await pool.idle()
+    assert len(pool.engines["p0"].seen) == 1

@@ -1,0 +1,148 @@
+"""Bad requests get one clear sentence in OpenAI's shape, and are no arrivals."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.unit.router.pool import Pool
+
+BAD_BODIES: list[tuple[Any, int, str]] = [
+    (b"{", 400, "not valid JSON"),
+    (b"\xff\xfe", 400, "not valid JSON"),
+    (b"[" * 100_000, 400, "not valid JSON"),
+    (b"[1]", 400, "JSON object"),
+    ({"prompt": "x"}, 400, "model"),
+    ({"model": 7, "prompt": "x"}, 400, "model"),
+    ({"model": "other", "prompt": "x"}, 404, "'tiny'"),
+    ({"model": "tiny"}, 400, "prompt"),
+    ({"model": "tiny", "prompt": []}, 400, "prompt"),
+    ({"model": "tiny", "prompt": [1, "x"]}, 400, "prompt"),
+    ({"model": "tiny", "prompt": [-1]}, 400, "prompt"),
+    ({"model": "tiny", "prompt": [True]}, 400, "prompt"),
+    ({"model": "tiny", "prompt": "x", "stream": "yes"}, 400, "stream"),
+    ({"model": "tiny", "prompt": "x", "stream_options": {}}, 400, "stream_options"),
+    ({"model": "tiny", "prompt": "x", "n": 0}, 400, "n:"),
+    ({"model": "tiny", "prompt": "x", "max_tokens": -1}, 400, "max_tokens"),
+    ({"model": "tiny", "prompt": "x", "max_tokens": "many"}, 400, "max_tokens"),
+    ({"model": "tiny", "prompt": "x", "prompt_logprobs": 1}, 400, "prompt_logprobs"),
+    ({"model": "tiny", "prompt": "x", "use_beam_search": True}, 400, "use_beam_search"),
+    ({"model": "tiny", "prompt": [5] * 2048}, 400, "2048"),
+    ({"model": "tiny", "prompt": [5] * 2000, "max_tokens": 100}, 400, "2048"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "word"), BAD_BODIES, ids=range(len(BAD_BODIES)))
+async def test_bad_bodies_are_refused_with_a_sentence(
+    pool: Pool, body: Any, status: int, word: str
+) -> None:
+    got, answer, _ = await pool.post(body)
+
+    assert got == status
+    assert word in answer["error"]["message"]
+    assert set(answer["error"]) == {"message", "type", "param", "code"}
+    assert pool.engines["p0"].seen == pool.engines["d0"].seen == []
+    assert (await pool.arrivals())["arrivals"] == []
+    assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
+
+
+@pytest.mark.parametrize("messages", [None, [], "hello", ["hello"]])
+async def test_chats_without_messages_are_refused(pool: Pool, messages: Any) -> None:
+    body = {"model": "tiny", "messages": messages}
+
+    status, answer, _ = await pool.post(body, "/v1/chat/completions")
+
+    assert status == 400
+    assert answer["error"]["param"] == "messages"
+
+
+async def test_a_body_that_declares_too_many_bytes_is_refused(pool: Pool) -> None:
+    pool.configure(limits={"body_bytes": 1000})
+
+    status, answer, _ = await pool.post({"model": "tiny", "prompt": "x" * 2000})
+
+    assert status == 413
+    assert "1000 bytes" in answer["error"]["message"]
+
+
+async def test_a_body_that_never_says_its_size_is_refused_when_it_grows_too_large(
+    pool: Pool,
+) -> None:
+    pool.configure(limits={"body_bytes": 1000})
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b"x" * 100
+
+    async with pool.client.post(pool.url + "/v1/completions", data=endless()) as response:
+        assert response.status == 413
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for_for_ever(pool: Pool) -> None:
+    pool.configure(timeouts={"idle_s": 0.1})
+    reader, writer = await asyncio.open_connection("127.0.0.1", pool.router.port)
+
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+    head = await asyncio.wait_for(reader.readline(), 5)
+
+    assert b" 408 " in head
+    writer.close()
+
+
+async def test_headers_beyond_the_limit_are_refused(pool: Pool) -> None:
+    pool.configure(limits={"header_bytes": 1024})
+
+    status, answer, _ = await pool.post(
+        {"model": "tiny", "prompt": "x"}, headers={"X-Big": "y" * 2000}
+    )
+
+    assert status == 431
+    assert answer["error"]["code"] == "headers_too_large"
+
+
+async def test_what_is_not_http_gets_the_same_kind_of_answer(pool: Pool) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", pool.router.port)
+
+    writer.write(b"GET /health HTTP/1.1\r\nBad Header\x00: secret-header\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+
+    assert b" 400 " in answer.split(b"\r\n")[0]
+    assert b'"code": "invalid_http"' in answer
+    assert b"secret-header" not in answer
+    writer.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/embeddings", "/metrics", "/arrivals"])
+async def test_unknown_paths_get_an_openai_error(pool: Pool, path: str) -> None:
+    async with pool.client.get(pool.url + path) as response:
+        assert response.status == 404
+        assert (await response.json())["error"]["code"] == "unknown_path"
+
+
+async def test_the_wrong_method_is_named(pool: Pool) -> None:
+    async with pool.client.get(pool.url + "/v1/completions") as response:
+        assert response.status == 405
+        assert response.headers["Allow"] == "POST"
+        assert "POST" in (await response.json())["error"]["message"]
+
+
+async def test_an_engines_own_refusal_reaches_the_client_and_is_no_violation(pool: Pool) -> None:
+    pool.engines["p0"].script.statuses = [400]
+    pool.engines["p0"].script.error = {
+        "error": {"message": "temperature too low", "type": "BadRequestError", "code": 400}
+    }
+
+    status, answer = await pool.complete()
+
+    assert status == 400
+    assert answer["error"]["message"] == "temperature too low"
+    assert pool.engines["d0"].seen == []
+    assert (await pool.arrivals())["finished"] == []
+    assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
+
+
+async def test_expect_100_continue_is_honoured(pool: Pool) -> None:
+    status, _, _ = await pool.post({"model": "tiny", "prompt": "x"}, expect100=True)
+
+    assert status == 200

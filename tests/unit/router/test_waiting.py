@@ -1,0 +1,163 @@
+"""The one queue: order, bounds and shedding, with a clock of its own."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tandem_engine.router.fleet import Endpoint, Fleet, Role
+from tandem_engine.router.settings import SettingsHolder, parse_settings
+from tandem_engine.router.waiting import QueueFull, Waiter, Waiting
+from tests.unit.router.pool import Pool, settings_document, until
+
+
+class Desk:
+    """A queue before one prefill pod with one slot."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.now = 0.0
+        fleet = Fleet(lambda: self.now)
+        limits = {"prefill_requests_per_pod": 1, **limits}
+        settings = parse_settings(json.dumps(settings_document(limits=limits)))
+        self.waiting = Waiting(
+            fleet=fleet, settings=SettingsHolder(settings), clock=lambda: self.now
+        )
+        fleet.replace(
+            [
+                Endpoint(name="p", role=Role.PREFILL, host="h", port=1),
+                Endpoint(name="d", role=Role.DECODE, host="h", port=2),
+            ]
+        )
+        self.order: list[str] = []
+        self.shed: list[str] = []
+
+    async def ask(self, name: str, *, deadline_s: float, expected_s: float = 1.0) -> None:
+        waiter = Waiter(deadline_s=deadline_s, tokens=10, expected_s=lambda: expected_s, split=True)
+        try:
+            placement = await self.waiting.admit(waiter)
+        except QueueFull:
+            self.shed.append(name)
+            return
+        self.order.append(name)
+        self.waiting.release(placement.prefill, tokens=10)
+
+    async def run(self, **deadlines_s: float) -> None:
+        """Occupy the slot, let everybody queue up, then free it at `self.now`."""
+        waiter = Waiter(deadline_s=0, tokens=10, expected_s=lambda: 0.0, split=True)
+        first = await self.waiting.admit(waiter)
+        tasks = []
+        for name, deadline_s in deadlines_s.items():
+            tasks.append(asyncio.create_task(self.ask(name, deadline_s=deadline_s)))
+            await asyncio.sleep(0)
+        self.waiting.release(first.prefill, tokens=10)
+        await asyncio.gather(*tasks)
+
+
+async def test_the_most_urgent_goes_first() -> None:
+    desk = Desk()
+
+    await desk.run(relaxed=30.0, urgent=5.0, middling=10.0)
+
+    assert desk.order == ["urgent", "middling", "relaxed"]
+
+
+async def test_those_who_cannot_meet_their_ttft_wait_behind_those_who_can() -> None:
+    desk = Desk()
+    desk.now = 100.0
+
+    await desk.run(late=99.0, too_close=100.5, punctual=110.0)
+
+    assert desk.order == ["punctual", "late", "too_close"]
+
+
+async def test_beyond_its_bound_the_queue_sheds_the_hopeless_first() -> None:
+    desk = Desk(queued_requests=2)
+    desk.now = 100.0
+
+    await desk.run(late=99.0, punctual=110.0, newcomer=120.0)
+
+    assert desk.shed == ["late"]
+    assert desk.order == ["punctual", "newcomer"]
+
+
+async def test_beyond_its_bound_the_queue_sheds_the_newcomer_when_nobody_is_hopeless() -> None:
+    desk = Desk(queued_requests=2)
+
+    await desk.run(one=10.0, two=20.0, newcomer=5.0)
+
+    assert desk.shed == ["newcomer"]
+
+
+async def test_each_prefill_pod_holds_no_more_than_its_limit(pool: Pool) -> None:
+    pool.configure(limits={"prefill_requests_per_pod": 2})
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+
+    tasks = [asyncio.create_task(pool.stream()) for _ in range(5)]
+    await until(lambda: pool.router.waiting.requests == 3)
+    await pool.engines["p0"].wait_seen(2)
+
+    assert len(pool.engines["p0"].seen) == 2
+    assert (await pool.arrivals())["in_system"] == {
+        "queued_requests": 3,
+        "queued_prompt_tokens": pool.router.waiting.prompt_tokens,
+        "prefill_requests": 2,
+        "decode_requests": 0,
+    }
+    gate.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_higher_limit_is_in_force_at_once(pool: Pool) -> None:
+    pool.configure(limits={"prefill_requests_per_pod": 1})
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]
+    await until(lambda: pool.router.waiting.requests == 2)
+
+    pool.configure(limits={"prefill_requests_per_pod": 3})
+
+    await pool.engines["p0"].wait_seen(3)
+    gate.set()
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"queued_requests": 0, "prefill_requests_per_pod": 1}, "queue_full"),
+        ({"concurrent_requests": 1}, "too_many_requests"),
+    ],
+)
+async def test_what_is_too_much_gets_429_and_counts_as_an_arrival_that_was_shed(
+    pool: Pool, limits: dict[str, int], code: str
+) -> None:
+    pool.configure(limits=limits)
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+
+    status, answer, headers = await pool.post({"model": "tiny", "prompt": "x"})
+
+    assert status == 429
+    assert answer["error"]["code"] == code
+    assert int(headers["Retry-After"]) >= 1
+    assert pool.metric("tandem_router_arrivals_total") == 2
+    assert pool.metric("tandem_router_requests_total", outcome="shed") == 1
+    assert pool.metric("tandem_router_blame_total", cause="router_queue") == 1
+    gate.set()
+    await first
+
+
+async def test_a_wait_that_is_too_long_ends_with_503(pool: Pool) -> None:
+    pool.configure(limits={"prefill_requests_per_pod": 1})
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.complete())
+    await pool.engines["p0"].wait_seen(1)
+    pool.configure(limits={"prefill_requests_per_pod": 1}, timeouts={"first_token_s": 0.1})
+
+    status, answer = await pool.complete()
+
+    assert status == 503
+    assert answer["error"]["code"] == "queue_timeout"
+    gate.set()
+    await first
