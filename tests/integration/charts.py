@@ -1,0 +1,85 @@
+"""What the tests of the charts share: helm, rendered objects, a namespace like the operator's."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster.controlplane import ControlPlane
+from manifests.generate import CHARTS, NAMESPACE, helm_program
+
+CHART = CHARTS / "tandem"
+CRDS = CHARTS / "tandem-crds"
+MONITORING = ("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor")
+VARIANTS = {
+    "default": (),
+    "two replicas": ("--set", "replicas=2"),
+    "one namespace": ("--set", "watchNamespace=team-a"),
+    "two replicas in one namespace": ("--set", "replicas=2,watchNamespace=team-a"),
+    "everything": (
+        *(
+            "--set",
+            "replicas=2,networkPolicy.enabled=true,priorityClassName=system-cluster-critical",
+        ),
+        *("--set", "imagePullSecrets={registry},podLabels.team=a,podAnnotations.note=b"),
+        *("--set", "nodeSelector.disk=ssd,serviceAccount.annotations.role=c"),
+        *MONITORING,
+    ),
+}
+
+Objects = list[dict[str, Any]]
+
+
+def run_helm(*words: str | Path, kubeconfig: Path | None = None) -> str:
+    """Run helm; a failure raises with what it printed."""
+    environment = os.environ | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
+    result = subprocess.run(
+        [helm_program(), *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise RuntimeError(result.stderr)
+    return result.stdout
+
+
+def render(*words: str) -> Objects:
+    """The chart's objects."""
+    text = run_helm("template", "tandem", CHART, "--namespace", NAMESPACE, *words)
+    return [obj for obj in yaml.safe_load_all(text) if obj]
+
+
+def of_kind(objects: Objects, kind: str) -> Objects:
+    """Those of one kind."""
+    return [obj for obj in objects if obj["kind"] == kind]
+
+
+def deployment(objects: Objects) -> dict[str, Any]:
+    """The operator's Deployment."""
+    [found] = of_kind(objects, "Deployment")
+    return found
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    """The operator's container."""
+    [found] = deployment(objects)["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def ensure_namespace(control_plane: ControlPlane, name: str) -> None:
+    """A namespace that admits restricted pods only."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+        },
+    }
+    control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(body))

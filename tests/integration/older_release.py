@@ -1,0 +1,82 @@
+"""A packaged release of yesterday: charts with an older schema and older image tags.
+
+Built from today's charts by taking things away, so that an upgrade from it meets what a real one
+meets: fields, defaults, a column and rules that appear, and images that change.
+"""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from manifests.generate import CHARTS, helm_program
+from tandem_operator.api.crd import custom_resource_definition
+
+VERSION = "0.0.9"
+NEWER_SPEC_FIELDS = (("metrics",), ("scaling", "maxStep"), ("engine", "extraArgs"))
+NEWER_STATUS_FIELDS = (("decision", "alternatives"),)
+
+
+@dataclass(frozen=True, slots=True)
+class OlderRelease:
+    """Paths of the packaged charts."""
+
+    crds: Path
+    operator: Path
+
+
+def build(folder: Path, *, images: dict[str, Any] | None = None) -> OlderRelease:
+    """Package both charts into `folder`.
+
+    Args:
+        folder: an empty directory.
+        images: values `image`, `routerImage` and `engineImages`; else tags of the older version.
+    """
+    for chart in ("tandem-crds", "tandem"):
+        shutil.copytree(CHARTS / chart, folder / chart)
+        _edit(folder / chart / "Chart.yaml", {"version": VERSION, "appVersion": VERSION})
+    [definition] = (folder / "tandem-crds" / "templates").glob("*.yaml")
+    definition.write_text(yaml.safe_dump(older_definition()))
+    _edit(folder / "tandem" / "values.yaml", images or _older_images())
+    return OlderRelease(crds=_package(folder, "tandem-crds"), operator=_package(folder, "tandem"))
+
+
+def older_definition() -> dict[str, Any]:
+    """The CRD without what came later."""
+    definition = custom_resource_definition()
+    [version] = definition["spec"]["versions"]
+    parts = version["schema"]["openAPIV3Schema"]["properties"]
+    for part, paths in (("spec", NEWER_SPEC_FIELDS), ("status", NEWER_STATUS_FIELDS)):
+        for *parents, field in paths:
+            schema = parts[part]
+            for parent in parents:
+                schema = schema["properties"][parent]
+            del schema["properties"][field]
+    version["additionalPrinterColumns"] = [
+        column for column in version["additionalPrinterColumns"] if column["name"] != "DECISION"
+    ]
+    return definition
+
+
+def _older_images() -> dict[str, Any]:
+    return {
+        "image": f"tandem/operator:{VERSION}",
+        "routerImage": f"tandem/router:{VERSION}",
+        "engineImages": {
+            "cpu": f"tandem/engine-cpu:{VERSION}",
+            "gpu": f"tandem/engine-gpu:{VERSION}",
+        },
+    }
+
+
+def _edit(path: Path, changes: dict[str, Any]) -> None:
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
+
+
+def _package(folder: Path, chart: str) -> Path:
+    command = [helm_program(), "package", folder / chart, "--destination", folder]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return folder / f"{chart}-{VERSION}.tgz"

@@ -1,0 +1,182 @@
+"""Charts: what they render, what they refuse, and what the API server says of it."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.cluster.controlplane import ControlPlane
+from manifests.generate import INSTALL, NAMESPACE, install_manifest
+from tandem_operator.kube.rights import LEASE_RIGHTS, POOL_RIGHTS, Right
+from tests.integration.charts import (
+    CHART,
+    CRDS,
+    MONITORING,
+    VARIANTS,
+    Objects,
+    container,
+    deployment,
+    ensure_namespace,
+    of_kind,
+    render,
+    run_helm,
+)
+
+
+def granted(roles: Objects) -> set[tuple[str, str, str]]:
+    """Group, resource and verb of everything that some Roles allow."""
+    return {
+        one
+        for role in roles
+        for rule in role["rules"]
+        for one in product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    }
+
+
+def needed(rights: tuple[Right, ...]) -> set[tuple[str, str, str]]:
+    """The same of what the operator's code asks for."""
+    return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
+
+
+@pytest.mark.parametrize("chart", [CHART, CRDS], ids=lambda chart: chart.name)
+def test_lint_finds_nothing(chart: Path) -> None:
+    assert "0 chart(s) failed" in run_helm("lint", "--strict", chart)
+
+
+def test_install_manifest_is_current() -> None:
+    assert INSTALL.read_text() == install_manifest(), "run `make crds` and commit what it writes"
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ("replicas=0", "replicas"),
+        ("replicas=two", "replicas"),
+        ("replica=2", "replica"),
+        ("image=", "image"),
+        ("engineImages.tpu=x", "tpu"),
+        ("watchNamespace=Team_A", "watchNamespace"),
+        ("logLevel=LOUD", "logLevel"),
+        ("metrics.serviceMonitor.interval=often", "interval"),
+        ("networkPolicy.apiServerPorts={70000}", "apiServerPorts"),
+    ],
+)
+def test_bad_values_are_refused_by_name(values: str, field: str) -> None:
+    with pytest.raises(RuntimeError, match=field):
+        render("--set", values)
+
+
+@pytest.mark.parametrize("variant", ["default", "two replicas", "everything"])
+def test_operator_holds_exactly_what_its_code_asks_for(variant: str) -> None:
+    objects = render(*VARIANTS[variant])
+
+    [role] = [
+        one for one in of_kind(objects, "ClusterRole") if "pools" not in one["metadata"]["name"]
+    ]
+    assert granted([role]) == needed(POOL_RIGHTS)
+    leases = needed(LEASE_RIGHTS) if variant != "default" else set()
+    assert granted(of_kind(objects, "Role")) == leases
+
+
+@pytest.mark.parametrize("variant", ["one namespace", "two replicas in one namespace"])
+def test_operator_of_one_namespace_holds_nothing_elsewhere(variant: str) -> None:
+    objects = render(*VARIANTS[variant])
+
+    assert not of_kind(objects, "ClusterRole") + of_kind(objects, "ClusterRoleBinding")
+    roles = {role["metadata"]["namespace"]: [role] for role in of_kind(objects, "Role")}
+    assert granted(roles.pop("team-a")) == needed(POOL_RIGHTS)
+    assert [granted(role) for role in roles.values()] in ([], [needed(LEASE_RIGHTS)])
+    assert "--namespace=team-a" in container(objects)["args"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_role_has_a_wildcard_or_reaches_secrets(variant: str) -> None:
+    objects = render(*VARIANTS[variant])
+
+    for group, resource, verb in granted(
+        of_kind(objects, "ClusterRole") + of_kind(objects, "Role")
+    ):
+        assert "*" not in (group, resource, verb)
+        assert resource not in {"secrets", "nodes", "pods/exec", "clusterroles"}
+        assert verb not in {"bind", "escalate", "impersonate"}
+
+
+def test_single_replica_needs_no_lease_and_never_overlaps() -> None:
+    objects = render()
+
+    assert deployment(objects)["spec"]["strategy"] == {"type": "Recreate"}
+    assert "--leader-elect" not in container(objects)["args"]
+    assert not of_kind(objects, "PodDisruptionBudget")
+
+
+def test_two_replicas_elect_a_leader_and_survive_a_drain() -> None:
+    objects = render(*VARIANTS["two replicas"])
+
+    assert {"--leader-elect", f"--lease-namespace={NAMESPACE}"} <= {*container(objects)["args"]}
+    [budget] = of_kind(objects, "PodDisruptionBudget")
+    labels = deployment(objects)["spec"]["template"]["metadata"]["labels"]
+    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_operator_understands_its_own_arguments() -> None:
+    from tandem_operator.__main__ import options_from
+
+    options = options_from(container(render(*VARIANTS["two replicas in one namespace"]))["args"])
+
+    assert (options.namespace, options.metrics_port, options.health_port) == ("team-a", 8080, 8081)
+    assert options.leader_elect
+    assert options.lease_namespace == NAMESPACE
+
+
+def test_images_of_pools_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tandem_operator.__main__ import options_from
+
+    images = ("routerImage=r:1", "engineImages.cpu=c:1", "engineImages.gpu=g:1", "image=o:1")
+    operator = container(render(*(word for image in images for word in ("--set-string", image))))
+    for variable in operator["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+
+    installation = options_from([]).installation
+    assert operator["image"] == "o:1"
+    assert installation.router_image == "r:1"
+    assert installation.engine_image_cpu == "c:1"
+    assert installation.engine_image_gpu == "g:1"
+
+
+def test_service_monitor_is_rendered_only_where_its_kind_exists() -> None:
+    assert not of_kind(render(), "ServiceMonitor")
+    assert of_kind(render(*MONITORING), "ServiceMonitor")
+    off = ("--set", "metrics.serviceMonitor.enabled=false")
+    assert not of_kind(render(*MONITORING, *off), "ServiceMonitor")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_api_server_takes_every_object(control_plane: ControlPlane, variant: str) -> None:
+    for namespace in (NAMESPACE, "team-a"):
+        ensure_namespace(control_plane, namespace)
+    objects = [one for one in render(*VARIANTS[variant]) if one["kind"] != "ServiceMonitor"]
+
+    control_plane.run_kubectl(
+        *("apply", "--dry-run=server", "--validate=strict", "-f", "-"),
+        stdin=yaml.safe_dump_all(objects),
+    )
+
+
+@pytest.mark.parametrize("variant", ["default", "everything"])
+def test_operator_pod_passes_the_restricted_standard(
+    control_plane: ControlPlane, variant: str
+) -> None:
+    ensure_namespace(control_plane, NAMESPACE)
+    template = deployment(render(*VARIANTS[variant]))["spec"]["template"]
+    template["spec"] = {**template["spec"], "serviceAccountName": "default"}
+    template["spec"].pop("priorityClassName", None)
+    pod = {"apiVersion": "v1", "kind": "Pod", **template}
+    pod["metadata"] = {**template["metadata"], "name": "operator", "namespace": NAMESPACE}
+
+    control_plane.run_kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+    [only] = template["spec"]["containers"]
+    assert only["securityContext"]["readOnlyRootFilesystem"] is True
+    assert only["resources"]["limits"]["memory"]
+    assert {"livenessProbe", "readinessProbe"} <= only.keys()

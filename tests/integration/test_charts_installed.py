@@ -1,0 +1,180 @@
+"""Charts on a real API server: rights that hold, upgrades and uninstalls that harm no pool."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster.controlplane import ControlPlane
+from e2e.pools import wait_until
+from manifests.generate import NAMESPACE
+from tandem_operator.workloads.names import PoolName
+from tandem_operator.workloads.services import router_role, router_role_binding, service_account
+from tests.integration import older_release
+from tests.integration.charts import CHART, CRDS, ensure_namespace, run_helm
+from tests.unit.api.bad_pools import GOOD, merged
+
+PLACE = ("--namespace", NAMESPACE)
+TEAM = "team-a"
+POOLS = "inferencepools.tandem-inference.io"
+OPERATOR = f"system:serviceaccount:{NAMESPACE}:tandem-operator"
+
+
+@pytest.fixture(scope="module")
+def installed() -> Iterator[ControlPlane]:
+    """Both charts installed by helm, on an API server that no other test has put a CRD on."""
+    with ControlPlane.started(users=("alice",)) as plane:
+        ensure_namespace(plane, NAMESPACE)
+        ensure_namespace(plane, TEAM)
+        run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
+        run_helm(
+            *("install", "tandem", CHART, *PLACE, "--set", "replicas=2"),
+            kubeconfig=plane.kubeconfig,
+        )
+        yield plane
+
+
+@pytest.fixture
+def empty_plane(fresh_control_plane: ControlPlane) -> ControlPlane:
+    """An API server with nothing but the operator's namespace."""
+    ensure_namespace(fresh_control_plane, NAMESPACE)
+    return fresh_control_plane
+
+
+def as_operator(plane: ControlPlane, *words: str, stdin: str = "") -> str:
+    """Run kubectl with the operator's own rights; what it prints."""
+    kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "tandem-operator")
+    result = subprocess.run(
+        [plane.kubectl, "--kubeconfig", kubeconfig, *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return result.stdout + result.stderr
+
+
+def may(plane: ControlPlane, user: str, verb: str, resource: str, *words: str) -> bool:
+    """Whether a user may do that in the team's namespace."""
+    try:
+        out = plane.run_kubectl(
+            *("auth", "can-i", verb, resource, "-n", TEAM, f"--as={user}", *words)
+        )
+    except RuntimeError:
+        return False
+    return out.startswith("yes")
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource"),
+    [
+        ("get", "secrets"),
+        ("create", "pods"),
+        ("delete", "pods"),
+        ("list", "nodes"),
+        ("create", "clusterroles"),
+        ("update", POOLS),
+        ("delete", POOLS),
+        ("update", "leases.coordination.k8s.io"),
+    ],
+)
+def test_installed_operator_may_not(installed: ControlPlane, verb: str, resource: str) -> None:
+    assert may(installed, OPERATOR, "list", POOLS)
+    assert not may(installed, OPERATOR, verb, resource)
+
+
+def test_installed_operator_can_give_the_router_its_role(
+    installed: ControlPlane,
+) -> None:
+    pool = PoolName(namespace=TEAM, name="tiny", uid="0000-0000")
+    children = [
+        service_account(pool, "router"),
+        router_role(pool),
+        router_role_binding(pool),
+    ]
+
+    out = as_operator(
+        installed,
+        *("apply", "--server-side", "-f", "-"),
+        stdin=yaml.safe_dump_all(children),
+    )
+    assert out.count("serverside-applied") == len(children), out
+
+
+def test_installed_operator_cannot_give_away_more_than_it_has(
+    installed: ControlPlane,
+) -> None:
+    role = router_role(PoolName(namespace=TEAM, name="tiny", uid="0000-0000"))
+    role["rules"] = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+
+    out = as_operator(installed, "apply", "--server-side", "-f", "-", stdin=json.dumps(role))
+    assert "attempting to grant RBAC permissions not currently held" in out
+
+
+@pytest.mark.parametrize(("role", "may_create"), [("view", False), ("edit", True), ("admin", True)])
+def test_users_of_a_namespace_may_with_pools_what_they_may_with_the_rest(
+    installed: ControlPlane, role: str, may_create: bool
+) -> None:
+    user = f"{role}-alice"
+    installed.run_kubectl(
+        *("create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}", "-n", TEAM)
+    )
+
+    wait_until(  # Aggregation is a controller's work.
+        lambda: may(installed, user, "list", POOLS), within_s=30, what=f"{role} lists pools"
+    )
+    assert may(installed, user, "create", POOLS) is may_create
+    assert may(installed, user, "delete", POOLS) is may_create
+    assert not may(installed, user, "patch", POOLS, "--subresource=status")
+
+
+def test_uninstalling_both_charts_keeps_crd_and_pools(
+    empty_plane: ControlPlane,
+) -> None:
+    plane = empty_plane
+    run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
+    run_helm("install", "tandem", CHART, *PLACE, kubeconfig=plane.kubeconfig)
+    plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(GOOD))
+
+    run_helm("uninstall", "tandem", *PLACE, kubeconfig=plane.kubeconfig)
+    run_helm("uninstall", "tandem-crds", *PLACE, kubeconfig=plane.kubeconfig)
+
+    assert "good" in plane.run_kubectl("get", "ipool")
+    # A later installation takes the kept definition over again.
+    run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
+
+
+def test_upgrade_from_an_older_release_keeps_pools_as_they_are(
+    empty_plane: ControlPlane, tmp_path: Path
+) -> None:
+    plane = empty_plane
+    older = older_release.build(tmp_path)
+    run_helm("install", "tandem-crds", older.crds, *PLACE, kubeconfig=plane.kubeconfig)
+    run_helm("install", "tandem", older.operator, *PLACE, kubeconfig=plane.kubeconfig)
+    plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(GOOD))
+    newer = merged(GOOD, {"spec": {"scaling": {"maxStep": 2}}})
+    with pytest.raises(RuntimeError, match="unknown field"):
+        plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(newer))
+    before = read_pool(plane)
+
+    run_helm("upgrade", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
+    run_helm("upgrade", "tandem", CHART, *PLACE, kubeconfig=plane.kubeconfig)
+
+    after = read_pool(plane)
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert after["metadata"]["generation"] == 1
+    plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(newer))
+    assert read_pool(plane)["spec"]["scaling"]["maxStep"] == 2
+    image = "jsonpath={.spec.template.spec.containers[0].image}"
+    found = plane.run_kubectl("get", "deployment", "tandem-operator", *PLACE, "-o", image)
+    assert found == yaml.safe_load((CHART / "values.yaml").read_text())["image"]
+
+
+def read_pool(plane: ControlPlane) -> dict[str, Any]:
+    """The good pool as stored."""
+    return dict(json.loads(plane.run_kubectl("get", "ipool", "good", "-o", "json")))
