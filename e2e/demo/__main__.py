@@ -119,13 +119,13 @@ def run_demo(console: Console) -> bool:
     """The whole demo; whether it showed what it is there to show."""
     watch = Stopwatch(console)
     with watch.step("cluster", "a kind cluster of our own"):
-        setup.make("cluster-up")
+        setup.cluster("up")
     with watch.step("images", "operator, router and engine"):
-        setup.make("images")
+        setup.cluster("images", "--load")
     images = setup.built_images()
     with watch.step("install", "Prometheus and the operator"):
         setup.remove_pool(namespace=NAMESPACE)
-        setup.make("prometheus")
+        setup.cluster("prometheus")
         setup.install_operator(images=images)
     answer = _start_pool(watch=watch, console=console, images=images)
     first_answer_s = watch.total_s

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,11 +22,13 @@ SAMPLE = names.ROOT / "manifests" / "samples" / "tiny-cpu.yaml"
 DOOR = Path(__file__).with_name("door.yaml")
 
 
-def make(target: str) -> None:
-    """Run one target of the Makefile; it prints its own progress."""
+def cluster(*words: str) -> None:
+    """Run a command of `python -m e2e.cluster`; it prints its own progress."""
     subprocess.run(
-        ["make", "--no-print-directory", "-C", str(names.ROOT), target],
+        [sys.executable, "-m", "e2e.cluster", *words],
+        cwd=names.ROOT,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         check=True,
     )
 

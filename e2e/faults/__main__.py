@@ -83,7 +83,7 @@ def _run(pool: Pool, *, name: str, url: str) -> Aftermath:
 def main() -> int:
     """Run every fault on a pool of its own."""
     images = setup.built_images()
-    setup.make("prometheus")
+    setup.cluster("prometheus")
     setup.install_operator(images=images)
     setup.remove_pool(namespace=NAMESPACE)
     setup.make_namespace(NAMESPACE)
@@ -107,7 +107,7 @@ def main() -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(results, indent=2) + "\n")
     kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-    setup.make("prometheus")
+    setup.cluster("prometheus")
     return 0 if kept else 1
 
 
