@@ -1,9 +1,10 @@
 """Make a freshly synced engine environment small and self-contained.
 
-PyPI's torch for Linux is the CUDA build. On a CPU it calls none of cuBLAS, cuDNN, NCCL and the like, yet the
-dynamic linker refuses to load torch unless a library of each name is found. The lock file leaves those 2.7 GB
-out; this script puts an empty shared object of each name beside torch's own libraries and binds functions on
-first use, which for the missing ones never comes. It may be run again on the same environment.
+PyPI's torch for Linux is the CUDA build. On a CPU it calls none of cuBLAS, cuDNN, NCCL and the
+like, yet the dynamic linker refuses to load torch unless a library of each name is found. The lock
+file leaves those 2.7 GB out; this script puts an empty shared object of each name beside torch's
+own libraries and binds functions on first use, which for the missing ones never comes. It may be
+run again on the same environment.
 
     python3 slim.py ENVIRONMENT
 """
@@ -100,13 +101,13 @@ def main(environment: Path) -> None:
     for pattern in UNUSED:
         for path in site_packages.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    # vLLM's kernels need libnuma, which slim base images lack and the NIXL wheel brings under another name.
-    # Loaded with torch from torch's folder, it is there under the right name when the kernels ask for it.
+    # vLLM's kernels need libnuma, which slim base images lack and the NIXL wheel brings under
+    # another name. Loaded with torch from torch's folder, it has the right one when they ask.
     bundled = next(site_packages.glob("nixl_cu13.libs/libnuma-*"))
     _replace(torch_libraries / LIBNUMA, bundled.read_bytes())
     for soname in ABSENT_LIBRARIES:
         _replace(torch_libraries / soname, empty_library(soname, needs=LIBNUMA))
-    # Python loads extension modules with every function bound at once, which an absent library fails.
+    # Python loads extension modules with every function bound at once: that needs them all.
     _replace(
         site_packages / "tandem_lazy_binding.pth",
         b"import os, sys; sys.setdlopenflags(os.RTLD_LAZY)\n",

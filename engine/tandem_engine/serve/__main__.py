@@ -1,0 +1,76 @@
+"""`tandem-engine`: the launcher's entry point."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tandem_engine.serve.command import Command, vllm_command
+from tandem_engine.serve.facts import look_around
+from tandem_engine.serve.launcher import EngineError, Launcher
+from tandem_engine.serve.options import OptionError, parse
+from tandem_engine.serve.refusals import refusal
+from tandem_engine.serve.settings import Settings
+
+USAGE = "usage: tandem-engine serve --role=prefill|decode --model=MODEL ... (serve --help: all)"
+BAD_USAGE, FAILED = 2, 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        print(USAGE)  # noqa: T201 - what was asked for
+        return 0 if given else BAD_USAGE
+    if given[0] != "serve":
+        return _refuse(f"{given[0]!r} is no command of tandem-engine; {USAGE}")
+    try:
+        settings, print_command = parse(given[1:])
+    except OptionError as problem:
+        return _refuse(str(problem))
+    facts = look_around(settings.model, python=sys.executable, environment=os.environ)
+    reason = refusal(settings, facts)
+    if reason is not None:
+        return _refuse(reason, settings.termination_log)
+    command = vllm_command(settings, facts)
+    if print_command:
+        print(_as_shell(command))  # noqa: T201 - what was asked for
+        return 0
+    return _serve(settings, command)
+
+
+def _serve(settings: Settings, command: Command) -> int:
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stdout,
+        format="tandem-engine level=%(levelname)s %(message)s",
+    )
+    launcher = Launcher(settings, command, revision=os.environ.get("TANDEM_REVISION"))
+    try:
+        asyncio.run(launcher.run())
+    except EngineError as failure:
+        return _refuse(str(failure), settings.termination_log, code=FAILED)
+    return 0
+
+
+def _refuse(reason: str, termination_log: str | None = None, *, code: int = BAD_USAGE) -> int:
+    sys.stdout.flush()
+    print(f"tandem-engine: {reason}", file=sys.stderr)  # noqa: T201 - the reason for the end
+    if termination_log is not None and Path(termination_log).exists():
+        # The kubelet shows it as the container's message; elsewhere there is no such file.
+        with contextlib.suppress(OSError):
+            Path(termination_log).write_text(reason)
+    return code
+
+
+def _as_shell(command: Command) -> str:
+    variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.env.items())]
+    return " \\\n  ".join(["env", *variables, shlex.join(command.argv)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

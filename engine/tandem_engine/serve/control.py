@@ -1,0 +1,44 @@
+"""The control port: probes, facts and drain, answered from the lifecycle alone."""
+
+import json
+
+from aiohttp import web
+
+from tandem_engine.serve.lifecycle import Lifecycle
+
+
+def control_app(lifecycle: Lifecycle) -> web.Application:
+    """Return the application behind the control port."""
+
+    def probe(good: bool) -> web.Response:
+        text = lifecycle.reason or lifecycle.phase.value
+        return web.Response(status=200 if good else 503, text=text + "\n")
+
+    async def live(_: web.Request) -> web.Response:
+        return probe(lifecycle.live)
+
+    async def ready(_: web.Request) -> web.Response:
+        return probe(lifecycle.ready)
+
+    async def startup(_: web.Request) -> web.Response:
+        return probe(lifecycle.started_up)
+
+    async def info(_: web.Request) -> web.Response:
+        body = lifecycle.info | {"phase": lifecycle.phase, "reason": lifecycle.reason}
+        return web.json_response(body, dumps=lambda value: json.dumps(value, indent=1) + "\n")
+
+    async def drain(_: web.Request) -> web.Response:
+        lifecycle.leave()
+        return web.json_response({"phase": lifecycle.phase})
+
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/live", live),
+            web.get("/ready", ready),
+            web.get("/startup", startup),
+            web.get("/info", info),
+            web.post("/drain", drain),
+        ]
+    )
+    return app

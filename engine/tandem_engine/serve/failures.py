@@ -1,0 +1,102 @@
+"""From vLLM's last lines to the one sentence that a pool's status shows. Pure."""
+
+import re
+from collections.abc import Sequence
+
+MESSAGE_BYTES = 2000
+
+_PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^\]]+\] )?")
+_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt))(?::\s*(.*))?$")
+_CAUSED_BY_ANOTHER = ("Engine core initialization failed", "Engine process failed to start")
+
+# What vLLM says -> what a user can do about it. The first match in the last lines counts.
+_KNOWN = (
+    (
+        re.compile(r"GatedRepoError|Access to model .* is restricted|gated repo", re.I),
+        "the model is gated on Hugging Face: accept its terms there, then give a token that may "
+        "read it as HF_TOKEN",
+    ),
+    (
+        re.compile(r"Invalid (user )?token|Invalid credentials|401 Client Error", re.I),
+        "Hugging Face refused the token or does not know the model: check HF_TOKEN and the "
+        "model's name",
+    ),
+    (
+        re.compile(r"RepositoryNotFoundError|404 Client Error|is not a valid model identifier"),
+        "Hugging Face has no model of this name, or it is private: check the name, or give a "
+        "token that may read it as HF_TOKEN",
+    ),
+    (
+        re.compile(r"RevisionNotFoundError"),
+        "Hugging Face has no such revision of the model: check --model-revision",
+    ),
+    (
+        re.compile(
+            r"LocalEntryNotFoundError|Max retries exceeded|NameResolutionError|"
+            r"couldn't connect to|Failed to resolve",
+            re.I,
+        ),
+        "Hugging Face cannot be reached from this pod: check its network, or serve the model from "
+        "a volume",
+    ),
+    (
+        re.compile(r"CUDA out of memory|OutOfMemoryError"),
+        "the model does not fit the GPU's memory: give more GPUs per replica, a quantized "
+        "checkpoint or a smaller --max-model-len",
+    ),
+    (
+        re.compile(r"No available memory for the cache blocks|larger than the available KV cache"),
+        "the KV cache is too small for one request of --max-model-len tokens: give a larger "
+        "--kv-cache-memory-bytes or a smaller --max-model-len",
+    ),
+    (
+        re.compile(r"Address already in use|\[Errno 98\]"),
+        "a port is taken by another process: choose other ports",
+    ),
+    (
+        re.compile(r"No space left on device|\[Errno 28\]"),
+        "the disk or cache volume is full: give the pod a larger one",
+    ),
+    (
+        re.compile(r"DefaultCPUAllocator: can't allocate memory|std::bad_alloc|MemoryError"),
+        "the pod has too little memory for the model: raise its memory limit",
+    ),
+)
+
+_SIGNALS = {9: "killed, most often for its memory limit", 4: "stopped by an unknown instruction"}
+
+
+def explain(lines: Sequence[str], *, exit_code: int | None, during: str) -> str:
+    """Return one sentence for a vLLM that ended or never got ready."""
+    cause = error_line(lines)
+    ending = _ending(exit_code)
+    for known, advice in _KNOWN:
+        if any(known.search(line) for line in lines):
+            return _bounded(f"vLLM {ending} {during}: {advice}" + (f" ({cause})" if cause else ""))
+    last = cause or next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+    return _bounded(f"vLLM {ending} {during}: {last}")
+
+
+def error_line(lines: Sequence[str]) -> str | None:
+    """Return the last error of a log that is not merely the consequence of an earlier one."""
+    errors = [text for text in (_PREFIX.sub("", line).strip() for line in lines) if _is_error(text)]
+    causes = [text for text in errors if not any(mark in text for mark in _CAUSED_BY_ANOTHER)]
+    found = causes or errors
+    return found[-1] if found else None
+
+
+def _is_error(text: str) -> bool:
+    found = _ERROR.match(text)
+    return found is not None and found[1] != "KeyboardInterrupt"
+
+
+def _ending(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "failed"
+    if exit_code < 0:
+        return _SIGNALS.get(-exit_code, f"died of signal {-exit_code}")
+    return f"ended with code {exit_code}"
+
+
+def _bounded(text: str) -> str:
+    return text.encode()[:MESSAGE_BYTES].decode(errors="ignore")

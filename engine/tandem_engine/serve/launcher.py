@@ -1,0 +1,238 @@
+"""Start vLLM, bring it to Ready, watch over it, and let it go without losing a request."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from tandem_engine.serve import metrics
+from tandem_engine.serve.command import Command
+from tandem_engine.serve.control import control_app
+from tandem_engine.serve.drain import Drain, Drained
+from tandem_engine.serve.failures import explain
+from tandem_engine.serve.lifecycle import Lifecycle, Phase
+from tandem_engine.serve.process import EngineProcess
+from tandem_engine.serve.settings import Settings
+from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
+from tandem_engine.serve.warm_up import warm_up
+
+log = logging.getLogger("tandem-engine")
+
+HEALTH_POLL_S = 0.5
+WATCH_S = 2.0
+SILENCE_S = 120.0
+DRAIN_POLL_S = 0.25
+STOP_MARGIN_S = 5.0
+LAST_WORDS_S = 5.0
+
+
+class EngineError(Exception):
+    """The engine cannot serve; the text is one sentence for the pool's status."""
+
+
+@dataclass(slots=True)
+class Launcher:
+    """One engine from start to end."""
+
+    settings: Settings
+    command: Command
+    revision: str | None = None
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    _terminate: asyncio.Event = field(default_factory=asyncio.Event)
+    _engine: EngineProcess | None = None
+
+    async def run(self) -> None:
+        """Serve until told to stop; raise `EngineError` if the engine ends by itself."""
+        settings = self.settings
+        self.lifecycle.info |= {
+            "role": settings.role,
+            "revision": self.revision,
+            "model": settings.name,
+            "max_num_seqs": settings.max_num_seqs,
+            "max_model_len": settings.max_model_len,
+            "kv_capacity_tokens": None,
+            "warm_up": None,
+        }
+        async with _served(self.lifecycle, settings), aiohttp.ClientSession() as session:
+            api = VllmApi(session, settings.url)
+            engine = self._engine = await EngineProcess.start(self.command)
+            self._listen_for_signals()
+            try:
+                await self._serve(engine, api)
+            except EngineError as failure:
+                self.lifecycle.fail(str(failure))
+                raise
+            finally:
+                engine.kill()
+                await engine.ended()
+                engine.reap_orphans()
+
+    def signalled(self) -> None:
+        """Leave on the first SIGTERM; stop at once on the second."""
+        if self._terminate.is_set() and self._engine is not None:
+            log.info("stopping at once signal=second")
+            self._engine.kill()
+            return
+        self.lifecycle.leave()
+        self._terminate.set()
+
+    def _listen_for_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.signalled)
+
+    async def _serve(self, engine: EngineProcess, api: VllmApi) -> None:
+        async with _cancelled_at_end(self._watch(engine, api)):
+            if await self._first(engine, self._bring_up(engine, api)):
+                await self._first(engine, self._terminate.wait())
+                self.lifecycle.leave()
+                drained = await self._first(engine, self._drain(api))
+                log.info("drained why=%r", str(drained))
+            self.lifecycle.enter(Phase.STOPPING)
+            await engine.stop(timeout_s=self.settings.stop_timeout_s + STOP_MARGIN_S)
+
+    async def _first(self, engine: EngineProcess, work: Coroutine[Any, Any, Any]) -> Any:
+        """Return what `work` does, unless vLLM ends before it is done."""
+        task, ended = asyncio.ensure_future(work), asyncio.ensure_future(engine.ended())
+        try:
+            await asyncio.wait({task, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            if self._terminate.is_set():
+                return Drained.DEADLINE
+            during = self.lifecycle.phase.value
+            raise EngineError(
+                explain(list(engine.lines), exit_code=engine.exit_code, during=f"while {during}")
+            )
+        finally:
+            for one in (task, ended):
+                one.cancel()
+            await asyncio.gather(task, ended, return_exceptions=True)
+
+    async def _bring_up(self, engine: EngineProcess, api: VllmApi) -> bool:
+        """Return whether the engine became Ready before it was told to stop."""
+        work = asyncio.ensure_future(self._get_ready(engine, api))
+        told = asyncio.ensure_future(self._terminate.wait())
+        try:
+            await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+                return True
+            return False
+        finally:
+            for one in (work, told):
+                one.cancel()
+            await asyncio.gather(work, told, return_exceptions=True)
+
+    async def _get_ready(self, engine: EngineProcess, api: VllmApi) -> None:
+        started = time.monotonic()
+        while not await _healthy(api):  # noqa: ASYNC110 - the event is in another process
+            await asyncio.sleep(HEALTH_POLL_S)
+        self.lifecycle.enter(Phase.WARMING_UP)
+        healthy_s = round(time.monotonic() - started, 3)
+        log.info("vLLM is healthy after_s=%s", healthy_s)
+        try:
+            samples = await api.samples()
+            max_model_len = await api.max_model_len(self.settings.name)
+            result = await warm_up(
+                self.settings, api, max_model_len=max_model_len, draw=random.Random()
+            )
+        except (*UNREACHABLE, CompletionError) as error:
+            raise await self._warm_up_failure(engine, error) from None
+        self.lifecycle.info |= {
+            "vllm_version": await api.version(),
+            "kv_capacity_tokens": metrics.kv_capacity_tokens(samples),
+            "max_model_len": max_model_len,
+            "healthy_after_s": healthy_s,
+            "ready_after_s": round(time.monotonic() - started, 3),
+            "warm_up": asdict(result),
+        }
+        self.lifecycle.enter(Phase.READY)
+        log.info("ready after_s=%s", self.lifecycle.info["ready_after_s"])
+        if result.kv_pull is not None and result.kv_pull.state != "done":
+            log.warning("no KV pull in the warm-up why=%r", result.kv_pull.reason)
+
+    async def _warm_up_failure(self, engine: EngineProcess, error: BaseException) -> EngineError:
+        # An engine that dies of a request says why a moment after the request has failed.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(engine.ended(), LAST_WORDS_S)
+        if engine.exit_code is None:
+            return EngineError(f"the first completion failed, so the engine cannot serve: {error}")
+        sentence = explain(list(engine.lines), exit_code=engine.exit_code, during="at warm-up")
+        return EngineError(sentence)
+
+    async def _watch(self, engine: EngineProcess, api: VllmApi) -> None:
+        """Keep the probes true: an engine that is dead or silent for long is not live."""
+        last_answer = time.monotonic()
+        while True:
+            await asyncio.sleep(WATCH_S)
+            engine.reap_orphans()
+            if self.lifecycle.phase in (Phase.STARTING, Phase.STOPPING):
+                last_answer = time.monotonic()
+                continue
+            try:
+                status = await api.health()
+            except UNREACHABLE:
+                # Too busy to answer is no reason to be killed, unless it lasts.
+                self.lifecycle.vllm_answers = time.monotonic() - last_answer < SILENCE_S
+            else:
+                last_answer = time.monotonic()
+                self.lifecycle.vllm_answers = status < 500
+
+    async def _drain(self, api: VllmApi) -> Drained:
+        settings = self.settings
+        drain = Drain(
+            started_s=time.monotonic(),
+            timeout_s=settings.drain_timeout_s,
+            settle_s=settings.drain_settle_s,
+            lease_s=settings.kv_lease_s,
+        )
+        while True:
+            load = await api.load()
+            done = drain.observe(load, now_s=time.monotonic())
+            if done is not None:
+                return done
+            await asyncio.sleep(DRAIN_POLL_S)
+
+
+async def _healthy(api: VllmApi) -> bool:
+    try:
+        return await api.health() == 200
+    except UNREACHABLE:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def _served(lifecycle: Lifecycle, settings: Settings) -> AsyncIterator[None]:
+    runner = web.AppRunner(control_app(lifecycle), access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.control_port).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise EngineError(
+            f"--control-port: {settings.host}:{settings.control_port} cannot be used "
+            f"({error.strerror}); choose another port"
+        ) from None
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _cancelled_at_end(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

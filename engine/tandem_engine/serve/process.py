@@ -1,0 +1,92 @@
+"""The vLLM process: output passed on and remembered, the whole group stopped, orphans reaped."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Self
+
+from tandem_engine.serve.command import Command
+
+REMEMBERED_LINES = 400
+_CHUNK_BYTES = 65536
+
+
+@dataclass(slots=True)
+class EngineProcess:
+    """One running vLLM, with the last lines it wrote."""
+
+    process: asyncio.subprocess.Process
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED_LINES))
+    _reader: "asyncio.Task[None] | None" = None
+
+    @classmethod
+    async def start(cls, command: Command) -> Self:
+        """Start vLLM in a process group of its own: only the launcher tells it to stop."""
+        process = await asyncio.create_subprocess_exec(
+            *command.argv,
+            env={**os.environ, **command.env},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        engine = cls(process)
+        engine._reader = asyncio.create_task(engine._read())
+        return engine
+
+    @property
+    def exit_code(self) -> int | None:
+        """The code it ended with (negative: the signal), or `None` while it runs."""
+        return self.process.returncode
+
+    async def ended(self) -> int:
+        """Wait for its end and for the last of its output."""
+        code = await self.process.wait()
+        if self._reader is not None:
+            # Its children may hold the pipe open for longer; the last words are there by now.
+            await asyncio.wait([self._reader], timeout=1.0)
+        return code
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """End it and all its children at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def stop(self, *, timeout_s: float) -> None:
+        """Ask it to stop, then end whatever is left of it."""
+        self.terminate()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.ended(), timeout_s)
+        self.kill()
+        await self.ended()
+
+    def reap_orphans(self) -> None:
+        """Collect grandchildren that were left to us, as they are where we are process 1."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                # vLLM itself is collected by the event loop, which would miss its exit code.
+                if found is None or found.si_pid == self.process.pid:
+                    return
+                os.waitpid(found.si_pid, os.WNOHANG)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None, "started with a pipe"  # noqa: S101
+        rest = b""
+        while chunk := await self.process.stdout.read(_CHUNK_BYTES):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+            *whole, rest = (rest + chunk).split(b"\n")
+            self.lines.extend(line.decode(errors="replace") for line in whole)
+            rest = rest[-_CHUNK_BYTES:]
+        if rest:
+            self.lines.append(rest.decode(errors="replace"))

@@ -1,0 +1,161 @@
+"""The first requests, sent before Ready: some kernels fail only then, and first shapes are slow.
+
+They go to vLLM directly, so the router never counts them; /info says how many there were, for
+whoever reads vLLM's own counters.
+"""
+
+import asyncio
+import random
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from tandem_engine.serve import metrics
+from tandem_engine.serve.settings import Role, Settings
+from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
+
+COMPLETION_TIMEOUT_S = 900.0
+PULL_TIMEOUT_S = 60.0
+_RETRY_S = 0.5
+_SHORT_TOKENS, _LONG_TOKENS = 8, 256
+# Ids that every vocabulary has and that no tokenizer gives a meaning to.
+_FIRST_ID, _IDS = 10, 200
+
+# A prefill engine never sees a second token.
+_ANSWER_TOKENS = {Role.PREFILL: 1, Role.DECODE: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """What was sent, and how long it took."""
+
+    requests: int
+    prompt_tokens: int
+    batch_1_s: float
+    full_batch_s: float
+    full_batch: int
+    kv_pull: "KvPull | None"
+
+
+@dataclass(frozen=True, slots=True)
+class KvPull:
+    """A decode engine's first transfer: `done`, `skipped` or `failed`, and why."""
+
+    state: str
+    reason: str | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+async def warm_up(
+    settings: Settings, api: VllmApi, *, max_model_len: int | None, draw: random.Random
+) -> WarmUp:
+    """Run a completion alone and one at full batch, and on decode pull KV blocks once."""
+    longest = max(1, (max_model_len or _LONG_TOKENS) // 2)
+    alone = [_prompt(min(_LONG_TOKENS, longest), draw)]
+    batch = [_prompt(min(_SHORT_TOKENS, longest), draw) for _ in range(settings.max_num_seqs)]
+    batch_1_s = await _complete(settings, api, alone)
+    full_batch_s = await _complete(settings, api, batch)
+    pull = None
+    if settings.warm_up_peer is not None:
+        peer = VllmApi(api.session, settings.warm_up_peer.rstrip("/"))
+        pull = await _pull(settings, api, peer, _prompt(min(_LONG_TOKENS, longest), draw))
+    return WarmUp(
+        requests=1 + len(batch) + (pull is not None and pull.state == "done"),
+        prompt_tokens=sum(map(len, alone + batch)) + ((pull and pull.tokens) or 0),
+        batch_1_s=batch_1_s,
+        full_batch_s=full_batch_s,
+        full_batch=len(batch),
+        kv_pull=pull,
+    )
+
+
+def _prompt(tokens: int, draw: random.Random) -> list[int]:
+    # Drawn anew each time: a prompt that some prefix cache knows would warm nothing up.
+    return [_FIRST_ID + draw.randrange(_IDS) for _ in range(tokens)]
+
+
+def _body(settings: Settings, prompt: list[Any], *, max_tokens: int) -> dict[str, Any]:
+    return {
+        "model": settings.name,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": False,
+    }
+
+
+async def _complete(settings: Settings, api: VllmApi, prompts: list[list[int]]) -> float:
+    body = _body(settings, prompts, max_tokens=_ANSWER_TOKENS[settings.role])
+    started = time.monotonic()
+    await api.complete(body, request_id=_request_id(), timeout_s=COMPLETION_TIMEOUT_S)
+    return round(time.monotonic() - started, 4)
+
+
+async def _pull(settings: Settings, api: VllmApi, peer: VllmApi, prompt: list[int]) -> KvPull:
+    request_id = _request_id()
+    body = _body(settings, prompt, max_tokens=1)
+    started = time.monotonic()
+    try:
+        kv = await _prefilled(settings, peer, body, request_id)
+    except (*UNREACHABLE, CompletionError) as error:
+        return KvPull("skipped", f"no prefill engine answered at {peer.url} ({_why(error)})")
+    if not kv:
+        return KvPull("skipped", f"{peer.url} gave no KV transfer parameters")
+    try:
+        before = await _pulled_tokens(api)
+        local = body | {"max_tokens": _ANSWER_TOKENS[settings.role], "kv_transfer_params": kv}
+        await api.complete(local, request_id=request_id, timeout_s=PULL_TIMEOUT_S)
+        tokens = int(await _pulled_tokens(api) - before)
+    except (*UNREACHABLE, CompletionError, metrics.MissingMetricError) as error:
+        return KvPull("failed", _why(error))
+    seconds = round(time.monotonic() - started, 4)
+    if tokens == 0:
+        return KvPull("failed", "the blocks were computed here instead", tokens, seconds)
+    return KvPull("done", None, tokens, seconds)
+
+
+async def _prefilled(
+    settings: Settings, peer: VllmApi, body: dict[str, Any], request_id: str
+) -> dict[str, Any] | None:
+    asked = body | {
+        "kv_transfer_params": {
+            "do_remote_decode": True,
+            "do_remote_prefill": False,
+            "remote_engine_id": None,
+            "remote_block_ids": None,
+            "remote_host": None,
+            "remote_port": None,
+        }
+    }
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + settings.warm_up_peer_timeout_s
+    while True:
+        left_s = max(0.1, deadline - loop.time())
+        try:
+            answer = await peer.complete(asked, request_id=request_id, timeout_s=left_s)
+        except UNREACHABLE:
+            if loop.time() + _RETRY_S >= deadline:
+                raise
+            await asyncio.sleep(_RETRY_S)
+        else:
+            kv: dict[str, Any] | None = answer.get("kv_transfer_params")
+            return kv
+
+
+async def _pulled_tokens(api: VllmApi) -> float:
+    return metrics.total(
+        await api.samples(),
+        "vllm:prompt_tokens_by_source_total",
+        source="external_kv_transfer",
+    )
+
+
+def _request_id() -> str:
+    return f"tandem-warm-up-{uuid.uuid4()}"
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or type(error).__name__
