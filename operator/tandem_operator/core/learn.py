@@ -71,11 +71,11 @@ def learn(learned: Learned, observation: Observation) -> Learned:
 
 
 def _models(engines: Mapping[str, EngineModels], revision: str) -> EngineModels:
-    """A new revision starts from the latest one's models: most rollouts change little."""
+    """The revision's models; those of a new one begin with what the latest one taught."""
     if revision in engines:
         return engines[revision]
     latest = newest(engines)
-    return EngineModels() if latest is None else engines[latest]
+    return EngineModels() if latest is None else engines[latest].inherited()
 
 
 def _learn_service(

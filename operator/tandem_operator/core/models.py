@@ -110,6 +110,13 @@ class EngineModels:
     kv_capacity_tokens: float | None = None
     seen_s: float = 0.0
 
+    def inherited(self) -> "EngineModels":
+        """First guess for the next revision: most rollouts change little."""
+        return EngineModels(
+            service=replace(self.service, line=self.service.line.inherited()),
+            step=replace(self.step, line=self.step.line.inherited()),
+        )
+
 
 def newest(models: Mapping[str, EngineModels]) -> str | None:
     """The revision that was measured last, the best guess for one that was not measured yet."""

@@ -1,25 +1,25 @@
 """Online least squares of y = c . x with three non-negative coefficients, in pure Python.
 
-Two memories stand behind each fit: a slow one that keeps what rare conditions taught, and a fast
-one that follows a change within some dozen rows. The fast fit is shrunk to the slow one, the slow
-one to a prior of the caller's; so an unseen direction keeps its shape and is not extrapolated.
+The shape is learned slowly, so that rare conditions are not forgotten; a single level on top of it
+follows a change within a dozen rows. Relative least squares alone would not: rows from before a
+slowdown have the smaller scale and would outvote those that follow it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 Triple = tuple[float, float, float]
 
-SLOW_KEEP = 0.998
-FAST_KEEP = 0.96
+SHAPE_KEEP = 0.995
+LEVEL_KEEP = 0.88
+LEAST_LEVEL, MOST_LEVEL = 0.02, 50.0
 PRIOR_ROWS = (1.0, 1.0, 3.0)
-# The fast fit tells the level of today; its shape it takes from the slow one.
-SHAPE_ROWS = (4.0, 4.0, 4.0)
 # The third feature mostly moves with the second. Until data tell them apart beyond doubt, the
 # effect belongs to the second alone: chance in the third would be multiplied by long contexts.
 SIGNIFICANT_F = 12.0
-ERROR_KEEP = 0.9
+ERROR_KEEP = 0.8
+INHERITED_ROWS = 3.0
 ERROR_FLOOR = 0.03
 GATE_ERRORS = 4.0
 PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
@@ -47,6 +47,16 @@ class Sums:
             weight=self.weight * keep + weight,
         )
 
+    def faded(self, weight: float) -> "Sums":
+        """The same averages, worth at most `weight` rows."""
+        keep = min(1.0, weight / self.weight) if self.weight > 0.0 else 1.0
+        return Sums(
+            gram=tuple(g * keep for g in self.gram),
+            moment=tuple(m * keep for m in self.moment),
+            squares=self.squares * keep,
+            weight=self.weight * keep,
+        )
+
     def error(self, coefficients: Triple) -> float:
         """Sum of squared residuals with these coefficients."""
         quadratic = _quadratic(_matrix(self.gram), coefficients)
@@ -55,42 +65,57 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A learned linear model and how wrong it was lately, as a share of what was measured."""
+    """A learned linear model and how wrong it was lately, as a share of what was measured.
 
-    slow: Sums = field(default_factory=Sums)
-    fast: Sums = field(default_factory=Sums)
-    error_ratio: float = 0.2
+    Attributes:
+        shape: normal equations of all rows, fading slowly.
+        level: recent measurements over what the shape says.
+    """
+
+    shape: Sums = field(default_factory=Sums)
+    level: float = 1.0
+    error_ratio: float = 0.1
     rows: int = 0
 
+    def inherited(self) -> "Line":
+        """The model as a first guess for engines of another kind: a few rows, soon outvoted."""
+        return replace(self, shape=self.shape.faded(INHERITED_ROWS))
+
     def coefficients(self, prior: Triple) -> Triple:
-        """Best non-negative coefficients, shrunk to the slow fit and that to `prior`."""
-        features = 2
-        settled = solve(self.slow, prior=prior, prior_rows=PRIOR_ROWS, features=2)
-        richer = solve(self.slow, prior=prior, prior_rows=PRIOR_ROWS, features=3)
-        error = self.slow.error(richer)
-        gain = self.slow.error(settled) - error
-        if gain * max(0.0, self.slow.weight - 3.0) > SIGNIFICANT_F * error:
-            features, settled = 3, richer
-        return solve(self.fast, prior=settled, prior_rows=SHAPE_ROWS, features=features)
+        """Best non-negative coefficients for now, shrunk to `prior` while rows are few."""
+        c = self._fit(prior)
+        return (c[0] * self.level, c[1] * self.level, c[2] * self.level)
+
+    def _fit(self, prior: Triple) -> Triple:
+        plain = solve(self.shape, prior=prior, features=2)
+        richer = solve(self.shape, prior=prior, features=3)
+        error = self.shape.error(richer)
+        gain = self.shape.error(plain) - error
+        doubt = SIGNIFICANT_F * error
+        return richer if gain * max(0.0, self.shape.weight - 3.0) > doubt else plain
 
     def learn(self, x: Triple, y: float, *, prior: Triple, weight: float) -> "Line":
         """The model after one more row of relative `weight` (1 = a full row).
 
         Rows count by relative error, so that long and short intervals teach alike. A row far from
-        the prediction is held back, not dropped: a true change shifts the gate within some rows.
+        the prediction is held back, not dropped: a true change widens the gate within some rows.
         """
-        expected = dot(self.coefficients(prior), x) if self.rows else y
-        scale = max(expected, 0.1 * y, 1e-9)
-        miss = abs(y - expected) / scale
+        shaped = dot(self._fit(prior), x) if self.rows else y
+        expected = max(shaped * self.level, 1e-3 * y, 1e-12)
+        miss = y / expected - 1.0
         gate = GATE_ERRORS * max(self.error_ratio, ERROR_FLOOR)
-        trust = weight * min(1.0, gate / miss) if miss > 0.0 else weight
-        row = (x[0] / scale, x[1] / scale, x[2] / scale)
+        held = min(gate, max(-gate / (1.0 + gate), miss))
+        trust = weight * min(1.0, gate / abs(miss)) if miss else weight
+        scale = max(shaped, 0.1 * y, 1e-12)
+        share = (1.0 - LEVEL_KEEP) * weight
+        level = self.level * (1.0 + share * held) if self.rows else 1.0
         error = self.error_ratio
         if self.rows:
-            error = error * ERROR_KEEP + min(miss, 2.0 * gate) * (1.0 - ERROR_KEEP)
+            error = error * ERROR_KEEP + min(abs(miss), gate) * (1.0 - ERROR_KEEP)
+        row = (x[0] / scale, x[1] / scale, x[2] / scale)
         return Line(
-            slow=self.slow.add(row, y / scale, weight=trust, keep=SLOW_KEEP),
-            fast=self.fast.add(row, y / scale, weight=trust, keep=FAST_KEEP),
+            shape=self.shape.add(row, y / scale, weight=trust, keep=SHAPE_KEEP),
+            level=min(MOST_LEVEL, max(LEAST_LEVEL, level)),
             error_ratio=error,
             rows=self.rows + 1,
         )
@@ -101,8 +126,8 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def solve(sums: Sums, *, prior: Triple, prior_rows: Triple, features: int = 3) -> Triple:
-    """Non-negative least squares with a ridge to `prior`, worth `prior_rows` rows.
+def solve(sums: Sums, *, prior: Triple, features: int = 3) -> Triple:
+    """Non-negative least squares with a ridge to `prior`, worth `PRIOR_ROWS` rows.
 
     Only the first `features` coefficients are fitted; the others are zero.
     """
@@ -112,7 +137,7 @@ def solve(sums: Sums, *, prior: Triple, prior_rows: Triple, features: int = 3) -
     moment = list(sums.moment)
     for i in range(3):
         # A feature that never varied from zero has no scale of its own: the prior decides alone.
-        ridge = prior_rows[i] * gram[i][i] / sums.weight or 1e-12
+        ridge = PRIOR_ROWS[i] * gram[i][i] / sums.weight or 1e-12
         gram[i][i] += ridge
         moment[i] += ridge * prior[i]
     best, best_cost = prior, float("inf")

@@ -1,0 +1,204 @@
+"""What engines are like is learned from running totals, and survives noise, restarts and drift."""
+
+from random import Random
+
+import pytest
+
+from tandem_operator.core.learn import Learned, learn
+from tandem_operator.core.models import EngineModels
+from tandem_operator.core.observation import Observation, PodState
+from tandem_operator.core.regression import dot
+from tandem_operator.core.role import Role
+from tests.unit.core.scene import NOW_S, leg, observe, pods, report, sample
+
+
+class Totals:
+    """Running totals of one prefill and one decode engine with known laws."""
+
+    def __init__(self, *, fixed_s: float = 0.05, token_s: float = 0.0003, noise: float = 0.05):
+        self.fixed_s, self.token_s, self.noise = fixed_s, token_s, noise
+        self.random = Random(3)
+        self.now_s = NOW_S
+        self.busy_s, self.requests, self.tokens, self.contexts = 0.0, 0, 0, 0.0
+        self.itl_sum_s, self.itl_count, self.kv = 0.0, 0.0, 0.0
+
+    def serve(self, requests: int, prompt: int) -> None:
+        for _ in range(requests):
+            work_s = self.fixed_s + self.token_s * prompt
+            self.busy_s += work_s * self.random.uniform(1 - self.noise, 1 + self.noise)
+            self.requests += 1
+            self.tokens += prompt
+            self.contexts += prompt * prompt / 2
+
+    def stream(self, batch: float, itl_s: float, seconds: float = 5.0) -> None:
+        self.itl_sum_s += batch * seconds
+        self.itl_count += batch * seconds / itl_s
+
+    def observe(self, *, revision: str = "r1") -> Observation:
+        self.now_s += 5.0
+        prefill, decode = self._pods(revision)
+        engines = (
+            sample(prefill, self.now_s),
+            sample(
+                decode,
+                self.now_s,
+                itl_sum_s=self.itl_sum_s,
+                itl_count=self.itl_count,
+                kv_usage_ratio=self.kv / 10_000,
+                kv_capacity_tokens=10_000.0,
+            ),
+        )
+        legs = [
+            leg(
+                prefill.name,
+                busy_s=self.busy_s,
+                requests=self.requests,
+                prompt_tokens=self.tokens,
+                prompt_token_contexts=self.contexts,
+            )
+        ]
+        return observe(
+            now_s=self.now_s,
+            pods=(prefill, decode),
+            engines=engines,
+            routers=[report(now_s=self.now_s, legs=legs)],
+        )
+
+    @staticmethod
+    def _pods(revision: str) -> tuple[PodState, PodState]:
+        (prefill,) = pods(Role.PREFILL, 1, revision=revision)
+        (decode,) = pods(Role.DECODE, 1, revision=revision)
+        return prefill, decode
+
+
+def service_s(models: EngineModels, tokens: float) -> float:
+    return dot(models.service.coefficients(), (1.0, tokens, tokens * tokens / 2))
+
+
+def test_prefill_service_time_is_learned_within_a_minute() -> None:
+    totals, learned = Totals(), Learned()
+    for i in range(13):
+        totals.serve(6, 200 if i % 2 else 1500)
+        learned = learn(learned, totals.observe())
+
+    models = learned.engines["r1"]
+
+    assert service_s(models, 1500) == pytest.approx(0.05 + 0.0003 * 1500, rel=0.1)
+    assert service_s(models, 200) == pytest.approx(0.05 + 0.0003 * 200, rel=0.25)
+
+
+def test_service_time_that_doubles_is_followed_within_two_minutes() -> None:
+    totals, learned = Totals(), Learned()
+    for _ in range(20):
+        totals.serve(6, 1000)
+        learned = learn(learned, totals.observe())
+    before = service_s(learned.engines["r1"], 1000)
+
+    totals.fixed_s, totals.token_s = 2 * totals.fixed_s, 2 * totals.token_s
+    for _ in range(24):
+        totals.serve(6, 1000)
+        learned = learn(learned, totals.observe())
+
+    assert service_s(learned.engines["r1"], 1000) > 1.7 * before
+
+
+def test_one_outlier_hardly_moves_the_model() -> None:
+    totals, learned = Totals(), Learned()
+    for _ in range(20):
+        totals.serve(6, 1000)
+        learned = learn(learned, totals.observe())
+    before = service_s(learned.engines["r1"], 1000)
+
+    totals.busy_s += 4.0
+    totals.serve(6, 1000)
+    learned = learn(learned, totals.observe())
+
+    assert service_s(learned.engines["r1"], 1000) < 1.1 * before
+
+
+def test_totals_that_fell_teach_nothing() -> None:
+    totals, learned = Totals(), Learned()
+    for _ in range(5):
+        totals.serve(6, 1000)
+        learned = learn(learned, totals.observe())
+    rows = learned.engines["r1"].service.line.rows
+
+    totals.busy_s, totals.requests, totals.tokens, totals.contexts = 0.1, 1, 10, 50.0
+    learned = learn(learned, totals.observe())
+
+    assert learned.engines["r1"].service.line.rows == rows
+
+
+def test_decode_step_is_learned_over_batch() -> None:
+    totals, learned = Totals(), Learned()
+    for i in range(24):
+        batch = 2.0 + (i % 6) * 3.0
+        totals.stream(batch, 0.012 + 0.001 * batch)
+        totals.kv = batch * 300
+        learned = learn(learned, totals.observe())
+
+    step = learned.engines["r1"].step
+
+    assert step.itl_s(batch=4.0, kv_tokens=1200) == pytest.approx(0.016, rel=0.05)
+    assert step.itl_s(batch=24.0, kv_tokens=7200) == pytest.approx(0.036, rel=0.1)
+
+
+def test_step_time_that_grows_with_resident_kv_is_told_from_the_batch() -> None:
+    totals, learned = Totals(), Learned()
+    for i in range(60):
+        batch, context = 2.0 + (i % 5) * 4.0, 200.0 + (i % 7) * 300.0
+        totals.kv = batch * context
+        learned = learn(learned, totals.observe())
+        totals.stream(batch, 0.01 + 0.0002 * batch + 1e-6 * batch * context, seconds=10.0)
+        learned = learn(learned, totals.observe())
+
+    step = learned.engines["r1"].step
+
+    assert step.coefficients()[2] == pytest.approx(1e-6, rel=0.3)
+
+
+def test_kv_capacity_comes_from_the_engine() -> None:
+    learned = learn(Learned(), Totals().observe())
+
+    assert learned.engines["r1"].kv_capacity_tokens == 10_000.0
+
+
+def test_a_new_revision_starts_from_the_old_one_and_then_learns_for_itself() -> None:
+    totals, learned = Totals(), Learned()
+    for _ in range(10):
+        totals.serve(6, 1000)
+        learned = learn(learned, totals.observe())
+
+    assert service_s(learned.of("r2"), 1000) == service_s(learned.engines["r1"], 1000)
+
+    slow = Totals(fixed_s=0.15, token_s=0.0009)
+    slow.now_s = totals.now_s
+    for _ in range(30):
+        slow.serve(4, 1000)
+        learned = learn(learned, slow.observe(revision="r2"))
+    assert service_s(learned.of("r2"), 1000) > 2.5 * service_s(
+        learned.engines["r1"], 1000
+    )
+
+
+def test_two_routers_that_keep_one_pod_busy_do_not_count_its_time_twice() -> None:
+    (prefill,) = pods(Role.PREFILL, 1)
+    learned = Learned()
+    for tick in range(1, 8):
+        now_s = NOW_S + 5.0 * tick
+        # The pod is saturated: both routers always have a request there; it serves 5 a second.
+        legs = leg(
+            prefill.name, busy_s=5.0 * tick, requests=12 * tick, prompt_tokens=12_000 * tick
+        )
+        routers = [report(now_s=now_s, router=name, legs=[legs]) for name in ("a", "b")]
+        seen = observe(now_s=now_s, pods=(prefill,), routers=routers, router_pods=2)
+        learned = learn(learned, seen)
+
+    assert service_s(learned.engines["r1"], 1000) == pytest.approx(5.0 / 24, rel=0.05)
+
+
+def test_nothing_is_known_before_the_first_row() -> None:
+    models = Learned().of("r1")
+
+    assert not models.service.known
+    assert not models.step.known
