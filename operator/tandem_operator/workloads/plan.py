@@ -81,7 +81,9 @@ def plan(world: World, *, now_s: float) -> Plan:
         stored, unreadable = stored_memory(world, name)
     decision, memory = decide(policy, seen.observation, stored, now_s)
     replicas = _replicas(read.pool, policy, seen, decision)
-    shrinking = [role for role in Role if replicas.get(role, 1) < seen.replicas.get(role, 0)]
+    shrinking = [
+        role for role in Role if role in replicas and replicas[role] < seen.replicas.get(role, 0)
+    ]
     moved = any(seen.replicas.get(component) != count for component, count in replicas.items())
     children = children_of(
         read.pool,

@@ -17,6 +17,7 @@ from tandem_operator.api import (
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.observation import PodPhase, Quantiles
 from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.conditions import conditions, rejection, rfc3339, verdicts
 from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.observe import Seen
@@ -126,8 +127,8 @@ def _decision_status(facts: Facts) -> DecisionStatus:
     if before is not None:
         told = {Role.PREFILL: before.prefill, Role.DECODE: before.decode}
         if _moves(steps):
-            # A recommendation that is not followed comes again each tick, its numbers moving.
-            repeated = steps == told
+            # A step that nobody takes comes again each tick, its numbers moving.
+            repeated = steps == told and not _taken(facts, steps)
         else:
             quiet = all(each.reason in _QUIET for each in decision.roles.values())
             repeated = before.reason == sentence or (quiet and _moves(told))
@@ -143,6 +144,16 @@ def _decision_status(facts: Facts) -> DecisionStatus:
         inputs={name: f"{value:g}" for name, value in sorted(decision.inputs.items())} or None,
         limits_hit=list(dict.fromkeys(limits))[:16] or None,
         alternatives=alternatives[:16] or None,
+    )
+
+
+def _taken(facts: Facts, steps: Mapping[Role, Step]) -> bool:
+    """Whether a step is one that Tandem itself takes in this tick."""
+    policy = facts.policy
+    return (
+        facts.in_force
+        and policy.mode is Mode.AUTO
+        and any(policy.roles[role].managed and _moves({role: steps[role]}) for role in Role)
     )
 
 

@@ -55,8 +55,9 @@ def _container_troubles(container: Mapping[str, Any]) -> Iterator[str]:
     ended = state.get("terminated") or last.get("terminated") or {}
     failed = bool(ended) and ended.get("exitCode") != 0
     if failed and waiting.get("reason") in (None, "CrashLoopBackOff"):
-        # A container that crashed and was started again is in trouble until it is Ready.
-        yield _crash(container, ended, looping=bool(waiting))
+        # A container that crashed and was started again is in trouble until it is Ready; under one
+        # name, else the pool's condition would flap between each back-off and the next try.
+        yield _crash(container, ended, looping=bool(waiting or container.get("restartCount")))
     elif waiting.get("reason") in _STUCK_WAITING:
         yield _worded(waiting.get("reason"), waiting.get("message"))
 

@@ -145,3 +145,12 @@ def test_no_cost_is_written_without_a_shrink():
     made = plan(replace(running(), engines=engines, routers=(report(),)), now_s=NOW_S)
 
     assert made.costs == ()
+
+
+@pytest.mark.parametrize("handover", [PAUSED, EXTERNAL])
+def test_no_cost_is_written_for_a_count_that_somebody_else_sets(handover):
+    engines = tuple(sample(f"tiny-decode-{i}", Role.DECODE, running=2) for i in range(3))
+    live = shrinking(engines=engines)
+    lower = {"decode": {"minReplicas": 1, "maxReplicas": 1}}
+
+    assert plan(edited(live, lower, handover), now_s=NOW_S).costs == ()

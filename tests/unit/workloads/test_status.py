@@ -156,6 +156,19 @@ def test_a_pods_trouble_stands_in_the_pools_ready_condition(reason):
     assert reason in {event.reason for event in planned.events}
 
 
+def test_a_crash_loop_reads_the_same_between_its_tries():
+    last = {"terminated": TERMINATED | {"message": "cannot load the model"}}
+    states = [{"waiting": {"reason": "CrashLoopBackOff"}}, {"running": {"startedAt": NOW}}]
+
+    told = [
+        condition(status_of(with_pod(running(), "decode", status=status)), "Ready")
+        for state in states
+        for status in [container_status(state=state, lastState=last, restartCount=3)]
+    ]
+
+    assert told[0] == told[1]
+
+
 def test_a_quota_refusal_stands_in_ready_and_capacity_blocked():
     live = with_pod(running(), "prefill")
     live = replace(live, pods=tuple(p for p in live.pods if "prefill" not in p["metadata"]["name"]))
@@ -329,6 +342,29 @@ def test_a_change_stays_the_last_decision_while_its_pods_start():
     assert "minReplicas" in decision["reason"]
     assert waiting["decision"] == decision
     assert [event.message for event in change.events if event.reason == "AtBound"]
+
+
+def test_a_step_taken_again_is_told_again():
+    live = running({"decode": {"minReplicas": 3}})
+    first = after(live, plan(live, now_s=NOW_S))
+    deployment(first, "decode")["spec"]["replicas"] = 1
+
+    again = plan(first, now_s=NOW_S + 60)
+
+    assert again.status["decision"]["time"] == "2026-09-21T14:14:20Z"
+    assert "AtBound" in {event.reason for event in again.events}
+
+
+def test_a_recommendation_that_nobody_follows_is_told_once():
+    live = running({"scaling": {"mode": "Recommend"}, "decode": {"minReplicas": 3}})
+    live = replace(live, routers=(report(),))
+    first = after(live, plan(live, now_s=NOW_S), routers=(report(),))
+
+    again = plan(first, now_s=NOW_S + 5)
+
+    assert again.decision.roles["decode"].to == 3
+    assert again.status is None
+    assert again.events == ()
 
 
 def test_the_status_has_only_fields_of_its_schema():
