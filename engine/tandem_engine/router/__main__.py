@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -150,10 +151,10 @@ def _follow_source(
         router.background(watch.run())
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     grammar = parser()
-    arguments = grammar.parse_args()
+    arguments = grammar.parse_args(argv)
     files = (arguments.settings is not None, arguments.endpoints is not None)
     if any(files) != all(files):
         grammar.error("--settings and --endpoints are used together")

@@ -17,7 +17,7 @@ async def bare_pool(tmp_path: Path) -> AsyncIterator[Pool]:
         port=0,
         internal_port=0,
         drain_delay_s=0.05,
-        drain_timeout_s=5.0,
+        drain_timeout_s=1.0,
         timing_record=tmp_path / "timings.jsonl",
     )
     router = Router(options)

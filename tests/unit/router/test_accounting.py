@@ -327,7 +327,9 @@ async def test_blame_names_the_part_that_was_slowed_down(pool: Pool, cause: str)
         assert blamed[cause] == 3
 
 
-async def test_prefill_is_named_when_the_bound_is_tightened_below_its_service_time(pool: Pool) -> None:
+async def test_prefill_is_named_when_the_bound_is_tightened_below_its_service_time(
+    pool: Pool,
+) -> None:
     pool.engines["p0"].script.prefill_s = 0.05
     for _ in range(6):
         await pool.stream()

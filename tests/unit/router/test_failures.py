@@ -176,7 +176,7 @@ async def test_no_first_token_in_time_is_504(pool: Pool) -> None:
 
     assert status == 504
     assert answer["error"]["code"] == "first_token_timeout"
-    assert pool.metric("tandem_router_blame_total", cause="decode_admission") == 1
+    assert pool.metric("tandem_router_requests_total", outcome="failed") == 1
 
 
 async def test_a_whole_request_has_a_deadline_too(pool: Pool) -> None:

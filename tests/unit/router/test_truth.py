@@ -173,11 +173,13 @@ def test_late_tokens_are_blamed_on_the_decode_step() -> None:
     assert blame(mostly_ttft, Ending.ANSWERED, usual={}) is Cause.DECODE_ADMISSION
 
 
-def test_what_broke_is_blamed_on_an_error_and_what_was_shed_on_its_wait() -> None:
+def test_what_broke_is_blamed_on_an_error_and_what_waited_in_vain_on_its_wait() -> None:
     failed = verdict(GOOD, Ending.FAILED)
     shed = verdict(Timeline(received_s=100.0), Ending.SHED)
     refused = verdict(GOOD, Ending.REFUSED)
+    silent = verdict(replace(GOOD, first_token_s=None), Ending.TIMED_OUT)
 
     assert blame(failed, Ending.FAILED, usual={}) is Cause.ERROR
     assert blame(shed, Ending.SHED, usual={}) is Cause.ROUTER_QUEUE
     assert blame(refused, Ending.REFUSED, usual={}) is None
+    assert blame(silent, Ending.TIMED_OUT, usual={}) is Cause.DECODE_ADMISSION

@@ -1,0 +1,200 @@
+"""The router as a process: its command line, its end, and what it leaves in its logs."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tandem_engine.router.__main__ import main, parser
+from tandem_engine.router.logs import JsonFormatter
+from tests.unit.router.fake_engine import FakeEngine, Script
+from tests.unit.router.pool import Pool, events, settings_document
+
+STREAM = {"model": "tiny", "prompt": "x", "stream": True}
+
+
+async def start(*arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tandem_engine.router", *arguments, stdout=PIPE, stderr=PIPE
+    )
+
+
+async def test_sigterm_lets_a_running_stream_finish_and_then_ends_the_process(
+    tmp_path: Path,
+) -> None:
+    engine = await FakeEngine("d0").start()
+    gate = engine.script.hold = asyncio.Event()
+    (tmp_path / "settings.json").write_text(json.dumps(settings_document()))
+    (tmp_path / "endpoints.json").write_text(
+        json.dumps([{"name": "d0", "role": "decode", "host": "127.0.0.1", "port": engine.port}])
+    )
+    process = await start(
+        *("--settings", str(tmp_path / "settings.json")),
+        *("--endpoints", str(tmp_path / "endpoints.json")),
+        *("--host", "127.0.0.1", "--port", "0", "--internal-port", "0"),
+        *("--drain-delay-s", "0.1"),
+    )
+    assert process.stderr is not None
+    port = None
+    while port is None:
+        port = json.loads(await process.stderr.readline()).get("port")
+    async with aiohttp.ClientSession() as client:
+        url = f"http://127.0.0.1:{port}"
+        async with asyncio.timeout(10):
+            running = asyncio.create_task(client.post(url + "/v1/completions", json=STREAM))
+            await engine.wait_seen(1)
+            os.kill(process.pid, signal.SIGTERM)
+            while json.loads(await process.stderr.readline())["message"] != "draining":
+                pass
+            async with client.get(url + "/ready") as response:
+                assert response.status == 503
+
+            gate.set()
+            async with await running as response:
+                answer = [event async for event in events(response)]
+
+            assert answer[-1] == "[DONE]"
+            assert await process.wait() == 0
+    await engine.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--settings", "/nowhere", "--endpoints", "/nowhere"], "/nowhere"),
+        (["--pool", "a", "--namespace", "b"], "KUBERNETES_SERVICE_HOST"),
+    ],
+)
+async def test_a_router_that_cannot_start_ends_with_a_sentence(
+    arguments: list[str], word: str
+) -> None:
+    process = await start(*arguments)
+
+    _, stderr = await process.communicate()
+
+    assert process.returncode not in (0, None)
+    assert word in stderr.decode()
+    assert "Traceback" not in stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "--pool"),
+        (["--settings", "x"], "used together"),
+        (["--pool", "a", "--settings", "x", "--endpoints", "y"], "either"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+
+    assert word in capsys.readouterr().err
+
+
+def test_help_shows_both_ways_to_start() -> None:
+    text = parser().format_help()
+
+    assert "tandem-router --pool chat --namespace team-a" in text
+    assert "--settings router.json --endpoints endpoints.json" in text
+
+
+async def test_while_draining_new_requests_are_served_until_the_listener_closes(
+    pool: Pool,
+) -> None:
+    gate = pool.engines["d0"].script.hold = asyncio.Event()
+    running = asyncio.create_task(pool.stream())
+    await pool.engines["d0"].wait_seen(1)
+    drain = asyncio.create_task(pool.router.drain())
+    await asyncio.sleep(0)
+    async with pool.client.get(pool.url + "/ready") as response:
+        assert response.status == 503
+    second = asyncio.create_task(pool.stream())
+    await pool.engines["d0"].wait_seen(2)
+    gate.set()
+
+    assert (await running)[-1] == (await second)[-1] == "[DONE]"
+    await asyncio.wait_for(drain, 5)
+    with pytest.raises(aiohttp.ClientConnectorError):
+        async with aiohttp.ClientSession() as other:
+            await other.get(pool.url + "/health")
+
+
+async def test_at_the_drain_bound_a_running_stream_is_told_why_it_ends(pool: Pool) -> None:
+    pool.engines["d0"].script = Script(freeze_after=1)
+
+    async with pool.client.post(pool.url + "/v1/completions", json=STREAM) as response:
+        received = events(response)
+        assert (await anext(received))["choices"]
+        await asyncio.wait_for(pool.router.drain(), 5)
+        rest = [event async for event in received]
+
+    assert rest[0]["error"]["code"] == "draining"
+    assert rest[-1] == "[DONE]"
+    await asyncio.wait_for(pool.engines["d0"].seen[0].cancelled.wait(), 5)
+
+
+SECRETS = ("Prompt-Secret", "Bearer-Secret", "Id-Secret", " t0", "Cookie-Secret")
+
+
+async def test_no_log_line_holds_content_or_headers(
+    pool: Pool, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    pool.configure(timeouts={"idle_s": 0.1, "first_token_s": 0.5, "prefill_s": 0.2})
+    headers = {
+        "Authorization": "Bearer-Secret",
+        "X-Request-Id": "Id-Secret",
+        "Cookie": "a=Cookie-Secret",
+    }
+    scripts = [
+        Script(),
+        Script(statuses=[500, 500]),
+        Script(statuses=[400], error={"error": {"message": "Prompt-Secret is bad"}}),
+        Script(cut_after=2),
+        Script(freeze_after=1),
+        Script(garbage_after=1),
+        Script(error_event_after=1),
+        Script(freeze=True),
+    ]
+    for script in scripts:
+        for stream in (True, False):
+            for name in ("p0", "d0"):
+                pool.engines[name].script = Script(**vars(script))
+                pool.show(name)
+            body = {"model": "tiny", "prompt": "Prompt-Secret", "stream": stream}
+            url = pool.url + "/v1/completions"
+            async with pool.client.post(url, json=body, headers=headers) as response:
+                await response.read()
+    bad = b'{"model": "tiny", "prompt": "Prompt-Secret"'
+    await pool.post(bad, headers=headers)
+    await pool.post({"model": "Prompt-Secret", "prompt": "x"}, headers=headers)
+    async with pool.client.get(pool.url + "/Prompt-Secret", headers=headers) as response:
+        assert response.status == 404
+    await pool.idle()
+
+    own = [record for record in caplog.records if record.name.startswith(("tandem", "aiohttp"))]
+    assert len(own) > 5
+    text = "\n".join(JsonFormatter().format(record) for record in own)
+    assert [secret for secret in SECRETS if secret in text] == []
+    record = (tmp_path / "timings.jsonl").read_text()
+    assert [secret for secret in SECRETS if secret in record] == ["Id-Secret"]
+
+
+def test_log_lines_are_json_with_their_fields() -> None:
+    record = logging.makeLogRecord(
+        {"name": "x", "levelname": "INFO", "msg": "hello %s", "args": ("you",), "pod": "p0"}
+    )
+
+    line = json.loads(JsonFormatter().format(record))
+
+    assert (line["message"], line["pod"], line["level"]) == ("hello you", "p0", "info")
