@@ -67,7 +67,7 @@ def _older_images() -> dict[str, Any]:
         "routerImage": f"tandem/router:{VERSION}",
         "engineImages": {
             "cpu": f"tandem/engine-cpu:{VERSION}",
-            "gpu": f"tandem/engine-gpu:{VERSION}",
+            "gpu": f"tandem/engine-cuda:{VERSION}",
         },
     }
 

@@ -76,8 +76,7 @@ def test_operator_holds_exactly_what_its_code_asks_for(variant: str) -> None:
         one for one in of_kind(objects, "ClusterRole") if "pools" not in one["metadata"]["name"]
     ]
     assert granted([role]) == needed(POOL_RIGHTS)
-    leases = needed(LEASE_RIGHTS) if variant != "default" else set()
-    assert granted(of_kind(objects, "Role")) == leases
+    assert granted(of_kind(objects, "Role")) == needed(LEASE_RIGHTS)
 
 
 @pytest.mark.parametrize("variant", ["one namespace", "two replicas in one namespace"])
@@ -87,7 +86,7 @@ def test_operator_of_one_namespace_holds_nothing_elsewhere(variant: str) -> None
     assert not of_kind(objects, "ClusterRole") + of_kind(objects, "ClusterRoleBinding")
     roles = {role["metadata"]["namespace"]: [role] for role in of_kind(objects, "Role")}
     assert granted(roles.pop("team-a")) == needed(POOL_RIGHTS)
-    assert [granted(role) for role in roles.values()] in ([], [needed(LEASE_RIGHTS)])
+    assert granted(roles.pop(NAMESPACE)) == needed(LEASE_RIGHTS)
     assert "--namespace=team-a" in container(objects)["args"]
 
 
@@ -103,21 +102,20 @@ def test_no_role_has_a_wildcard_or_reaches_secrets(variant: str) -> None:
         assert verb not in {"bind", "escalate", "impersonate"}
 
 
-def test_single_replica_needs_no_lease_and_never_overlaps() -> None:
-    objects = render()
-
-    assert deployment(objects)["spec"]["strategy"] == {"type": "Recreate"}
-    assert "--leader-elect" not in container(objects)["args"]
-    assert not of_kind(objects, "PodDisruptionBudget")
-
-
-def test_two_replicas_elect_a_leader_and_survive_a_drain() -> None:
-    objects = render(*VARIANTS["two replicas"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_replicas_and_their_successors_elect_a_leader(variant: str) -> None:
+    objects = render(*VARIANTS[variant])
 
     assert {"--leader-elect", f"--lease-namespace={NAMESPACE}"} <= {*container(objects)["args"]}
+
+
+def test_disruption_budget_covers_two_replicas_and_does_not_pin_a_single_one() -> None:
+    objects = render(*VARIANTS["two replicas"])
+
     [budget] = of_kind(objects, "PodDisruptionBudget")
     labels = deployment(objects)["spec"]["template"]["metadata"]["labels"]
     assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert not of_kind(render(), "PodDisruptionBudget")
 
 
 def test_operator_understands_its_own_arguments() -> None:

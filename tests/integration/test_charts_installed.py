@@ -11,7 +11,7 @@ import yaml
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.pools import wait_until
-from manifests.generate import NAMESPACE
+from manifests.generate import INSTALL, NAMESPACE
 from tandem_operator.workloads.names import PoolName
 from tandem_operator.workloads.services import router_role, router_role_binding, service_account
 from tests.integration import older_release
@@ -68,6 +68,16 @@ def may(plane: ControlPlane, user: str, verb: str, resource: str, *words: str) -
     except RuntimeError:
         return False
     return out.startswith("yes")
+
+
+def test_install_manifest_says_the_same_as_the_charts(installed: ControlPlane) -> None:
+    out = installed.run_kubectl(
+        *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict"),
+        *("-f", str(INSTALL)),
+    )
+
+    assert "deployment.apps/tandem-operator serverside-applied (server dry run)" in out
+    assert f"{POOLS} serverside-applied" in out
 
 
 @pytest.mark.parametrize(
