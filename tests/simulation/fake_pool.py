@@ -1,8 +1,8 @@
-"""A small simulated pool: seeded, in steps of 20 ms, observed through the same plain data as a real one."""
+"""A small simulated pool: seeded, in steps of 20 ms, seen through the same data as a real one."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp
 from random import Random
 
@@ -48,7 +48,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Poisson load for a while, optionally in clumps of `burst` requests, with a new TPOT target."""
+    """Poisson load for a while, in clumps of `burst` requests, perhaps with a new TPOT target."""
 
     name: str
     seconds: float
@@ -116,7 +116,7 @@ class FakePool:
         self.spec, self.engine = spec, engine
         self.random = Random(seed)
         self.now_s = EPOCH_S
-        self.replicas = {role: 1 for role in Role}
+        self.replicas = dict.fromkeys(Role, 1)
         self.pods: list[Pod] = []
         self.queue: deque[Request] = deque()
         self.done: list[Request] = []
@@ -134,9 +134,7 @@ class FakePool:
     def _add_pod(self, role: Role) -> None:
         self.made += 1
         start_s = self.random.uniform(*self.engine.start_s)
-        self.pods.append(
-            Pod(f"{role.value}-{self.made}", role, self.now_s, self.now_s + start_s)
-        )
+        self.pods.append(Pod(f"{role.value}-{self.made}", role, self.now_s, self.now_s + start_s))
 
     def ready(self, role: Role) -> list[Pod]:
         return [
@@ -298,8 +296,14 @@ class FakePool:
                 samples.append(self._sample(pod))
             legs.append(
                 Leg(
-                    pod.name, pod.role, pod.busy_s, pod.requests, pod.prompt_tokens, 0,
-                    pod.contexts, 0,
+                    pod.name,
+                    pod.role,
+                    pod.busy_s,
+                    pod.requests,
+                    pod.prompt_tokens,
+                    0,
+                    pod.contexts,
+                    0,
                 )
             )
         report = RouterReport(
@@ -380,7 +384,8 @@ class FakePool:
 
     def _latency(self) -> Latency:
         recent = [
-            r for s in range(int(self.now_s) - 60, int(self.now_s) + 1)
+            r
+            for s in range(int(self.now_s) - 60, int(self.now_s) + 1)
             for r in self.finished.get(s, [])
         ]
         ttft = _quantiles([r.first_s - r.at_s for r in recent if r.first_s is not None])
@@ -391,9 +396,7 @@ class FakePool:
 
     def tick(self, change: Callable[[Observation], Observation] = lambda o: o) -> Decision:
         """Observe, decide, and carry the decision out."""
-        decision, self.memory = decide(
-            self.spec, change(self.observe()), self.memory, self.now_s
-        )
+        decision, self.memory = decide(self.spec, change(self.observe()), self.memory, self.now_s)
         self.decisions.append(decision)
         for role, plan in decision.roles.items():
             self._scale(role, plan.to)
@@ -412,8 +415,6 @@ class FakePool:
 
 
 def _with_tpot(spec: PoolSpec, tpot_s: float) -> PoolSpec:
-    from dataclasses import replace
-
     return replace(spec, slo=replace(spec.slo, tpot_s=tpot_s))
 
 

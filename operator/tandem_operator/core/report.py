@@ -21,6 +21,7 @@ from tandem_operator.core.spec import Mode, PoolSpec
 
 PERCENTILE = 0.95
 CAPACITY_STEPS = 6
+LEAST_SHOWN_RPS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +275,10 @@ def _inputs(view: View) -> dict[str, float]:
     found["ttft_overhead_s"] = view.overhead_s
     if view.forecast is not None:
         peak = view.forecast.peak
-        found["forecast_rps"] = peak.mean_rps
-        found["forecast_high_rps"] = max(peak.samples_rps)
+        found["forecast_rps"] = peak.mean_rps if peak.mean_rps >= LEAST_SHOWN_RPS else 0.0
+        # Below one request in minutes a rate is only the memory of noise.
+        highest_rps = max(peak.samples_rps)
+        found["forecast_high_rps"] = highest_rps if highest_rps >= LEAST_SHOWN_RPS else 0.0
         found["forecast_horizon_s"] = view.forecast.levels[-1].horizon_s
     if view.situation is not None:
         situation = view.situation

@@ -35,7 +35,7 @@ def make_spec(
     max_step: int | None = None,
     max_num_seqs: int = 64,
 ) -> PoolSpec:
-    owned = {role: True for role in Role} | dict(managed or {})
+    owned = dict.fromkeys(Role, True) | dict(managed or {})
     return PoolSpec(
         slo=Slo(ttft_s, per_thousand_s, tpot_s, attainment),
         roles={role: RoleSpec(low, high, 1, owned[role]) for role in Role},
@@ -48,12 +48,14 @@ def make_spec(
     )
 
 
-def pods(role: Role, count: int, *, phase: PodPhase = PodPhase.READY, **more: object) -> tuple[
-    PodState, ...
-]:
+def pods(
+    role: Role, count: int, *, phase: PodPhase = PodPhase.READY, **more: object
+) -> tuple[PodState, ...]:
     ready_s = NOW_S - 540.0 if phase is PodPhase.READY else None
     made = [
-        PodState(f"{role.value}-{phase.value.lower()}-{i}", role, "r1", phase, NOW_S - 600.0, ready_s)
+        PodState(
+            f"{role.value}-{phase.value.lower()}-{i}", role, "r1", phase, NOW_S - 600.0, ready_s
+        )
         for i in range(count)
     ]
     return tuple(replace(pod, **more) for pod in made)  # type: ignore[arg-type]

@@ -145,11 +145,10 @@ def test_decode_step_is_learned_over_batch() -> None:
 
 def test_step_time_that_grows_with_resident_kv_is_told_from_the_batch() -> None:
     totals, learned = Totals(), Learned()
-    for i in range(60):
-        batch, context = 2.0 + (i % 5) * 4.0, 200.0 + (i % 7) * 300.0
+    for i in range(120):
+        batch, context = 2.0 + (i // 4 % 5) * 4.0, 200.0 + (i // 4 % 7) * 300.0
         totals.kv = batch * context
-        learned = learn(learned, totals.observe())
-        totals.stream(batch, 0.01 + 0.0002 * batch + 1e-6 * batch * context, seconds=10.0)
+        totals.stream(batch, 0.01 + 0.0002 * batch + 1e-6 * batch * context)
         learned = learn(learned, totals.observe())
 
     step = learned.engines["r1"].step
@@ -176,9 +175,7 @@ def test_a_new_revision_starts_from_the_old_one_and_then_learns_for_itself() -> 
     for _ in range(30):
         slow.serve(4, 1000)
         learned = learn(learned, slow.observe(revision="r2"))
-    assert service_s(learned.of("r2"), 1000) > 2.5 * service_s(
-        learned.engines["r1"], 1000
-    )
+    assert service_s(learned.of("r2"), 1000) > 2.5 * service_s(learned.engines["r1"], 1000)
 
 
 def test_two_routers_that_keep_one_pod_busy_do_not_count_its_time_twice() -> None:
@@ -187,9 +184,7 @@ def test_two_routers_that_keep_one_pod_busy_do_not_count_its_time_twice() -> Non
     for tick in range(1, 8):
         now_s = NOW_S + 5.0 * tick
         # The pod is saturated: both routers always have a request there; it serves 5 a second.
-        legs = leg(
-            prefill.name, busy_s=5.0 * tick, requests=12 * tick, prompt_tokens=12_000 * tick
-        )
+        legs = leg(prefill.name, busy_s=5.0 * tick, requests=12 * tick, prompt_tokens=12_000 * tick)
         routers = [report(now_s=now_s, router=name, legs=[legs]) for name in ("a", "b")]
         seen = observe(now_s=now_s, pods=(prefill,), routers=routers, router_pods=2)
         learned = learn(learned, seen)

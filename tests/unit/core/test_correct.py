@@ -1,0 +1,80 @@
+from tandem_operator.core.arrivals import Outcomes, outcomes
+from tandem_operator.core.correct import (
+    LEAST_FACTOR,
+    MOST_FACTOR,
+    Correction,
+    burning,
+    correct,
+    see_ready,
+)
+from tandem_operator.core.role import Role
+from tests.unit.core.scene import NOW_S, ended, report
+
+
+def outcome(finished: int, blame: dict[str, int]) -> Outcomes:
+    row = ended(NOW_S - 5, finished, good=finished - sum(blame.values()), blame=blame)
+    return outcomes([report(finished=[row])], window_s=60)
+
+
+def settled(expected: dict[Role, float] | None = None) -> Correction:
+    ready = see_ready(Correction(), dict.fromkeys(Role, 1), NOW_S - 300)
+    return Correction(ready=ready.ready, expected_late=expected or dict.fromkeys(Role, 0.0))
+
+
+def after(correction: Correction, seen: Outcomes, *, ticks: int = 60) -> Correction:
+    for _ in range(ticks):
+        correction = correct(
+            correction, minute=seen, longer=seen, attainment=0.95, step_s=5.0, now_s=NOW_S
+        )
+    return correction
+
+
+def test_only_the_blamed_role_is_corrected() -> None:
+    moved = after(settled(), outcome(100, {"decode_admission": 40}))
+
+    assert moved.of(Role.DECODE) > 1.2
+    assert moved.of(Role.PREFILL) <= 1.0
+
+
+def test_transfer_and_errors_buy_nothing() -> None:
+    moved = after(settled(), outcome(100, {"transfer": 40, "error": 20}))
+
+    assert moved.of(Role.PREFILL) <= 1.0
+    assert moved.of(Role.DECODE) <= 1.0
+
+
+def test_factors_stay_in_their_range() -> None:
+    worst = after(settled(), outcome(100, {"prefill": 100}), ticks=2000)
+    best = after(settled(dict.fromkeys(Role, 1.0)), outcome(100, {}), ticks=2000)
+
+    assert worst.of(Role.PREFILL) == MOST_FACTOR
+    assert best.of(Role.PREFILL) == LEAST_FACTOR
+
+
+def test_violations_that_the_model_expected_are_no_model_error() -> None:
+    expected = settled({Role.PREFILL: 0.4, Role.DECODE: 0.0})
+
+    assert after(expected, outcome(100, {"router_queue": 40})).of(Role.PREFILL) == 1.0
+
+
+def test_a_fleet_that_just_changed_is_not_judged() -> None:
+    fresh = see_ready(settled(), {Role.PREFILL: 2, Role.DECODE: 1}, NOW_S)
+
+    assert after(fresh, outcome(100, {"prefill": 60})).of(Role.PREFILL) == 1.0
+
+
+def test_too_few_requests_say_nothing() -> None:
+    assert after(settled(), outcome(10, {"prefill": 10})).of(Role.PREFILL) == 1.0
+
+
+def test_missing_the_objective_raises_the_price_of_lateness() -> None:
+    assert after(settled(), outcome(100, {"prefill": 30})).price > 1.0
+    assert after(settled(), outcome(100, {})).price < 1.0
+
+
+def test_a_budget_burns_when_both_windows_burn() -> None:
+    burnt, calm = outcome(100, {"decode_step": 50}), outcome(100, {"decode_step": 2})
+
+    assert burning(burnt, burnt, Role.DECODE, 0.95)
+    assert not burning(burnt, calm, Role.DECODE, 0.95)
+    assert not burning(burnt, burnt, Role.PREFILL, 0.95)

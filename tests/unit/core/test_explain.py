@@ -1,0 +1,98 @@
+import pytest
+
+from tandem_operator.core.decision import Reason
+from tandem_operator.core.explain import Outlook, Words, cause, seconds, sentence
+from tandem_operator.core.guard import Allowed
+from tandem_operator.core.role import Role
+
+LOAD = "4.2 requests/s of 1500 prompt tokens over the next 95 s"
+
+
+def words(role: Role, outlook: Outlook | None, **more: object) -> Words:
+    settings: dict[str, object] = {
+        "role": role,
+        "outlook": outlook,
+        "stabilization_s": 300.0,
+        "gpu_budget": 4,
+        "fresh_message": "no fresh report from any of 1 routers",
+        "stuck": None,
+        "minimum": 1,
+        "maximum": 4,
+        "wanted": 3,
+        "idle": False,
+        "learning": False,
+    }
+    return Words(**(settings | more))  # type: ignore[arg-type]
+
+
+def outlook(**more: object) -> Outlook:
+    settings: dict[str, object] = {
+        "quantity": "TTFT p95",
+        "bound_s": 1.5,
+        "observed_s": None,
+        "before_s": 1.9,
+        "after_s": 0.8,
+        "late_share": 0.2,
+        "load": LOAD,
+    }
+    return Outlook(**(settings | more))  # type: ignore[arg-type]
+
+
+def test_growth_names_the_predicted_ttft_the_bound_the_load_and_the_gain() -> None:
+    said = words(Role.PREFILL, outlook())
+
+    assert cause(said) is Reason.PREDICTED_TTFT
+    assert sentence(said, Allowed(1, 3, None), Reason.PREDICTED_TTFT) == (
+        f"prefill 1 -> 3: predicted TTFT p95 1.9 s > 1.5 s at {LOAD};"
+        " two more replicas bring it to 0.80 s"
+    )
+
+
+def test_growth_names_the_observed_tpot() -> None:
+    said = words(
+        Role.DECODE,
+        outlook(
+            quantity="TPOT", bound_s=0.025, observed_s=0.0312, after_s=0.019, load="2 requests/s"
+        ),
+    )
+
+    assert cause(said) is Reason.OBSERVED_TPOT
+    assert sentence(said, Allowed(1, 2, None), Reason.OBSERVED_TPOT) == (
+        "decode 1 -> 2: TPOT was 31.2 ms > 25 ms in the last minute at 2 requests/s;"
+        " one more replica brings it to 19 ms"
+    )
+
+
+def test_a_queue_without_end_is_called_that() -> None:
+    said = words(Role.PREFILL, outlook(before_s=None))
+
+    assert "grows without end (> 1.5 s)" in sentence(
+        said, Allowed(1, 2, None), Reason.PREDICTED_TTFT
+    )
+
+
+def test_kv_capacity_is_named_where_it_limits_the_batch() -> None:
+    said = words(
+        Role.DECODE,
+        outlook(quantity="TPOT", batch_limit="KV capacity (5 streams)", kv_bound=True),
+    )
+
+    assert cause(said) is Reason.KV_CAPACITY
+    assert "KV capacity (5 streams)" in sentence(said, Allowed(1, 2, None), Reason.KV_CAPACITY)
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("reason", [r for r in Reason if r is not Reason.INITIAL])
+def test_every_refusal_is_a_sentence_about_its_role(role: Role, reason: Reason) -> None:
+    said = sentence(words(role, outlook()), Allowed(2, 2, reason), reason)
+
+    assert said.startswith(f"{role.value} stays at 2: ")
+    assert len(said) > len(f"{role.value} stays at 2: ") + 8
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0042, "4.2 ms"), (0.0312, "31.2 ms"), (0.25, "0.25 s"), (1.9, "1.9 s"), (120.4, "120 s")],
+)
+def test_durations_read_well(value: float, text: str) -> None:
+    assert seconds(value) == text

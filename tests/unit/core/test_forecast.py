@@ -1,0 +1,102 @@
+from math import pi, sin
+from random import Random
+
+import pytest
+
+from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.forecast import Forecast, Track, forecast
+from tandem_operator.core.steps import last_step_s
+from tests.unit.core.scene import NOW_S
+
+LEAD_S = 60.0
+
+
+def poisson(random: Random, rate: float) -> float:
+    """Events of a unit-time Poisson process, counted gap by gap."""
+    at, count = random.expovariate(rate) if rate > 0 else 2.0, 0
+    while at < 1.0:
+        at += random.expovariate(rate)
+        count += 1
+    return float(count)
+
+
+def last_forecast(rates: list[float], *, seed: int = 1) -> Forecast:
+    random, counts, track, made = Random(seed), [], Track(), None
+    for t, rate in enumerate(rates, start=1):
+        counts.append(poisson(random, rate))
+        if t % 5 == 0:
+            arrivals = Arrivals(int(NOW_S) + t, tuple(counts[-1200:]), {}, complete=True)
+            made, track = forecast(track, arrivals, lead_s=LEAD_S, now_s=NOW_S + t)
+    assert made is not None
+    return made
+
+
+def test_constant_load_is_forecast_as_it_is() -> None:
+    peaks = [last_forecast([10.0] * 400, seed=seed).peak.mean_rps for seed in range(5)]
+
+    assert sum(peaks) / 5 == pytest.approx(10.0, rel=0.1)
+    assert max(peaks) < 12.5
+
+
+def test_a_ramp_is_carried_on() -> None:
+    ramp = [5.0 + 0.15 * t for t in range(200)]
+
+    made = last_forecast(ramp)
+
+    assert made.peak.mean_rps > 1.05 * ramp[-1]
+
+
+def test_a_step_is_not_taken_for_a_ramp() -> None:
+    made = last_forecast([2.0] * 200 + [8.0] * 20)
+
+    assert 6.0 < made.peak.mean_rps < 11.0
+
+
+def test_a_period_seen_twice_is_foreseen() -> None:
+    wave = [20.0 + 12.0 * sin(2 * pi * t / 330.0) for t in range(1200)]
+    # At 1,070 s the wave is about to climb from its bottom.
+    made = last_forecast(wave[:1070])
+
+    lead = next(level for level in made.levels if level.horizon_s == LEAD_S)
+    assert lead.mean_rps == pytest.approx(wave[1070 + int(LEAD_S)], rel=0.25)
+
+
+def test_samples_lie_on_both_sides_of_the_mean() -> None:
+    for level in last_forecast([10.0] * 300).levels:
+        assert min(level.samples_rps) < level.mean_rps < max(level.samples_rps)
+
+
+def test_too_short_a_history_gives_no_forecast() -> None:
+    arrivals = Arrivals(int(NOW_S), (3.0,) * 10, {}, complete=True)
+
+    assert forecast(Track(), arrivals, lead_s=LEAD_S, now_s=NOW_S)[0] is None
+
+
+def test_a_lower_bound_proves_no_prediction_wrong() -> None:
+    whole = Arrivals(int(NOW_S), (3.0,) * 60, {}, complete=True)
+    _, track = forecast(Track(), whole, lead_s=LEAD_S, now_s=NOW_S)
+    partial = Arrivals(int(NOW_S) + 120, (0.0,) * 180, {}, complete=False)
+
+    _, after = forecast(track, partial, lead_s=LEAD_S, now_s=NOW_S + 120)
+
+    assert after.losses == {}
+    assert after.misses == ()
+
+
+def test_a_step_is_found_where_it_is() -> None:
+    random = Random(4)
+    counts = [poisson(random, 2.0) for _ in range(100)]
+    counts += [poisson(random, 9.0) for _ in range(30)]
+
+    found = last_step_s(counts)
+
+    assert found is not None
+    assert abs(found - 30) <= 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neither_noise_nor_a_ramp_is_a_step(seed: int) -> None:
+    random = Random(seed)
+
+    assert last_step_s([poisson(random, 4.0) for _ in range(180)]) is None
+    assert last_step_s([poisson(random, 3.0 + 0.1 * t) for t in range(180)]) is None

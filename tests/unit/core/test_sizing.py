@@ -1,0 +1,229 @@
+"""Sizes follow the work, its burstiness, the SLO and the KV cache; a mean-rate rule would not."""
+
+from random import Random
+
+import pytest
+
+from tandem_operator.core.arrivals import Arrivals, PromptGroup, Second
+from tandem_operator.core.choose import Choice, Demand, choose
+from tandem_operator.core.decode import DecodeWork, Limit, Outputs, decode_work
+from tandem_operator.core.forecast import Forecast, Level
+from tandem_operator.core.prefill import Replay, prefill_work
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec, Slo
+from tandem_operator.core.workload import Workload, workload
+from tests.unit.core.scene import NOW_S, make_spec
+
+SLO = Slo(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.0, tpot_s=0.03, attainment=0.95)
+
+
+def arrivals(times_s: list[float], *, tokens: float = 1000.0, span_s: int = 180) -> Arrivals:
+    counts = [0.0] * span_s
+    for at in times_s:
+        counts[int(at)] += 1
+    first = int(NOW_S) - span_s
+    seconds = {
+        first + i: Second((PromptGroup(int(count), tokens),), 0.0)
+        for i, count in enumerate(counts)
+        if count
+    }
+    return Arrivals(int(NOW_S), tuple(counts), seconds, complete=True)
+
+
+def poisson(rate_rps: float, *, seed: int = 1, clump: int = 1) -> list[float]:
+    random, at, times = Random(seed), 0.0, []
+    while True:
+        at += random.expovariate(rate_rps / clump)
+        if at >= 180.0:
+            return times
+        times.extend([at] * clump)
+
+
+def sampled(times_s: list[float], **more: float) -> Workload:
+    found = workload(arrivals(times_s, **more))  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def replay(
+    sample: Workload, *, service_s: float, slo: Slo = SLO, overhead_s: float = 0.0
+) -> Replay:
+    work = prefill_work(
+        sample, service=(service_s, 0.0, 0.0), slowdown=1.0, overhead_s=overhead_s, slo=slo
+    )
+    return Replay(work)
+
+
+def decode(*, tpot_s: float = 0.03, kv: float | None = None, outputs: float = 200.0) -> DecodeWork:
+    return decode_work(
+        steps=(0.01, 0.001, 0.0),
+        slowdown=1.0,
+        prompt_tokens=1000.0,
+        outputs=Outputs(outputs, 0.3),
+        dispersion=1.0,
+        tpot_s=tpot_s,
+        kv_capacity_tokens=kv,
+        max_num_seqs=64,
+    )
+
+
+def chosen(
+    rate_rps: float,
+    prefill: Replay,
+    decoding: DecodeWork | None = None,
+    *,
+    spec: PoolSpec | None = None,
+    fixed: dict[Role, int] | None = None,
+) -> Choice:
+    decoding = decoding or decode()
+    level = Level(30.0, rate_rps, tuple(rate_rps * f for f in (0.85, 0.95, 1.0, 1.05, 1.15)))
+    demands = {
+        Role.PREFILL: Demand(prefill.late_share, prefill.work.mean_service_s),
+        Role.DECODE: Demand(
+            decoding.late_share, decoding.outputs.mean_tokens / decoding.tokens_per_s
+        ),
+    }
+    return choose(
+        spec or make_spec(high=64),
+        Forecast(30.0, (level,)),
+        demands,
+        fixed=fixed or {},
+        late_price=20.0,
+    )
+
+
+def test_twice_the_service_time_needs_more_prefill() -> None:
+    sample = sampled(poisson(6.0))
+
+    quick = chosen(6.0, replay(sample, service_s=0.2)).target[Role.PREFILL]
+    slow = chosen(6.0, replay(sample, service_s=0.4)).target[Role.PREFILL]
+
+    assert quick < slow
+    assert slow >= 3
+
+
+def test_bursts_need_more_prefill_than_poisson_arrivals_of_the_same_mean() -> None:
+    even, bursty = sampled(poisson(6.0)), sampled(poisson(6.0, clump=8))
+
+    calm = chosen(6.0, replay(even, service_s=0.2)).target[Role.PREFILL]
+    clumped = chosen(6.0, replay(bursty, service_s=0.2)).target[Role.PREFILL]
+
+    assert clumped > calm
+
+
+def test_a_ramp_is_not_replayed_as_a_burst() -> None:
+    random, at, ramp = Random(2), 0.0, []
+    while at < 179.0:
+        at += random.expovariate(2.0 + 8.0 * at / 180.0)
+        ramp.append(min(at, 179.9))
+    even = sampled(poisson(6.0))
+
+    grown = chosen(6.0, replay(sampled(ramp), service_s=0.2)).target[Role.PREFILL]
+
+    assert grown <= chosen(6.0, replay(even, service_s=0.2)).target[Role.PREFILL] + 1
+
+
+def test_late_share_falls_with_replicas_and_rises_with_load() -> None:
+    played = replay(sampled(poisson(6.0)), service_s=0.3)
+
+    by_count = [played.late_share(6.0, n) for n in range(1, 8)]
+    by_rate = [played.late_share(rate, 3) for rate in (2.0, 4.0, 6.0, 8.0, 10.0)]
+
+    assert by_count == sorted(by_count, reverse=True)
+    assert by_rate == sorted(by_rate)
+
+
+def test_a_bound_that_grows_with_the_prompt_needs_less_prefill() -> None:
+    sample = sampled(poisson(6.0), tokens=4000.0)
+    tight = Slo(0.5, 0.0, 0.03, 0.95)
+    loose = Slo(0.5, 0.5, 0.03, 0.95)
+
+    strict = chosen(6.0, replay(sample, service_s=0.4, slo=tight)).target[Role.PREFILL]
+    lenient = chosen(6.0, replay(sample, service_s=0.4, slo=loose)).target[Role.PREFILL]
+
+    assert lenient < strict
+
+
+def test_prompts_that_are_late_alone_are_reported_and_not_chased() -> None:
+    played = replay(sampled(poisson(1.0)), service_s=1.5)
+
+    assert not played.work.feasible
+    assert played.work.feasible_ttft_s == pytest.approx(1.5)
+    assert chosen(1.0, played).target[Role.PREFILL] <= 3
+
+
+def test_long_prompts_arriving_lately_weigh_like_long_prompts() -> None:
+    short = arrivals([t for t in poisson(6.0) if t < 140.0], tokens=100.0)
+    long = arrivals([t for t in poisson(6.0) if t >= 140.0], tokens=2000.0)
+    counts = tuple(a + b for a, b in zip(short.counts, long.counts, strict=True))
+    seconds = dict(short.seconds) | dict(long.seconds)
+
+    sample = workload(Arrivals(int(NOW_S), counts, seconds, complete=True))
+
+    assert sample is not None
+    assert sample.mean_prompt_tokens > 1600.0
+
+
+def test_many_requests_are_replayed_in_chunks_with_about_the_same_answer() -> None:
+    exact = replay(sampled(poisson(3.2)), service_s=0.5)
+    many = replay(sampled(poisson(32.0)), service_s=0.05)
+
+    assert not exact.work.fluid
+    assert many.work.fluid
+    assert many.work.load(32.0) == pytest.approx(exact.work.load(3.2), rel=0.05)
+    assert many.late_share(32.0, 3) <= 0.02
+    assert many.late_share(32.0, 1) > 0.5
+
+
+def test_kv_that_fills_before_the_batch_is_slow_decides_decode() -> None:
+    roomy, tight = decode(kv=1_000_000.0), decode(kv=6_000.0)
+
+    assert roomy.limit is Limit.TPOT
+    assert tight.limit is Limit.KV
+    assert tight.batch == pytest.approx(0.9 * 6_000 / 1_100)
+    few = chosen(2.0, replay(sampled(poisson(2.0)), service_s=0.1), roomy).target[Role.DECODE]
+    many = chosen(2.0, replay(sampled(poisson(2.0)), service_s=0.1), tight).target[Role.DECODE]
+    assert many > few
+
+
+def test_a_tighter_tpot_needs_more_decode_and_no_more_prefill() -> None:
+    played = replay(sampled(poisson(4.0)), service_s=0.1)
+
+    loose, tight = chosen(4.0, played, decode()), chosen(4.0, played, decode(tpot_s=0.015))
+
+    assert tight.target[Role.DECODE] > loose.target[Role.DECODE]
+    assert tight.target[Role.PREFILL] == loose.target[Role.PREFILL]
+
+
+def test_a_tpot_that_one_stream_cannot_keep_is_reported_with_one_it_can() -> None:
+    impossible = decode(tpot_s=0.005)
+
+    assert not impossible.feasible
+    assert impossible.feasible_tpot_s > 0.011
+    assert (
+        chosen(2.0, replay(sampled(poisson(2.0)), service_s=0.1), impossible).target[Role.DECODE]
+        <= chosen(2.0, replay(sampled(poisson(2.0)), service_s=0.1), decode(tpot_s=0.0125)).target[
+            Role.DECODE
+        ]
+    )
+
+
+def test_a_budget_too_small_for_both_is_split_for_goodput_and_never_starves_a_role() -> None:
+    played = replay(sampled(poisson(6.0)), service_s=0.5)
+    free = chosen(6.0, played)
+    budget = sum(free.target.values()) - 2
+
+    split = chosen(6.0, played, spec=make_spec(high=64, gpu_budget=budget))
+
+    assert sum(split.target.values()) <= budget
+    assert min(split.target.values()) >= 1
+    assert any("gpuBudget" in hit for hit in split.limits_hit.values())
+
+
+def test_decode_is_not_bought_for_requests_that_prefill_cannot_deliver() -> None:
+    played = replay(sampled(poisson(10.0)), service_s=0.5)
+
+    free = chosen(10.0, played).target[Role.DECODE]
+    starved = chosen(10.0, played, fixed={Role.PREFILL: 1}).target[Role.DECODE]
+
+    assert starved < free

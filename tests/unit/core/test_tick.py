@@ -1,0 +1,222 @@
+"""Whole ticks: holding, bounds, budgets, ownership and the words for them."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.core.observation import Observation, PodPhase
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.core.tick import decide
+from tests.unit.core.scene import NOW_S, make_spec, observe, pods, report
+
+REST_S = 400
+
+
+def at(observation: Observation, now_s: float) -> Observation:
+    """The same view, sampled at `now_s`."""
+    return replace(
+        observation,
+        engines=tuple(replace(e, sampled_s=now_s) for e in observation.engines),
+        routers=tuple(replace(r, sampled_s=now_s) for r in observation.routers),
+    )
+
+
+def tick(
+    observation: Observation, *, spec: PoolSpec | None = None, memory: Memory | None = None
+) -> Decision:
+    return decide(spec or make_spec(), observation, memory or Memory(), NOW_S)[0]
+
+
+def rest(
+    observation: Observation, *, spec: PoolSpec | None = None, seconds: int = REST_S
+) -> list[Decision]:
+    """Ticks over the same idle view; what is decided is not carried out."""
+    memory, decisions = Memory(), []
+    for step in range(0, seconds, 5):
+        now_s = NOW_S + step
+        decision, memory = decide(spec or make_spec(), at(observation, now_s), memory, now_s)
+        decisions.append(decision)
+    return decisions
+
+
+def counts(decision: Decision) -> dict[Role, int]:
+    return {role: plan.to for role, plan in decision.roles.items()}
+
+
+def reasons(decision: Decision) -> set[Reason]:
+    return {plan.reason for plan in decision.roles.values()}
+
+
+def test_a_pool_without_deployments_starts_with_its_minimum() -> None:
+    decision = tick(observe(prefill=0, decode=0, replicas={}), spec=make_spec(low=2))
+
+    assert counts(decision) == {Role.PREFILL: 2, Role.DECODE: 2}
+    assert reasons(decision) == {Reason.INITIAL}
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ({"routers": ()}, "no fresh report"),
+        ({"routers": (report(now_s=NOW_S - 120),)}, "no fresh report"),
+        ({"engines": ()}, "0 of 6 ready engine pods"),
+    ],
+)
+def test_without_fresh_metrics_everything_stays_and_it_is_said_why(
+    change: dict[str, object], missing: str
+) -> None:
+    decision = tick(observe(prefill=3, decode=3, **change))
+
+    assert counts(decision) == {Role.PREFILL: 3, Role.DECODE: 3}
+    assert reasons(decision) == {Reason.STALE_METRICS}
+    assert not decision.fresh
+    assert missing in decision.fresh_message
+    assert missing in decision.sentence
+
+
+def test_one_unscraped_pod_of_six_forbids_shrinking_only() -> None:
+    seen = observe(prefill=3, decode=3)
+    decisions = rest(replace(seen, engines=seen.engines[1:]))
+
+    assert all(counts(d) == {Role.PREFILL: 3, Role.DECODE: 3} for d in decisions)
+    assert decisions[-1].fresh
+
+
+def test_a_pool_at_confirmed_rest_goes_to_its_minimum_at_once_after_the_window() -> None:
+    decisions = rest(observe(prefill=4, decode=3))
+
+    first = next(i for i, d in enumerate(decisions) if counts(d)[Role.PREFILL] < 4)
+    assert first * 5 >= 60
+    assert counts(decisions[first]) == {Role.PREFILL: 1, Role.DECODE: 1}
+    assert decisions[first].roles[Role.PREFILL].reason is Reason.SPARE_CAPACITY
+
+
+def test_a_silent_router_is_not_a_pool_at_rest() -> None:
+    decisions = rest(observe(prefill=4, decode=3, router_pods=2))
+
+    assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 3} for d in decisions)
+
+
+def test_a_young_history_allows_no_shrink() -> None:
+    young = observe(prefill=4, decode=4, routers=[report(started_s=NOW_S)])
+
+    decisions = rest(young, seconds=125)
+
+    assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 4} for d in decisions)
+
+
+def test_what_is_said_at_rest_does_not_change() -> None:
+    decisions = rest(observe(), seconds=200)[30:]
+
+    assert len({d.sentence for d in decisions}) == 1
+    assert len({d.roles[Role.PREFILL].reason for d in decisions}) == 1
+    assert len({str(d.inputs) for d in decisions}) == 1
+
+
+def test_bounds_hold_even_on_stale_data() -> None:
+    blind = observe(prefill=6, decode=1, routers=())
+
+    decision = tick(blind, spec=make_spec(low=2, high=4))
+
+    assert counts(decision) == {Role.PREFILL: 4, Role.DECODE: 2}
+    assert reasons(decision) == {Reason.AT_BOUND}
+
+
+def test_a_lowered_budget_cuts_the_larger_fleet_even_on_stale_data() -> None:
+    decision = tick(observe(prefill=5, decode=2, routers=()), spec=make_spec(gpu_budget=5))
+
+    assert counts(decision) == {Role.PREFILL: 3, Role.DECODE: 2}
+    assert decision.roles[Role.PREFILL].reason is Reason.GPU_BUDGET
+
+
+def test_terminating_pods_still_count_against_the_budget() -> None:
+    leaving = pods(Role.PREFILL, 2, phase=PodPhase.TERMINATING)
+    seen = observe(prefill=1, decode=1, extra_pods=leaving)
+
+    decision = tick(seen, spec=make_spec(low=2, gpu_budget=4))
+
+    assert counts(decision) == {Role.PREFILL: 1, Role.DECODE: 1}
+    assert reasons(decision) == {Reason.GPU_BUDGET}
+
+
+def test_one_role_is_never_at_zero() -> None:
+    decision = tick(observe(prefill=0, decode=2), spec=make_spec(low=0))
+
+    assert counts(decision)[Role.PREFILL] == 1
+
+
+def test_a_role_of_another_owner_gets_a_recommendation_only() -> None:
+    decision = tick(observe(prefill=9), spec=make_spec(managed={Role.PREFILL: False}))
+
+    plan = decision.roles[Role.PREFILL]
+    assert plan.reason is Reason.NOT_MANAGED
+    assert "another owner" in plan.sentence
+    assert plan.current == 9
+
+
+def test_a_paused_pool_still_says_what_it_would_do() -> None:
+    decision = tick(observe(prefill=1), spec=make_spec(low=2, mode=Mode.PAUSED))
+
+    assert reasons(decision) == {Reason.PAUSED}
+    assert counts(decision)[Role.PREFILL] == 2
+    assert "1 -> 2" in decision.sentence
+
+
+@pytest.mark.parametrize(
+    ("phase", "problem"),
+    [
+        (PodPhase.STARTING, "ImagePullBackOff"),
+        (PodPhase.UNSCHEDULED, "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
+        (PodPhase.UNSCHEDULED, None),
+    ],
+)
+def test_pods_that_do_not_come_up_are_named(phase: PodPhase, problem: str | None) -> None:
+    stuck = pods(Role.DECODE, 1, phase=phase, problem=problem)
+
+    decision = tick(observe(extra_pods=stuck, replicas={Role.PREFILL: 1, Role.DECODE: 2}))
+
+    assert decision.capacity_blocked is not None
+    assert stuck[0].name in decision.capacity_blocked
+    assert (problem or "is not scheduled") in decision.capacity_blocked
+
+
+def test_a_pod_that_just_starts_blocks_nothing() -> None:
+    starting = pods(Role.DECODE, 1, phase=PodPhase.STARTING, created_s=NOW_S - 20)
+
+    decision = tick(observe(extra_pods=starting, replicas={Role.PREFILL: 1, Role.DECODE: 2}))
+
+    assert decision.capacity_blocked is None
+
+
+def test_a_pod_much_slower_than_any_before_it_is_stuck() -> None:
+    late = pods(Role.DECODE, 1, phase=PodPhase.STARTING, created_s=NOW_S - 500)
+
+    decision = tick(observe(extra_pods=late, replicas={Role.PREFILL: 1, Role.DECODE: 2}))
+
+    # The ready pods took 60 s.
+    assert decision.capacity_blocked is not None
+
+
+def test_start_up_times_are_measured_per_role() -> None:
+    decision = tick(observe())
+
+    assert decision.inputs["cold_start_prefill_s"] == 60.0
+    assert decision.inputs["cold_start_decode_s"] == 60.0
+
+
+def test_a_memory_of_another_version_is_refused_with_a_sentence() -> None:
+    with pytest.raises(MemoryFormatError, match="version 99, expected 1"):
+        Memory.from_json('{"version": 99}')
+
+
+@pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"version": 1, "track": 3}'])
+def test_an_unreadable_memory_is_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(MemoryFormatError, match="memory"):
+        Memory.from_json(text)
+
+
+def test_a_fresh_memory_survives_json() -> None:
+    assert Memory.from_json(Memory().to_json()) == Memory()
