@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
-from e2e.pools import wait_until
 from manifests.generate import INSTALL, NAMESPACE
 from tandem_operator.workloads.names import PoolName
-from tandem_operator.workloads.services import router_role, router_role_binding, service_account
+from tandem_operator.workloads.services import router_role
 from tests.integration import older_release
 from tests.integration.charts import CHART, CRDS, ensure_namespace, run_helm
+from tests.integration.operator_process import Pool, eventually, operator
 from tests.unit.api.bad_pools import GOOD, merged
 
 PLACE = ("--namespace", NAMESPACE)
@@ -80,6 +80,20 @@ def test_install_manifest_says_the_same_as_the_charts(installed: ControlPlane) -
     assert f"{POOLS} serverside-applied" in out
 
 
+def test_installed_operator_can_do_all_its_work(installed: ControlPlane, tmp_path: Path) -> None:
+    kubeconfig = installed.service_account_kubeconfig(NAMESPACE, "tandem-operator")
+    words = ("--leader-elect", f"--lease-namespace={NAMESPACE}")
+    pool = Pool(installed, TEAM)
+
+    with operator(kubeconfig, tmp_path / "log", *words) as process:
+        pool.apply()
+        eventually(lambda: pool.get()["status"]["observedGeneration"] == 1, within_s=60)
+        assert process.stop() == 0
+
+    assert pool.objects_of_kind("Deployment") == 3
+    assert "forbidden" not in process.log().lower()
+
+
 @pytest.mark.parametrize(
     ("verb", "resource"),
     [
@@ -98,28 +112,10 @@ def test_installed_operator_may_not(installed: ControlPlane, verb: str, resource
     assert not may(installed, OPERATOR, verb, resource)
 
 
-def test_installed_operator_can_give_the_router_its_role(
-    installed: ControlPlane,
-) -> None:
-    pool = PoolName(namespace=TEAM, name="tiny", uid="0000-0000")
-    children = [
-        service_account(pool, "router"),
-        router_role(pool),
-        router_role_binding(pool),
-    ]
-
-    out = as_operator(
-        installed,
-        *("apply", "--server-side", "-f", "-"),
-        stdin=yaml.safe_dump_all(children),
-    )
-    assert out.count("serverside-applied") == len(children), out
-
-
 def test_installed_operator_cannot_give_away_more_than_it_has(
     installed: ControlPlane,
 ) -> None:
-    role = router_role(PoolName(namespace=TEAM, name="tiny", uid="0000-0000"))
+    role = router_role(PoolName(namespace=TEAM, name="greedy", uid="0000-0000"))
     role["rules"] = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
 
     out = as_operator(installed, "apply", "--server-side", "-f", "-", stdin=json.dumps(role))
@@ -135,9 +131,8 @@ def test_users_of_a_namespace_may_with_pools_what_they_may_with_the_rest(
         *("create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}", "-n", TEAM)
     )
 
-    wait_until(  # Aggregation is a controller's work.
-        lambda: may(installed, user, "list", POOLS), within_s=30, what=f"{role} lists pools"
-    )
+    # Aggregation is a controller's work.
+    eventually(lambda: may(installed, user, "list", POOLS))
     assert may(installed, user, "create", POOLS) is may_create
     assert may(installed, user, "delete", POOLS) is may_create
     assert not may(installed, user, "patch", POOLS, "--subresource=status")
@@ -187,4 +182,4 @@ def test_upgrade_from_an_older_release_keeps_pools_as_they_are(
 
 def read_pool(plane: ControlPlane) -> dict[str, Any]:
     """The good pool as stored."""
-    return dict(json.loads(plane.run_kubectl("get", "ipool", "good", "-o", "json")))
+    return dict(json.loads(plane.run_kubectl("get", POOLS, "good", "-o", "json")))
