@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,12 +50,20 @@ def _serve(settings: Settings, command: Command) -> int:
         stream=sys.stdout,
         format="tandem-engine level=%(levelname)s %(message)s",
     )
+    _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
     launcher = Launcher(settings, command, revision=os.environ.get("TANDEM_REVISION"))
     try:
         asyncio.run(launcher.run())
     except EngineError as failure:
         return _refuse(str(failure), settings.termination_log, code=FAILED)
     return 0
+
+
+def _fill_cache(command: Command, seed: str | None) -> None:
+    """Bring what the image's build has cached: it saves vLLM a second import of itself."""
+    if seed is not None and "VLLM_CACHE_ROOT" in command.env:
+        with contextlib.suppress(OSError):
+            shutil.copytree(seed, command.env["VLLM_CACHE_ROOT"], dirs_exist_ok=True)
 
 
 def _refuse(reason: str, termination_log: str | None = None, *, code: int = BAD_USAGE) -> int:

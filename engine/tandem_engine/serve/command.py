@@ -25,6 +25,9 @@ _DEVICE_ENVIRONMENT = {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         # The default binds every engine on a node to core 0.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # Even eager mode compiles single functions (the first request for logprobs does), and the
+        # image has no C++ compiler: vLLM would die of that request.
+        "TORCHDYNAMO_DISABLE": "1",
         # NIXL 1.5.1 polls without a pause: one core per idle engine. The plugin adds this pause.
         PROGRESS_DELAY_ENV: "1000",
     },

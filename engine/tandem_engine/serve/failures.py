@@ -7,7 +7,11 @@ MESSAGE_BYTES = 2000
 
 _PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^\]]+\] )?")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt))(?::\s*(.*))?$")
-_CAUSED_BY_ANOTHER = ("Engine core initialization failed", "Engine process failed to start")
+_CAUSED_BY_ANOTHER = (
+    "Engine core initialization failed",
+    "Engine process failed to start",
+    "EngineCore encountered an issue",
+)
 
 # What vLLM says -> what a user can do about it. The first match in the last lines counts.
 _KNOWN = (
@@ -91,8 +95,8 @@ def _is_error(text: str) -> bool:
 
 
 def _ending(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "failed"
+    if exit_code is None or exit_code == 0:
+        return "stopped"
     if exit_code < 0:
         return _SIGNALS.get(-exit_code, f"died of signal {-exit_code}")
     return f"ended with code {exit_code}"

@@ -168,6 +168,13 @@ _RULES = (
         ),
     ),
     _Rule(
+        lambda settings, facts: _on_cpu(settings, facts) and settings.eager is False,
+        lambda settings, facts: (
+            "--no-eager: compilation on CPU needs a C++ compiler, which the engine image does not "
+            "carry; leave it out"
+        ),
+    ),
+    _Rule(
         lambda settings, facts: (
             settings.dtype is Dtype.FLOAT32
             and settings.device is Device.CUDA
