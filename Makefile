@@ -6,7 +6,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: help demo test lint check cluster-up cluster-down images crds fmt clean doctor
+.PHONY: help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,21 @@ demo: .venv/ready ## From nothing to a served, autoscaled pool on a kind cluster
 
 test: .venv/ready ## Every test, with all the set-up it needs
 	@$(RUN) python -m e2e.stages
+
+cluster-up: ## Make the kind cluster, or repair it (KUBECONFIG=build/kubeconfig)
+	@$(PYTHON) -m e2e.cluster up
+
+cluster-down: ## Remove the kind cluster (images and cache stay)
+	@$(PYTHON) -m e2e.cluster down
+
+images: ## Build the images whose inputs changed and load them into the cluster
+	@$(PYTHON) -m e2e.cluster images --load
+
+prometheus: ## Install a Prometheus into the cluster (http://127.0.0.1:30090)
+	@$(PYTHON) -m e2e.cluster prometheus
+
+doctor: ## What this machine has, lacks, and what would be installed or built
+	@$(PYTHON) -m e2e.cluster doctor
 
 lint: .venv/ready
 	$(RUN) ruff format --check .

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from e2e.cluster import cluster, tools
+from e2e.cluster import cluster, docker, doctor, images, prometheus, tools
 from e2e.cluster.binaries import api_binaries
 from e2e.cluster.progress import CannotContinueError
 
@@ -44,6 +44,14 @@ def _parser() -> argparse.ArgumentParser:
     add("down", "Remove the cluster if it is ours; images and cache stay.", _down)
     add("tools", "Get kubectl, kind and helm where suitable ones are missing.", _tools)
     add("controlplane-binaries", "Get etcd and Kubernetes' API server for tests.", _api)
+    add("doctor", "Say what this machine has, lacks, and what would be done about it.", _doctor)
+    building = add("images", "Build our images where their inputs changed.", _images)
+    building.add_argument(
+        "--load", action="store_true", help="then put them into the cluster if one runs"
+    )
+    loading = add("load", "Put images into the cluster; ours where none are named.", _load)
+    loading.add_argument("image", nargs="*", help="image that Docker holds, for example a:1")
+    add("prometheus", "Install Prometheus into the cluster.", _prometheus)
     accelerators = add(
         "accelerators", "Let the node report N accelerators that can be requested.", _accelerators
     )
@@ -68,6 +76,29 @@ def _api(_: argparse.Namespace) -> None:
     found = api_binaries()
     for path in (found.etcd, found.kube_apiserver, found.kube_controller_manager, found.kubectl):
         print(path)
+
+
+def _doctor(_: argparse.Namespace) -> None:
+    print(doctor.report())
+
+
+def _images(arguments: argparse.Namespace) -> None:
+    docker.ensure_engine()
+    tags = images.build_all()
+    if arguments.load and cluster.is_running():
+        images.load(tags.values())
+    for name, tag in tags.items():
+        print(f"{name}={tag}")
+
+
+def _load(arguments: argparse.Namespace) -> None:
+    docker.ensure_engine()
+    images.load(arguments.image or images.build_all().values())
+
+
+def _prometheus(_: argparse.Namespace) -> None:
+    docker.ensure_engine()
+    prometheus.install()
 
 
 def _accelerators(arguments: argparse.Namespace) -> None:

@@ -86,6 +86,22 @@ def set_accelerators(count: int, *, resource: str = "nvidia.com/gpu") -> None:
     say(f"node: {count} x {resource}")
 
 
+def images_in_use() -> set[str]:
+    """Images that some pod of the cluster asks for."""
+    asked = "{.items[*].spec.containers[*].image} {.items[*].spec.initContainers[*].image}"
+    return set(_kubectl("get", "pods", "--all-namespaces", "-o", f"jsonpath={asked}").split())
+
+
+def apply(manifest: str) -> None:
+    """Apply a manifest to the cluster."""
+    _kubectl("apply", "-f", "-", stdin=manifest)
+
+
+def await_rollout(deployment: str, *, namespace: str) -> None:
+    """Wait until a Deployment runs as it was last applied."""
+    _kubectl("rollout", "status", f"deployment/{deployment}", "-n", namespace, "--timeout=120s")
+
+
 def choose_image() -> tuple[str, bool]:
     """Return the node image and whether it is kind's own, found out by trying to pull."""
     if docker.can_pull():

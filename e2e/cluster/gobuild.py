@@ -27,6 +27,7 @@ class Group:
     module: str
     binaries: dict[str, str]
     ldflags: str = "-s -w"
+    tags: str = ""
 
 
 def _kubernetes(*commands: str) -> dict[str, str]:
@@ -58,6 +59,13 @@ NODE = Group(
 )
 COREDNS = Group("coredns", "coredns", {"coredns": "github.com/coredns/coredns"})
 KIND = Group("kind", "kind", {"kind": "sigs.k8s.io/kind"})
+# Of all ways to discover targets, the one used here; the others are most of the time to build.
+PROMETHEUS = Group(
+    "prometheus",
+    "prometheus",
+    {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+    tags="remove_all_sd,enable_kubernetes_sd",
+)
 PROGRAMS = Group("programs", "node", {"runc-filter": "./runc-filter", "pause": "./pause"})
 
 
@@ -111,14 +119,15 @@ def _environment() -> dict[str, str]:
 
 def _key(group: Group) -> str:
     sources = names.MODULES / group.module
-    return fingerprint(json.dumps(group.binaries), group.ldflags, names.ARCH, files=(sources,))
+    options = " ".join(filter(None, (group.ldflags, group.tags)))
+    return fingerprint(json.dumps(group.binaries), options, names.ARCH, files=(sources,))
 
 
 def _compile(group: Group, target: Path) -> None:
     for binary, package in group.binaries.items():
         run(
             [
-                *(_go(), "build", "-trimpath", "-ldflags", group.ldflags),
+                *(_go(), "build", "-trimpath", "-tags", group.tags, "-ldflags", group.ldflags),
                 *("-o", target / binary, package),
             ],
             cwd=names.MODULES / group.module,

@@ -25,13 +25,13 @@ _MANIFEST = ".tandem-entry.json"
 _ABANDONED_S = 6 * 3600.0
 
 
-def fingerprint(*values: str, files: Iterable[Path] = ()) -> str:
-    """A short hash of values and of files: relative names, execute bits and contents."""
+def fingerprint(*values: str, files: Iterable[Path] = (), root: Path = ROOT) -> str:
+    """A short hash of values and of files: names relative to `root`, execute bits, contents."""
     digest = hashlib.sha256()
     for value in values:
         digest.update(f"{len(value)}:{value}".encode())
     for path in sorted(_expanded(files)):
-        name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else Path(path.name)
+        name = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
         executable = "x" if os.access(path, os.X_OK) else "-"
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{name}\0{executable}\0{content}\n".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import re
 import shutil
@@ -35,6 +36,7 @@ class Tool:
     make: Callable[[], Path]
 
 
+@functools.cache
 def ensure_tools() -> dict[str, Path]:
     """Return the path of every tool, putting those that are missing into the cache."""
     return {tool.name: ensure(tool) for tool in TOOLS}

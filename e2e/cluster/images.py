@@ -1,0 +1,174 @@
+"""Our images: built when their inputs changed, and put into the cluster's node when it lacks them.
+
+A tag is a hash of what went into an image, so that equal tags mean equal contents and a Deployment
+whose image did not change is not rolled.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster import cluster, docker, names, rootfs
+from e2e.cluster.progress import CannotContinueError, answers, run, say, step
+from e2e.cluster.store import fingerprint, locked, replace_file
+
+_OUR_TAG = re.compile(r"^[0-9a-f]{12}$")
+_IMAGES_ENV = names.BUILD / "images.env"
+_SLIM = (
+    *("images/slim", "pyproject.toml", "uv.lock", "LICENSE"),
+    *("operator/tandem_operator", "engine/tandem_engine"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One image: its repository, the variable others find it by, and what goes into it."""
+
+    repository: str
+    variable: str
+    dockerfile: str
+    inputs: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def tag(self) -> str:
+        """Repository and a hash of every input as it is now."""
+        return self.tag_in(names.ROOT)
+
+    def tag_in(self, root: Path) -> str:
+        """Repository and a hash of every input as it lies under another root."""
+        inputs = (root / one for one in self.inputs)
+        return f"{self.repository}:{fingerprint(*self.arguments, files=inputs, root=root)}"
+
+
+OPERATOR = Image(
+    "tandem/operator", "OPERATOR_IMAGE", "images/slim/Dockerfile", _SLIM, ("EXTRA=operator",)
+)
+ROUTER = Image("tandem/router", "ROUTER_IMAGE", "images/slim/Dockerfile", _SLIM, ("EXTRA=router",))
+ENGINE_CPU = Image(
+    "tandem/engine-cpu",
+    "ENGINE_CPU_IMAGE",
+    "images/engine/Dockerfile",
+    (
+        *("images/engine", "engine/pyproject.toml", "engine/uv.lock"),
+        *("engine/tandem_engine/__init__.py", "engine/tandem_engine/serve"),
+    ),
+)
+IMAGES = (OPERATOR, ROUTER, ENGINE_CPU)
+
+
+def build_all() -> dict[str, str]:
+    """Build what is missing and write `build/images.env`; returns variable -> tag."""
+    with locked("images"):
+        tags = {image.variable: build(image) for image in IMAGES}
+        replace_file(_IMAGES_ENV, "".join(f"{name}={tag}\n" for name, tag in tags.items()))
+    return tags
+
+
+def build(image: Image) -> str:
+    """Build one image unless the engine holds it already."""
+    if docker.has_image(image.tag):
+        say(f"{image.tag}: cached")
+        return image.tag
+    base = base_image()
+    with tempfile.TemporaryDirectory(prefix="tandem-context-") as context:
+        _stage(image, Path(context))
+        tag = image.tag_in(Path(context))  # Of what is built, should a file change meanwhile.
+        values = (f"BASE_IMAGE={base}", *image.arguments)
+        with step(tag, "building"):
+            run(
+                [
+                    *("docker", "build", "--network=host", "-f", Path(context) / image.dockerfile),
+                    *(word for value in values for word in ("--build-arg", value)),
+                    *("--label", names.OWNED, "-t", tag, context),
+                ]
+            )
+    return tag
+
+
+def base_image() -> str:
+    """The published Python image where it can be had, else one made from Debian."""
+    if docker.has_image(names.STOCK_PYTHON_IMAGE) or docker.can_pull():
+        return names.STOCK_PYTHON_IMAGE
+    return rootfs.image(rootfs.PYTHON)
+
+
+def load(tags: Iterable[str]) -> None:
+    """Put images into the node unless they are there, after removing older ones of ours."""
+    wanted = list(tags)
+    if not cluster.is_running():
+        raise CannotContinueError("There is no cluster to load images into; run `make cluster-up`.")
+    with locked("load"):
+        present = _in_node()
+        _forget_older(wanted, present)
+        for tag in wanted:
+            if f"docker.io/{tag}" in present:
+                say(f"{tag}: in the cluster")
+                continue
+            with step(tag, "loading into the cluster"):
+                _copy_into_node(tag)
+
+
+def _copy_into_node(tag: str) -> None:
+    # A pipe, where `kind load` writes the whole image to a temporary file first.
+    importing = ["ctr", "--namespace=k8s.io", "images", "import", "--digests", "-"]
+    with subprocess.Popen(["docker", "save", tag], stdout=subprocess.PIPE) as saving:
+        imported = subprocess.run(
+            ["docker", "exec", "--interactive", names.NODE, *importing],
+            stdin=saving.stdout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if imported.returncode != 0 or saving.returncode != 0:
+        raise CannotContinueError(f"{tag} could not be loaded: {imported.stderr.strip()}")
+
+
+def _in_node() -> set[str]:
+    listing = ["ctr", "--namespace=k8s.io", "images", "list", "-q"]
+    return set(run(["docker", "exec", names.NODE, *listing]).split())
+
+
+def _forget_older(wanted: list[str], present: set[str]) -> None:
+    """Remove our images of other tags from node and engine, unless something runs on them."""
+    used = cluster.images_in_use() | set(wanted)
+    for tag in wanted:
+        repository = tag.partition(":")[0]
+        for name in present:
+            other = name.removeprefix("docker.io/")
+            if _is_older(other, repository) and other not in used:
+                say(f"{other}: removing from the cluster")
+                run(
+                    [
+                        *("docker", "exec", names.NODE),
+                        *("ctr", "--namespace=k8s.io", "images", "rm", "--sync", name),
+                    ]
+                )
+        listing = run(["docker", "images", repository, "--format", "{{.Repository}}:{{.Tag}}"])
+        older = [other for other in listing.split() if _is_older(other, repository)]
+        # Newest first: the one before the current is kept, for a change that is taken back.
+        for other in [one for one in older if one not in used][1:]:
+            say(f"{other}: removing")
+            answers(["docker", "rmi", other], timeout_s=120)
+
+
+def _is_older(name: str, repository: str) -> bool:
+    found, _, tag = name.partition(":")
+    return found == repository and bool(_OUR_TAG.match(tag))
+
+
+def _stage(image: Image, context: Path) -> None:
+    """Copy the inputs, and nothing else, into a build context."""
+    for one in image.inputs:
+        source, target = names.ROOT / one, context / one
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, target)
