@@ -1,4 +1,4 @@
-"""The real operator as a process against the control plane, and pods as a kubelet would show them."""
+"""The real operator as a process against the control plane, and pods as a kubelet shows them."""
 
 import contextlib
 import json
@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -28,7 +30,7 @@ def eventually(check, *, within_s=30.0, every_s=0.2):
             if value:
                 return value
             fault = repr(value)
-        except (AssertionError, KeyError, RuntimeError, TypeError) as error:
+        except (AssertionError, KeyError, OSError, RuntimeError, TypeError) as error:
             fault = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within_s} s: {fault}")
@@ -107,6 +109,48 @@ def operator(kubeconfig, log_path, *words):
         running.stop(signal.SIGKILL)
 
 
+@contextlib.contextmanager
+def node(plane, name="node-1"):
+    """A node that its Lease shows to be alive: pods of others are deleted or called not ready."""
+    nodes, leases = (
+        "/api/v1/nodes",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+    )
+    plane.request("POST", nodes, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40},
+    }
+    stop = threading.Event()
+
+    def beat():
+        while True:
+            now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+            with contextlib.suppress(RuntimeError, OSError):
+                found = plane.request("GET", f"{nodes}/{name}")
+                ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now[:19] + "Z"}
+                found["status"]["conditions"] = [ready]
+                plane.request("PUT", f"{nodes}/{name}/status", found)
+                lease["spec"]["renewTime"] = now
+                try:
+                    plane.request("PUT", f"{leases}/{name}", lease)
+                except RuntimeError:
+                    plane.request("POST", leases, lease)
+            if stop.wait(5.0):
+                return
+
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        yield name
+    finally:
+        stop.set()
+        beating.join()
+        plane.request("DELETE", f"{nodes}/{name}")
+
+
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -180,6 +224,10 @@ class Pool:
         items = json.loads(self.kubectl("get", kinds, "-o", "json"))["items"]
         return {(each["kind"], each["metadata"]["name"]): each for each in items}
 
+    def objects_of_kind(self, kind):
+        """How many objects of a kind the namespace holds."""
+        return sum(1 for found, _ in self.objects() if found == kind)
+
     def versions(self):
         """The resourceVersion of everything in the namespace that could change."""
         return {key: each["metadata"]["resourceVersion"] for key, each in self.objects().items()}
@@ -201,8 +249,8 @@ class Pool:
             }
             if not pod["spec"].get("nodeName"):
                 self.plane.request("POST", f"{pods}/{name}/binding", binding)
-            pod = self.plane.request("GET", f"{pods}/{name}")
-            pod["status"] |= {
+            bound = self.plane.request("GET", f"{pods}/{name}")
+            bound["status"] |= {
                 "phase": "Running",
                 "podIP": host,
                 "podIPs": [{"ip": host}],
@@ -212,4 +260,4 @@ class Pool:
                     for kind in ("PodScheduled", "ContainersReady", "Ready")
                 ],
             }
-            self.plane.request("PUT", f"{pods}/{name}/status", pod)
+            self.plane.request("PUT", f"{pods}/{name}/status", bound)

@@ -1,0 +1,118 @@
+"""What the operator does while nothing happens, and what it costs."""
+
+import signal
+import sys
+import time
+
+import pytest
+
+from tests.integration.idle_pods import idle_pods
+from tests.integration.operator_process import Pool, eventually, install_crd, node, operator
+
+pytestmark = pytest.mark.timeout(420)
+
+POOLS = 10
+REST_S = 60.0
+RSS_LIMIT_MIB = 140.0
+
+
+@pytest.fixture
+def running(control_plane, namespace, tmp_path):
+    """An operator for the test's namespace alone."""
+    install_crd(control_plane)
+    words = ("--namespace", namespace)
+    with operator(control_plane.kubeconfig, tmp_path / "log", *words) as process:
+        eventually(lambda: process.probe("/readyz") == 200)
+        yield process
+        sys.stderr.write(process.log())
+
+
+def settled(pools, *, quiet_s=8.0, within_s=120.0):
+    """Resource versions once none of them has changed for a while."""
+    deadline = time.monotonic() + within_s
+    seen, since = None, time.monotonic()
+    while time.monotonic() - since < quiet_s:
+        now = [pool.versions() for pool in pools]
+        if now != seen:
+            seen, since = now, time.monotonic()
+        assert time.monotonic() < deadline, "it never comes to rest"
+        time.sleep(1.0)
+    return seen
+
+
+def test_ten_pools_at_rest_write_nothing_for_a_minute_and_fit_in_memory(
+    running, control_plane, namespace, record_property
+):
+    pools = [Pool(control_plane, namespace, f"pool-{number}") for number in range(POOLS)]
+    host = "127.77.0.1"
+    with node(control_plane), idle_pods(host):
+        for pool in pools:
+            pool.apply()
+        for pool in pools:
+            eventually(lambda pool=pool: len(pool.get()["status"]["conditions"]) > 5)
+        eventually(lambda: pools[0].objects_of_kind("Pod") == 3 * POOLS, within_s=60)
+        pools[0].make_pods_ready(host=host)
+        for pool in pools:
+            eventually(lambda pool=pool: pool.condition("Ready")["status"] == "True", within_s=60)
+            eventually(
+                lambda pool=pool: pool.condition("MetricsFresh")["status"] == "True", within_s=60
+            )
+        before = settled(pools[:1])
+
+        time.sleep(REST_S)
+
+        assert [pools[0].versions()] == before
+    rss_mib = running.rss_mib()
+    record_property("rss_mib", round(rss_mib, 1))
+    assert rss_mib <= RSS_LIMIT_MIB
+
+
+def test_a_pool_whose_pods_never_start_comes_to_rest_too(running, control_plane, namespace):
+    pool = Pool(control_plane, namespace)
+    pool.apply()
+    eventually(lambda: pool.condition("CapacityBlocked")["status"] == "True", within_s=90)
+    before = settled([pool])
+
+    time.sleep(REST_S)
+
+    assert [pool.versions()] == before
+    assert pool.condition("Ready")["status"] == "False"
+
+
+def test_ends_cleanly_when_asked_to(running):
+    assert running.probe("/healthz") == 200
+    assert "tandem_leader 1.0" in running.metrics()
+
+    assert running.stop(signal.SIGTERM) == 0
+
+
+def test_a_restarted_operator_changes_nothing(control_plane, namespace, tmp_path):
+    install_crd(control_plane)
+    pool = Pool(control_plane, namespace)
+    pool.apply(prefill={"minReplicas": 2})
+    words, host = ("--namespace", namespace), "127.77.0.2"
+    with node(control_plane), idle_pods(host):
+        with operator(control_plane.kubeconfig, tmp_path / "first", *words) as first:
+            eventually(lambda: pool.objects_of_kind("Pod") == 4)
+            pool.make_pods_ready(host=host)
+            eventually(lambda: pool.condition("Ready")["status"] == "True")
+            before = settled([pool])
+            first.stop(signal.SIGKILL)
+
+        with operator(control_plane.kubeconfig, tmp_path / "second", *words) as second:
+            eventually(lambda: 'tandem_reconcile_total{result="success"}' in second.metrics())
+
+            assert settled([pool]) == before
+
+
+def test_shows_metrics_of_its_decisions_and_none_of_a_pool_that_is_gone(
+    running, control_plane, namespace
+):
+    pool = Pool(control_plane, namespace)
+    pool.apply()
+    labels = f'{{namespace="{namespace}",pool="tiny",role="prefill"}}'
+    eventually(lambda: f"tandem_pool_desired_replicas{labels} 1.0" in running.metrics())
+
+    pool.delete()
+
+    eventually(lambda: 'pool="tiny"' not in running.metrics())
