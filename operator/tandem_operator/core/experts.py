@@ -5,11 +5,14 @@ bank on anything periodic. The mixture in `forecast.py` decides which to believe
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, exp, pi, sin
 
 Expert = Callable[[Sequence[float], Sequence[float]], list[float]]
 
+MEAN_LONGEST_S = 180
+SLOPE_DOUBT = 5.0
 DAMPING_S = 90.0
 HARMONIC = "harmonic"
 HARMONIC_BIN_S = 10
@@ -21,12 +24,20 @@ RESIDUAL_MEMORY_S = 60.0
 PERIODS_S = (200.0, 260.0, 330.0, 420.0, 530.0, 600.0, 680.0, 860.0, 1100.0, 1400.0)
 
 
-def mean(window_s: int) -> Expert:
-    """The mean of the last `window_s` seconds."""
+def mean(window_s: int, *, requests: int) -> Expert:
+    """The mean of the last `window_s` seconds, or of as many more as hold `requests` requests.
+
+    At one request a second, half a minute tells the rate no better than within a fifth.
+    """
 
     def predict(counts: Sequence[float], horizons_s: Sequence[float]) -> list[float]:
-        recent = counts[-window_s:]
-        return [sum(recent) / len(recent)] * len(horizons_s)
+        longest = min(len(counts), MEAN_LONGEST_S)
+        size = min(len(counts), window_s)
+        total = sum(counts[-size:])
+        while size < longest and total < requests:
+            size += 1
+            total += counts[-size]
+        return [total / size] * len(horizons_s)
 
     return predict
 
@@ -48,7 +59,7 @@ def line(window_s: int, *, slope_share: float = 1.0) -> Expert:
         if spread > 0.0 and level > 0.0:
             slope = sum((i - centre) * y for i, y in enumerate(recent)) / spread
             strength = slope * slope * spread / level
-            slope *= slope_share * strength / (strength + 2.0)
+            slope *= slope_share * strength / (strength + SLOPE_DOUBT)
         return [
             max(0.0, level + slope * (DAMPING_S * (1.0 - exp(-h / DAMPING_S)) + centre))
             for h in horizons_s
@@ -136,31 +147,44 @@ def _inverse(m: list[list[float]]) -> list[list[float]]:
     return [[value / determinant for value in row] for row in cofactors]
 
 
-# What each expert is worth before any of its predictions came due: rest and steps are more common
-# than ramps, and a line that is wrong is wrong by more.
-EXPERTS: Mapping[str, tuple[Expert, float]] = {
-    "mean30": (mean(30), 1.0),
-    "mean90": (mean(90), 0.5),
-    "line40": (line(40), 0.2),
-    "line60": (line(60), 0.3),
-    "line90": (line(90), 0.3),
-    "half60": (line(60, slope_share=0.5), 0.5),
-    HARMONIC: (harmonic, 0.2),
+@dataclass(frozen=True, slots=True)
+class Hired:
+    """An expert in the mixture.
+
+    Attributes:
+        worth: its weight before any of its predictions came due. Rest and steps are more common
+            than ramps, and a line that is wrong is wrong by more.
+        needs_s: history without which it is not asked: a slope through half a window is chance.
+    """
+
+    predict: Expert
+    worth: float
+    needs_s: int
+
+
+EXPERTS: Mapping[str, Hired] = {
+    "mean30": Hired(mean(30, requests=60), 1.0, 1),
+    "mean90": Hired(mean(90, requests=150), 0.5, 1),
+    "line40": Hired(line(40), 0.2, 40),
+    "line60": Hired(line(60), 0.3, 60),
+    "line90": Hired(line(90), 0.3, 90),
+    "half60": Hired(line(60, slope_share=0.5), 0.5, 60),
+    HARMONIC: Hired(harmonic, 0.2, HARMONIC_BIN_S * HARMONIC_MIN_BINS),
 }
 
 
 def predict_all(
     counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
 ) -> dict[str, list[float]]:
-    """Every expert's rates at every horizon; the harmonic bank needs some history first.
+    """The rates at every horizon of every expert that has enough history.
 
     After a step `step_age_s` ago, means and lines see only what came since: a line laid over a step
     takes it for a ramp.
     """
     since = counts if step_age_s is None else counts[-step_age_s:]
-    predictions = {
-        name: expert(since, horizons_s) for name, (expert, _) in EXPERTS.items() if name != HARMONIC
+    histories = {name: counts if name == HARMONIC else since for name in EXPERTS}
+    return {
+        name: hired.predict(histories[name], horizons_s)
+        for name, hired in EXPERTS.items()
+        if len(histories[name]) >= hired.needs_s
     }
-    if len(counts) >= HARMONIC_BIN_S * HARMONIC_MIN_BINS:
-        predictions[HARMONIC] = harmonic(counts, horizons_s)
-    return predictions

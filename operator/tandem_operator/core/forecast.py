@@ -180,7 +180,7 @@ def _weights(track: Track, predictions: Mapping[str, Sequence[float]]) -> dict[s
     sharpness = SHARPNESS * scored / (scored + SCORES_TO_TRUST)
     weights = {}
     for name in predictions:
-        weight = EXPERTS[name][1] if name in EXPERTS else 0.0
+        weight = EXPERTS[name].worth
         if means and least > 1e-9:
             loss = means.get(name, 1.2 * sum(means.values()) / len(means))
             weight *= exp(-min(50.0, sharpness * (loss / least - 1.0)))
