@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,19 @@ _COMPLETE = "/kind/tandem-complete"
 _OWN_NETWORK = "networking:\n  disableDefaultCNI: true  # The node image brings a conflist.\n"
 
 
+class Supply(StrEnum):
+    """Where the node image and the base images come from."""
+
+    STOCK = "published"
+    SELF_BUILT = "made here"
+
+
+_NODE_IMAGES = {
+    Supply.STOCK: nodeimage.stock_image,
+    Supply.SELF_BUILT: nodeimage.self_built_image,
+}
+
+
 class NodeState(StrEnum):
     """What became of the node's container."""
 
@@ -36,7 +50,7 @@ def up() -> None:
     with locked("cluster"):
         docker.ensure_engine()
         tools = ensure_tools()
-        _refuse_strangers()
+        refuse_strangers(_containers())
         if not _revive(tools):
             _create(tools)
         say(f"cluster {names.CLUSTER}: ready (KUBECONFIG={_shown(names.KUBECONFIG)})")
@@ -53,7 +67,7 @@ def down() -> None:
         if not _containers():
             say(f"cluster {names.CLUSTER}: there is none")
         else:
-            _refuse_strangers()
+            refuse_strangers(_containers())
             _delete(ensure_tools())
         names.KUBECONFIG.unlink(missing_ok=True)
 
@@ -102,21 +116,25 @@ def await_rollout(deployment: str, *, namespace: str) -> None:
     _kubectl("rollout", "status", f"deployment/{deployment}", "-n", namespace, "--timeout=120s")
 
 
-def choose_image() -> tuple[str, bool]:
-    """Return the node image and whether it is kind's own, found out by trying to pull."""
-    if docker.can_pull():
+def choose_supply(*, can_pull: Callable[[], bool], problem: Callable[[], str | None]) -> Supply:
+    """Published images where a registry answers, else made here, else one sentence why neither."""
+    if can_pull():
         say("images: a registry answers, published images are used")
-        return nodeimage.stock_image(), True
+        return Supply.STOCK
+    if reason := problem():
+        raise CannotContinueError(f"No registry answers and images cannot be made here: {reason}")
     say("images: no registry answers, images are made here")
-    if problem := (gobuild.go_problem() or rootfs.can_make()):
-        raise CannotContinueError(f"No registry answers and images cannot be made here: {problem}")
-    return nodeimage.self_built_image(), False
+    return Supply.SELF_BUILT
 
 
-def kind_config(*, stock: bool) -> str:
+def kind_config(supply: Supply) -> str:
     """The cluster's description; our own node image has no kindnet and brings its own network."""
     text = (names.HERE / "kind.yaml").read_text()
-    return text if stock else text + _OWN_NETWORK
+    return text if supply is Supply.STOCK else text + _OWN_NETWORK
+
+
+def _self_built_problem() -> str | None:
+    return gobuild.go_problem() or rootfs.can_make()
 
 
 def _revive(tools: dict[str, Path]) -> bool:
@@ -137,7 +155,8 @@ def _revive(tools: dict[str, Path]) -> bool:
 
 
 def _create(tools: dict[str, Path]) -> None:
-    image, is_stock = choose_image()
+    supply = choose_supply(can_pull=docker.can_pull, problem=_self_built_problem)
+    image = _NODE_IMAGES[supply]()
     names.KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
     with step(f"cluster {names.CLUSTER}", f"creating it from {image}"):
         run(
@@ -145,7 +164,7 @@ def _create(tools: dict[str, Path]) -> None:
                 *(tools["kind"], "create", "cluster", "--name", names.CLUSTER, "--config", "-"),
                 *("--image", image, "--wait", "180s", "--kubeconfig", names.KUBECONFIG),
             ],
-            stdin=kind_config(stock=is_stock),
+            stdin=kind_config(supply),
         )
         if not _is_healthy_within(tools, _RESTART_S):
             raise CannotContinueError(
@@ -164,10 +183,10 @@ def _delete(tools: dict[str, Path]) -> None:
         )
 
 
-def _refuse_strangers() -> None:
+def refuse_strangers(containers: list[dict[str, Any]]) -> None:
     """Stop before touching a cluster of our name that somebody else made."""
     key, _, value = names.OWNED.partition("=")
-    for container in _containers():
+    for container in containers:
         if (container["Config"]["Labels"] or {}).get(key) != value:
             raise CannotContinueError(
                 f"A kind cluster named `{names.CLUSTER}` exists that does not carry our label "

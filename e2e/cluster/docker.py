@@ -61,7 +61,7 @@ def ensure_engine() -> None:
     if problem := start_problem():
         raise CannotContinueError(problem)
     _install()
-    _forget_stale_pid()
+    forget_stale_pid()
     with step("docker", "starting the engine"):
         _start()
         _await_answer()
@@ -92,23 +92,15 @@ def _install() -> None:
         install_packages(*_PACKAGES)
 
 
-def _forget_stale_pid() -> None:
+def forget_stale_pid(pid_file: Path = _PID_FILE, *, processes: Path = Path("/proc")) -> None:
     """Remove the pid file of an engine that is gone: dockerd refuses to start beside it."""
     try:
-        pid = int(_PID_FILE.read_text())
-    except (OSError, ValueError):
-        _PID_FILE.unlink(missing_ok=True)
-        return
-    if _command_of(pid) != "dockerd":
-        say("docker: removing the pid file of an engine that is gone")
-        _PID_FILE.unlink(missing_ok=True)
-
-
-def _command_of(pid: int) -> str | None:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        command = (processes / pid_file.read_text().strip() / "comm").read_text().strip()
     except OSError:
-        return None
+        command = None
+    if pid_file.exists() and command != "dockerd":
+        say("docker: removing the pid file of an engine that is gone")
+        pid_file.unlink()
 
 
 def _start() -> None:

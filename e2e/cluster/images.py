@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster import cluster, docker, names, rootfs
+from e2e.cluster import cluster, docker, layers, names, rootfs
 from e2e.cluster.progress import CannotContinueError, answers, run, say, step
 from e2e.cluster.store import fingerprint, locked, replace_file
 
@@ -100,22 +100,33 @@ def base_image() -> str:
 
 
 def load(tags: Iterable[str]) -> None:
-    """Put images into the node unless they are there, after removing older ones of ours."""
+    """Put images into the node unless they are there, and remove older ones of ours."""
     wanted = list(tags)
     if not cluster.is_running():
         raise CannotContinueError("There is no cluster to load images into; run `make cluster-up`.")
     with locked("load"):
         present = _in_node()
-        _forget_older(wanted, present)
         for tag in wanted:
             if f"docker.io/{tag}" in present:
                 say(f"{tag}: in the cluster")
                 continue
             with step(tag, "loading into the cluster"):
                 _copy_into_node(tag)
+        # Only now: the older image has most of the newer one's layers.
+        _forget_older(wanted, present)
 
 
 def _copy_into_node(tag: str) -> None:
+    try:
+        count = layers.copy_missing(tag)
+    except layers.NotPossibleError as reason:
+        say(f"{tag}: sending all of it ({reason})")
+        _copy_whole(tag)
+    else:
+        say(f"{tag}: sent {count} layers that the node lacked")
+
+
+def _copy_whole(tag: str) -> None:
     # A pipe, where `kind load` writes the whole image to a temporary file first.
     importing = ["ctr", "--namespace=k8s.io", "images", "import", "--digests", "-"]
     with subprocess.Popen(["docker", "save", tag], stdout=subprocess.PIPE) as saving:

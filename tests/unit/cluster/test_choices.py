@@ -1,0 +1,144 @@
+"""What the cluster's set-up decides from what it finds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import names
+from e2e.cluster.cluster import Supply, choose_supply, kind_config, refuse_strangers
+from e2e.cluster.docker import forget_stale_pid, lacks_sys_resource
+from e2e.cluster.doctor import Finding, verdict
+from e2e.cluster.images import IMAGES
+from e2e.cluster.progress import CannotContinueError
+from e2e.cluster.tools import TOOLS, Version, version_of
+
+
+def test_published_images_are_preferred_without_looking_further() -> None:
+    def never() -> str | None:
+        raise AssertionError("asked in vain")
+
+    assert choose_supply(can_pull=lambda: True, problem=never) is Supply.STOCK
+
+
+def test_images_are_made_here_where_no_registry_answers() -> None:
+    assert choose_supply(can_pull=lambda: False, problem=lambda: None) is Supply.SELF_BUILT
+
+
+def test_a_machine_that_can_do_neither_gets_one_sentence() -> None:
+    with pytest.raises(CannotContinueError, match=r"^No registry answers.*Go is not installed\.$"):
+        choose_supply(can_pull=lambda: False, problem=lambda: "Go is not installed.")
+
+
+@pytest.mark.parametrize("supply", Supply)
+def test_everything_is_published_on_loopback_only(supply: Supply) -> None:
+    config = yaml.safe_load(kind_config(supply))
+
+    mappings = config["nodes"][0]["extraPortMappings"]
+    assert {one["listenAddress"] for one in mappings} == {"127.0.0.1"}
+    assert {one["hostPort"] for one in mappings} == {30080, 30090, *range(30081, 30086)}
+    assert all(one["hostPort"] == one["containerPort"] for one in mappings)
+
+
+def test_only_our_own_node_image_goes_without_the_default_network() -> None:
+    assert "networking" not in yaml.safe_load(kind_config(Supply.STOCK))
+    own = yaml.safe_load(kind_config(Supply.SELF_BUILT))
+    assert own["networking"] == {"disableDefaultCNI": True}
+
+
+def container(labels: dict[str, str] | None) -> dict[str, Any]:
+    return {"Config": {"Labels": labels}}
+
+
+def test_our_own_cluster_may_be_touched() -> None:
+    refuse_strangers([container({names.OWNED_LABEL: "true"})])
+
+
+@pytest.mark.parametrize("labels", [None, {}, {names.OWNED_LABEL: "false"}])
+def test_somebody_elses_cluster_of_the_same_name_is_left_alone(
+    labels: dict[str, str] | None,
+) -> None:
+    with pytest.raises(CannotContinueError, match="does not carry our label"):
+        refuse_strangers([container({names.OWNED_LABEL: "true"}), container(labels)])
+
+
+@pytest.mark.parametrize(
+    ("held", "lacks"),
+    [("000001ffffffffff", False), ("000001fffeffffff", True), ("0000000000000000", True)],
+)
+def test_the_missing_capability_is_read_from_the_bounding_set(held: str, lacks: bool) -> None:
+    assert lacks_sys_resource(f"Name:\tx\nCapBnd:\t{held}\nCapAmb:\t0\n") is lacks
+
+
+@pytest.mark.parametrize(
+    ("running", "kept"), [("dockerd", True), ("python3", False), (None, False)]
+)
+def test_only_the_pid_file_of_an_engine_that_is_gone_is_removed(
+    tmp_path: Path, running: str | None, kept: bool
+) -> None:
+    pid_file = tmp_path / "docker.pid"
+    pid_file.write_text("42\n")
+    if running:
+        (tmp_path / "proc" / "42").mkdir(parents=True)
+        (tmp_path / "proc" / "42" / "comm").write_text(f"{running}\n")
+
+    forget_stale_pid(pid_file, processes=tmp_path / "proc")
+
+    assert pid_file.exists() is kept
+
+
+@pytest.mark.parametrize(
+    ("tool", "version", "suits"),
+    [
+        ("kubectl", (1, 34), True),
+        ("kubectl", (1, 33), True),
+        ("kubectl", (1, 35), True),
+        ("kubectl", (1, 32), False),
+        ("kubectl", (2, 34), False),
+        ("kind", (0, 30), True),
+        ("kind", (0, 29), False),
+        ("helm", (3, 17), True),
+        ("helm", (4, 0), True),
+        ("helm", (3, 9), False),
+        ("helm", (2, 17), False),
+    ],
+)
+def test_a_tool_on_path_is_used_only_in_a_suitable_version(
+    tool: str, version: Version, suits: bool
+) -> None:
+    found = next(one for one in TOOLS if one.name == tool)
+
+    assert found.suits(version) is suits
+
+
+def test_a_version_is_read_from_what_a_program_prints(tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_text('#!/bin/sh\necho "Client Version: v1.32.4-dispatcher"\n')
+    program.chmod(0o755)
+
+    assert version_of(str(program), ("version",)) == (1, 32)
+
+
+def test_a_program_that_says_no_version_does_not_count(tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+
+    assert version_of(str(program), ("version",)) is None
+
+
+def test_the_verdict_names_the_first_thing_that_blocks() -> None:
+    findings = [
+        Finding("kind", "missing", "build it"),
+        Finding("docker", "does not answer", "Docker is not installed.", blocks=True),
+    ]
+
+    assert verdict(findings) == "This machine cannot make the cluster: Docker is not installed."
+    assert "can run" in verdict(findings[:1])
+
+
+def test_every_input_of_an_image_exists() -> None:
+    missing = [one for image in IMAGES for one in image.inputs if not (names.ROOT / one).exists()]
+
+    assert missing == []
