@@ -1,4 +1,4 @@
-"""Put what vLLM knows of a model class into its cache: it asks a second process of its own otherwise.
+"""Put what vLLM knows of a model class into its cache; else each pod imports vLLM twice for it.
 
 VLLM_CACHE_ROOT=FOLDER python3 inspect_model.py ARCHITECTURE
 """

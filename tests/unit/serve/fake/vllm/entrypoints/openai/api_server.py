@@ -1,0 +1,97 @@
+"""A stand-in for vLLM's API server with its paths and metric names, whose load a test sets.
+
+`POST /fake {"running": 1, "kv_usage": 0.1}` sets the load; `POST /fake {"exit": 3}` ends the process
+with an error on its output. FAKE_VLLM=dies-at-start and FAKE_VLLM=fails-completions are faults.
+"""
+
+import argparse
+import os
+import sys
+
+from aiohttp import web
+
+TRACEBACK = """Traceback (most recent call last):
+  File "somewhere.py", line 1, in <module>
+(EngineCore pid=7) ERROR 11-21 12:00:00 [core.py:1] ValueError: the weights are not weights
+RuntimeError: Engine core initialization failed. See root cause above."""
+
+METRICS = """# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="tiny"}} {running}
+vllm:num_requests_waiting{{engine="0",model_name="tiny"}} {waiting}
+vllm:kv_cache_usage_perc{{engine="0",model_name="tiny"}} {kv_usage}
+vllm:request_success_total{{engine="0",finished_reason="stop",model_name="tiny"}} {finished}
+vllm:request_success_total{{engine="0",finished_reason="length",model_name="tiny"}} 0.0
+vllm:prompt_tokens_by_source_total{{engine="0",source="external_kv_transfer"}} {pulled}
+vllm:cache_config_info{{block_size="32",engine="0",num_gpu_blocks="1024"}} 1.0
+"""
+
+
+class Fake:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = {"running": 0, "waiting": 0, "kv_usage": 0.0, "finished": 0, "pulled": 0}
+        self.health_status = 200
+        self.requests: list[dict[str, object]] = []
+
+    async def health(self, _: web.Request) -> web.Response:
+        return web.Response(status=self.health_status)
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=METRICS.format(**self.state))
+
+    async def models(self, _: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": self.name, "max_model_len": 2048}]})
+
+    async def version(self, _: web.Request) -> web.Response:
+        return web.json_response({"version": "0.32.0"})
+
+    async def completions(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.requests.append(body)
+        if os.environ.get("FAKE_VLLM") == "fails-completions":
+            return web.json_response({"error": {"message": "no such kernel"}}, status=500)
+        answer: dict[str, object] = {"choices": [{"text": "x"}]}
+        parameters = body.get("kv_transfer_params") or {}
+        if parameters.get("do_remote_decode"):
+            answer["kv_transfer_params"] = {"do_remote_prefill": True, "remote_host": "x"}
+        if parameters.get("do_remote_prefill"):
+            self.state["pulled"] += len(body["prompt"])
+        return web.json_response(answer)
+
+    async def fake(self, request: web.Request) -> web.Response:
+        change = await request.json()
+        if "exit" in change:
+            sys.stdout.write(TRACEBACK + "\n")
+            sys.stdout.flush()
+            os._exit(change["exit"])
+        self.health_status = change.pop("health", self.health_status)
+        self.state |= change
+        return web.json_response({"requests": self.requests, "environment": dict(os.environ)})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--host")
+    parser.add_argument("--served-model-name")
+    options, _ = parser.parse_known_args()
+    if os.environ.get("FAKE_VLLM") == "dies-at-start":
+        sys.stderr.write(TRACEBACK + "\n")
+        sys.exit(1)
+    fake = Fake(options.served_model_name)
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/health", fake.health),
+            web.get("/metrics", fake.metrics),
+            web.get("/v1/models", fake.models),
+            web.get("/version", fake.version),
+            web.post("/v1/completions", fake.completions),
+            web.post("/fake", fake.fake),
+        ]
+    )
+    web.run_app(app, host=options.host, port=options.port, print=None, access_log=None)
+
+
+if __name__ == "__main__":
+    main()

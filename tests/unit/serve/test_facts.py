@@ -1,0 +1,63 @@
+import json
+import os
+from pathlib import Path
+
+from tandem_engine.serve.facts import Checkpoint, look_around
+
+
+def test_a_model_that_is_not_there_is_a_problem_with_a_remedy(tmp_path: Path) -> None:
+    facts = look_around(str(tmp_path / "no"), python="python", environment={})
+
+    assert facts.model_problem is not None
+    assert "config.json" in facts.model_problem
+
+
+def test_a_folder_without_config_is_a_problem(tmp_path: Path) -> None:
+    facts = look_around(str(tmp_path), python="python", environment={})
+
+    assert facts.model_problem is not None
+    assert "has no config.json" in facts.model_problem
+
+
+def test_a_broken_config_is_a_problem(model: Path) -> None:
+    (model / "config.json").write_text("{")
+
+    facts = look_around(str(model), python="python", environment={})
+
+    assert facts.model_problem is not None
+    assert "cannot be read" in facts.model_problem
+
+
+def test_a_repository_is_not_looked_for_on_disk() -> None:
+    facts = look_around("org/name", python="python", environment={})
+
+    assert not facts.model_is_local
+    assert facts.model_problem is None
+    assert facts.checkpoint is None
+
+
+def test_four_bit_weights_are_known_from_the_config(model: Path) -> None:
+    groups = {"group_0": {"weights": {"num_bits": 4}}}
+    quantization = {"quant_method": "compressed-tensors", "config_groups": groups}
+    (model / "config.json").write_text(
+        json.dumps({"max_position_embeddings": 8192, "quantization_config": quantization})
+    )
+
+    facts = look_around(str(model), python="python", environment={})
+
+    assert facts.checkpoint == Checkpoint("compressed-tensors", 4, 8192)
+
+
+def test_the_cache_goes_home_where_home_can_be_written(tmp_path: Path, model: Path) -> None:
+    at_home = look_around(str(model), python="python", environment={"HOME": str(tmp_path)})
+    nowhere = look_around(str(model), python="python", environment={"HOME": "/does/not/exist"})
+
+    assert at_home.cache_dir.startswith(str(tmp_path))
+    assert not nowhere.cache_dir.startswith("/does/not/exist")
+
+
+def test_the_cpu_limit_is_what_may_be_used(model: Path) -> None:
+    facts = look_around(str(model), python="python", environment={"POD_IP": "10.0.0.9"})
+
+    assert 0 < facts.cpu_limit <= len(os.sched_getaffinity(0))
+    assert facts.pod_ip == "10.0.0.9"

@@ -1,0 +1,63 @@
+import pytest
+
+from tandem_engine.serve.failures import MESSAGE_BYTES, error_line, explain
+
+CORE = "(EngineCore pid=18830) ERROR 11-21 12:40:59 [core.py:1512] "
+
+
+def test_the_first_cause_is_told_and_not_its_echo() -> None:
+    log = [
+        f"{CORE}ValueError: To serve at least one request, 8 GiB are needed",
+        "(APIServer pid=1) INFO 11-21 12:41:00 [launcher.py:1] bye",
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+        '  File "x.py", line 3, in <module>',
+    ]
+
+    assert error_line(log) == "ValueError: To serve at least one request, 8 GiB are needed"
+
+
+def test_an_echo_is_better_than_nothing() -> None:
+    assert error_line(["RuntimeError: Engine core initialization failed."]) is not None
+
+
+def test_prose_about_errors_is_no_error() -> None:
+    assert error_line(["INFO no Error: here", "KeyboardInterrupt"]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error.", "accept its terms"),
+        ("OSError: You are trying to access a gated repo.", "accept its terms"),
+        ("huggingface_hub.errors.HfHubHTTPError: 401 Client Error: Unauthorized", "HF_TOKEN"),
+        ("huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error.", "check the name"),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: An error happened", "network"),
+        ("OSError: We couldn't connect to 'https://huggingface.co'", "network"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "GPU's memory"),
+        ("ValueError: No available memory for the cache blocks.", "--kv-cache-memory-bytes"),
+        ("OSError: [Errno 98] Address already in use", "port"),
+        ("OSError: [Errno 28] No space left on device", "full"),
+    ],
+)
+def test_what_a_user_can_mend_comes_with_how(line: str, advice: str) -> None:
+    sentence = explain([f"{CORE}{line}"], exit_code=1, during="while starting")
+
+    assert sentence.startswith("vLLM ended with code 1 while starting: ")
+    assert advice in sentence
+    assert "\n" not in sentence
+
+
+def test_a_kill_names_the_likely_reason() -> None:
+    assert "memory limit" in explain([], exit_code=-9, during="while ready")
+
+
+def test_without_an_error_the_last_words_are_told() -> None:
+    sentence = explain(["one", "the last words", ""], exit_code=3, during="while ready")
+
+    assert sentence.endswith(": the last words")
+
+
+def test_a_message_fits_what_kubernetes_keeps() -> None:
+    sentence = explain(["ValueError: " + "ü" * 9000], exit_code=1, during="while starting")
+
+    assert len(sentence.encode()) <= MESSAGE_BYTES

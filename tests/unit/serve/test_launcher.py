@@ -1,0 +1,198 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tandem_engine.serve.launcher import EngineError
+from tests.unit.serve.engine import Engine, until
+
+Start = Callable[..., Engine]
+
+
+@pytest.fixture
+async def start(model: Path) -> AsyncIterator[Start]:
+    async with aiohttp.ClientSession() as session:
+        engines: list[Engine] = []
+
+        def start_one(**changes: object) -> Engine:
+            engines.append(Engine.start(model, session, **changes))
+            return engines[-1]
+
+        yield start_one
+        for engine in engines:
+            await engine.end()
+
+
+async def test_an_engine_is_ready_only_after_a_completion_alone_and_one_at_full_batch(
+    start: Start,
+) -> None:
+    engine = await start(max_num_seqs=4).ready()
+
+    asked = (await engine.tell_vllm())["requests"]
+    assert [len(body["prompt"]) for body in asked] == [1, 4]
+    assert all(body["model"] == "tiny" for body in asked)
+
+
+async def test_info_tells_what_the_operator_and_an_auditor_need(start: Start) -> None:
+    engine = await start().ready()
+
+    info = await engine.info()
+    assert info["role"] == "decode"
+    assert info["revision"] == "r1"
+    assert info["kv_capacity_tokens"] == 32768
+    assert info["max_model_len"] == 2048
+    assert info["max_num_seqs"] == 4
+    assert info["vllm_version"] == "0.32.0"
+    assert info["warm_up"]["requests"] == 5
+    assert info["warm_up"]["batch_1_s"] > 0
+    assert info["phase"] == "ready"
+
+
+async def test_a_decode_engine_pulls_from_a_prefill_engine_that_answers(start: Start) -> None:
+    prefill = await start(role="prefill").ready()
+    decode = await start(warm_up_peer=prefill.settings.url).ready()
+
+    pull = (await decode.info())["warm_up"]["kv_pull"]
+    assert pull["state"] == "done"
+    assert pull["tokens"] > 0
+    asked = (await prefill.tell_vllm())["requests"][-1]
+    assert asked["kv_transfer_params"]["do_remote_decode"] is True
+    assert asked["max_tokens"] == 1
+
+
+async def test_start_up_does_not_wait_for_a_peer_that_is_not_there(start: Start) -> None:
+    engine = await start(warm_up_peer="http://127.0.0.1:9", warm_up_peer_timeout_s=0.1).ready()
+
+    pull = (await engine.info())["warm_up"]["kv_pull"]
+    assert pull["state"] == "skipped"
+    assert "http://127.0.0.1:9" in pull["reason"]
+
+
+async def test_probes_follow_the_phases(start: Start) -> None:
+    engine = start()
+    await until(lambda: engine.probe("/live"))
+    assert await engine.probe("/startup") == 503
+    assert await engine.probe("/ready") == 503
+
+    await engine.ready()
+    assert await engine.probe("/startup") == 200
+    assert await engine.probe("/live") == 200
+
+
+async def test_a_running_request_keeps_vllm_up_after_the_signal(start: Start) -> None:
+    engine = await start().ready()
+    await engine.tell_vllm(running=1)
+
+    engine.launcher.signalled()
+
+    assert await engine.probe("/ready") == 503
+    assert await engine.probe("/live") == 200
+    assert not engine.task.done()
+    await engine.tell_vllm(running=0, finished=1)
+    await engine.stopped()
+
+
+async def test_an_outstanding_kv_lease_keeps_vllm_up_after_the_signal(start: Start) -> None:
+    engine = await start(role="prefill").ready()
+    await engine.tell_vllm(kv_usage=0.25)
+    engine.launcher.signalled()
+
+    # Two looks of the drain: the second one is what would have ended it.
+    for _ in range(2):
+        done, _ = await asyncio.wait([engine.task], timeout=0.3)
+        assert not done
+    await engine.tell_vllm(kv_usage=0.0)
+    await engine.stopped()
+
+
+async def test_the_deadline_ends_a_drain_that_would_not(start: Start) -> None:
+    engine = await start(drain_timeout_s=0.5).ready()
+    await engine.tell_vllm(running=1)
+
+    engine.launcher.signalled()
+
+    await engine.stopped()
+
+
+async def test_a_second_signal_ends_the_drain_at_once(start: Start) -> None:
+    engine = await start(drain_timeout_s=3600).ready()
+    await engine.tell_vllm(running=1)
+
+    engine.launcher.signalled()
+    engine.launcher.signalled()
+
+    await engine.stopped()
+
+
+async def test_a_signal_during_the_start_stops_without_a_drain(start: Start) -> None:
+    engine = start(drain_timeout_s=3600)
+    await until(lambda: engine.probe("/live"))
+
+    engine.launcher.signalled()
+
+    await engine.stopped()
+
+
+async def test_drain_over_http_leaves_readiness_and_keeps_serving(start: Start) -> None:
+    engine = await start().ready()
+    url = f"http://127.0.0.1:{engine.settings.control_port}/drain"
+
+    async with engine.session.post(url) as answer:
+        assert (await answer.json())["phase"] == "draining"
+
+    assert await engine.probe("/ready") == 503
+    assert await engine.probe("/live") == 200
+    assert not engine.task.done()
+
+
+async def test_a_dead_vllm_ends_the_launcher_with_its_last_error(start: Start) -> None:
+    engine = await start().ready()
+
+    with pytest.raises(aiohttp.ClientError):
+        await engine.tell_vllm(exit=3)
+
+    with pytest.raises(EngineError, match=r"code 3 while ready: ValueError: the weights are not"):
+        await engine.stopped()
+
+
+async def test_a_vllm_that_never_starts_is_told_by_its_cause(start: Start) -> None:
+    engine = start(fault="dies-at-start")
+
+    with pytest.raises(EngineError, match=r"while starting: ValueError: the weights are not"):
+        await engine.stopped()
+
+
+async def test_an_engine_that_fails_its_first_completion_never_gets_ready(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem_engine.serve.launcher.LAST_WORDS_S", 0.1)
+    engine = start(fault="fails-completions")
+
+    with pytest.raises(EngineError, match=r"first completion failed.*no such kernel"):
+        await engine.stopped()
+
+
+async def test_a_dead_engine_behind_a_living_server_is_not_live(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem_engine.serve.launcher.WATCH_S", 0.05)
+    engine = await start().ready()
+
+    await engine.tell_vllm(health=503)
+
+    async def dead() -> bool:
+        return await engine.probe("/live") == 503
+
+    await until(dead)
+    assert await engine.probe("/ready") == 503
+
+
+async def test_a_taken_control_port_is_named(start: Start) -> None:
+    first = await start().ready()
+
+    second = start(control_port=first.settings.control_port)
+
+    with pytest.raises(EngineError, match=r"--control-port: .* choose another port"):
+        await second.stopped()
