@@ -254,55 +254,50 @@ def _room(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
 def within_budget(
     spec: PoolSpec, fleets: Mapping[Role, Fleet], allowed: Mapping[Role, Allowed]
 ) -> dict[Role, Allowed]:
-    """The counts after the budget: shrink is seen before growth, and an excess goes at once."""
-    fitted = dict(allowed)
+    """The counts after the budget: an excess goes at once, and growth waits until there is room."""
     if spec.gpu_budget is None:
-        return fitted
+        return dict(allowed)
+    fitted = _trim(spec, allowed)
     room = _room(spec, fleets)
     # The role that lacks most, relative to what it has, is served first.
     growing = sorted(
-        (role for role in Role if fitted[role].to > fitted[role].current),
-        key=lambda role: (-fitted[role].to / max(1, fitted[role].current), role),
+        (r for r in Role if spec.roles[r].managed and fitted[r].to > fitted[r].current),
+        key=lambda r: (-fitted[r].to / max(1, fitted[r].current), r),
     )
     for role in growing:
-        gpus, plan = spec.roles[role].gpus_per_replica, fitted[role]
-        if plan.reason is Reason.INITIAL or not spec.roles[role].managed:
-            room -= gpus * (plan.to - plan.current) if spec.roles[role].managed else 0
-            continue
-        given = max(0, min(plan.to - plan.current, room // max(1, gpus)))
+        gpus, plan = max(1, spec.roles[role].gpus_per_replica), fitted[role]
+        have = fleets[role].held - fleets[role].terminating
+        given = max(0, min(plan.to - have, room // gpus))
         room -= given * gpus
-        if given < plan.to - plan.current:
-            fitted[role] = Allowed(
-                current=plan.current,
-                to=plan.current + given,
-                reason=Reason.GPU_BUDGET if given == 0 else plan.reason,
-                limits_hit=tuple(dict.fromkeys((*plan.limits_hit, "gpuBudget"))),
-            )
-    return _trim(spec, fitted)
+        if have + given < plan.to:
+            to = max(plan.current, have + given)
+            fitted[role] = _cut(plan, to)
+    return fitted
 
 
-def _trim(spec: PoolSpec, allowed: dict[Role, Allowed]) -> dict[Role, Allowed]:
-    """Cut replicas until what is asked fits the budget, the larger fleet first, never below 1."""
+def _cut(plan: Allowed, to: int) -> Allowed:
+    limits = tuple(dict.fromkeys((*plan.limits_hit, "gpuBudget")))
+    reason = Reason.GPU_BUDGET if to <= plan.current else plan.reason
+    return Allowed(current=plan.current, to=to, reason=reason, limits_hit=limits)
 
-    def counted(role: Role) -> int:
-        plan = allowed[role]
+
+def _trim(spec: PoolSpec, allowed: Mapping[Role, Allowed]) -> dict[Role, Allowed]:
+    """Cut what is asked until it fits the budget: growth first, then the larger fleet."""
+    fitted = dict(allowed)
+
+    def gpus(role: Role) -> int:
+        plan = fitted[role]
         count = plan.to if spec.roles[role].managed else plan.current
         return count * spec.roles[role].gpus_per_replica
 
-    while sum(counted(role) for role in Role) > (spec.gpu_budget or 0):
-        cut = [
+    while sum(gpus(role) for role in Role) > (spec.gpu_budget or 0):
+        spare = [
             role
             for role in Role
-            if spec.roles[role].managed and allowed[role].to > max(1, spec.roles[role].min_replicas)
+            if spec.roles[role].managed and fitted[role].to > max(1, spec.roles[role].min_replicas)
         ]
-        if not cut:
-            return allowed
-        role = max(cut, key=lambda r: (counted(r), r))
-        plan = allowed[role]
-        allowed[role] = Allowed(
-            current=plan.current,
-            to=plan.to - 1,
-            reason=Reason.GPU_BUDGET,
-            limits_hit=tuple(dict.fromkeys((*plan.limits_hit, "gpuBudget"))),
-        )
-    return allowed
+        if not spare:
+            break
+        role = max(spare, key=lambda r: (fitted[r].to > fitted[r].current, gpus(r), r))
+        fitted[role] = _cut(fitted[role], fitted[role].to - 1)
+    return fitted

@@ -1,0 +1,182 @@
+"""Random pools, as hypothesis strategies: any mix of pods, gaps, garbage and load."""
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from tandem_operator.core.observation import (
+    ArrivalSecond,
+    EngineSample,
+    FinishedSecond,
+    Latency,
+    Leg,
+    Observation,
+    PodPhase,
+    PodState,
+    Quantiles,
+    RouterReport,
+)
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+
+START_S = 1_790_000_000.0
+BUCKETS = 3
+
+roles = st.sampled_from(list(Role))
+amounts = st.floats(0, 1e6) | st.sampled_from([float("nan"), float("inf"), -1.0])
+maybe_amounts = st.none() | amounts
+tallies = st.integers(0, 500)
+CAUSES = ("router_queue", "prefill", "decode_admission", "decode_step", "transfer", "error", "new")
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> PoolSpec:
+    """Any valid spec: the budget, if any, covers the minimum of both roles."""
+    bounds = {}
+    for role in Role:
+        low = draw(st.integers(1, 3))
+        high = draw(st.integers(low, low + 6))
+        gpus = draw(st.sampled_from([1, 1, 2, 4]))
+        bounds[role] = RoleSpec(low, high, gpus, draw(st.sampled_from([True, True, True, False])))
+    least = sum(b.min_replicas * b.gpus_per_replica for b in bounds.values())
+    return PoolSpec(
+        slo=Slo(
+            ttft_s=draw(st.floats(0.01, 10)),
+            ttft_s_per_thousand_prompt_tokens=draw(st.floats(0, 1)),
+            tpot_s=draw(st.floats(0.001, 0.5)),
+            attainment=draw(st.sampled_from([0.5, 0.9, 0.95, 0.999])),
+        ),
+        roles=bounds,
+        mode=draw(st.sampled_from(list(Mode))),
+        gpu_budget=draw(st.none() | st.integers(least, least + 12)),
+        stabilization_s=draw(st.sampled_from([0.0, 10.0, 60.0, 300.0])),
+        max_step=draw(st.none() | st.integers(1, 3)),
+        max_model_len=4096,
+        max_num_seqs=draw(st.integers(1, 256)),
+    )
+
+
+@st.composite
+def pod_states(draw: st.DrawFn, now_s: float) -> tuple[PodState, ...]:
+    states = []
+    for role in Role:
+        for index in range(draw(st.integers(0, 5))):
+            phase = draw(st.sampled_from([PodPhase.READY, PodPhase.READY, *PodPhase]))
+            created_s = now_s - draw(st.floats(0, 3000))
+            ready_s = min(now_s, created_s + 60.0) if phase is PodPhase.READY else None
+            problem = draw(st.none() | st.just("ImagePullBackOff"))
+            if phase is PodPhase.READY:
+                problem = None
+            revision = draw(st.sampled_from(["a", "b"]))
+            name = f"{role.value}-{index}"
+            states.append(PodState(name, role, revision, phase, created_s, ready_s, problem))
+    return tuple(states)
+
+
+@st.composite
+def engine_samples(draw: st.DrawFn, pods: tuple[PodState, ...], now_s: float) -> EngineSample:
+    pod = draw(st.sampled_from(pods))
+    return EngineSample(
+        pod=pod.name,
+        role=pod.role,
+        sampled_s=now_s - draw(st.sampled_from([0.0, 0.0, 3.0, 100.0])),
+        running=draw(amounts),
+        waiting=draw(amounts),
+        kv_usage_ratio=draw(maybe_amounts),
+        kv_capacity_tokens=draw(maybe_amounts),
+        itl_sum_s=draw(maybe_amounts),
+        itl_count=draw(maybe_amounts),
+        transfer_sum_s=draw(maybe_amounts),
+        transfer_count=draw(maybe_amounts),
+    )
+
+
+@st.composite
+def reports(draw: st.DrawFn, pods: tuple[PodState, ...], now_s: float) -> RouterReport:
+    rate = draw(st.sampled_from([0, 0, 1, 3, 12, 200]))
+    tokens = draw(st.sampled_from([0, 5, 300, 4000]))
+    span_s = draw(st.sampled_from([0, 10, 60, 300]))
+    sparse = draw(st.integers(1, 4))
+    seconds = [int(now_s) - s for s in range(span_s, 0, -1) if s % sparse == 0]
+    arrivals = tuple(
+        ArrivalSecond(s, (0, rate, s % 2), (0, rate * tokens, s % 2 * 9), rate) for s in seconds
+    )
+    output_tokens = draw(st.sampled_from([0, 50, 9000]))
+    blame = draw(st.dictionaries(st.sampled_from(CAUSES), st.integers(0, 40), max_size=3))
+    good = draw(tallies)
+    finished = tuple(
+        FinishedSecond(
+            second=s,
+            finished=good + sum(blame.values()),
+            good=good,
+            late_ttft=1,
+            late_tpot=1,
+            failed=0,
+            shed=0,
+            gone=1,
+            output_tokens=output_tokens,
+            output_tokens_squared=output_tokens * 60,
+            blame=blame,
+        )
+        for s in seconds[::7]
+    )
+    legs = tuple(
+        Leg(
+            pod=pod.name,
+            role=pod.role,
+            busy_s=draw(amounts),
+            requests=draw(tallies),
+            prompt_tokens=draw(st.integers(0, 10**6)),
+            cached_tokens=draw(st.integers(0, 10**6)),
+            prompt_token_contexts=draw(amounts),
+            output_tokens=draw(tallies),
+        )
+        for pod in pods
+    )
+    return RouterReport(
+        router=draw(st.sampled_from(["r1", "r2"])),
+        sampled_s=now_s - draw(st.sampled_from([0.0, 0.0, 0.0, 2.0, 300.0])),
+        started_s=now_s - draw(st.sampled_from([0.0, 50.0, 400.0, 2000.0])),
+        bucket_edges_tokens=(128, 2048),
+        arrivals=arrivals,
+        finished=finished,
+        queued_requests=draw(tallies),
+        queued_prompt_tokens=draw(st.integers(0, 10**6)),
+        prefill_requests=draw(tallies),
+        decode_requests=draw(tallies),
+        legs=legs,
+    )
+
+
+@st.composite
+def observations(draw: st.DrawFn, now_s: float) -> Observation:
+    pods = draw(pod_states(now_s))
+    engines: tuple[EngineSample, ...] = ()
+    if pods:
+        engines = tuple(draw(st.lists(engine_samples(pods, now_s), max_size=8)))
+    quantiles = st.builds(Quantiles, maybe_amounts, maybe_amounts, maybe_amounts)
+    return Observation(
+        replicas=draw(st.dictionaries(roles, st.integers(0, 8))),
+        pods=pods,
+        engines=engines,
+        routers=tuple(draw(st.lists(reports(pods, now_s), max_size=2))),
+        router_pods=draw(st.integers(0, 3)),
+        latency=draw(st.none() | st.builds(Latency, st.just(now_s), quantiles, quantiles)),
+    )
+
+
+@dataclass(frozen=True)
+class History:
+    """A spec and what was seen under it, tick by tick."""
+
+    spec: PoolSpec
+    ticks: tuple[tuple[float, Observation], ...]
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, most: int = 6) -> History:
+    now_s, ticks = START_S, []
+    for _ in range(draw(st.integers(1, most))):
+        now_s += draw(st.sampled_from([0.0, 0.5, 5.0, 5.0, 5.0, 40.0, 4000.0, -3.0]))
+        ticks.append((now_s, draw(observations(now_s))))
+    return History(draw(specs()), tuple(ticks))

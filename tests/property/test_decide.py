@@ -1,0 +1,145 @@
+"""What a decision must never do, on random histories."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import isfinite
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.observation import Observation, PodPhase
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tick import decide
+from tests.property.observations import History, histories
+
+checked = settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def run(history: History) -> Iterator[tuple[float, Observation, Decision]]:
+    memory = Memory()
+    for now_s, observation in history.ticks:
+        decision, memory = decide(history.spec, observation, memory, now_s)
+        yield now_s, observation, decision
+
+
+def within_bounds(spec: PoolSpec, role: Role, count: int) -> bool:
+    bounds = spec.roles[role]
+    return bounds.min_replicas <= count <= bounds.max_replicas
+
+
+@checked
+@given(histories())
+def test_counts_stay_inside_their_bounds_and_neither_role_reaches_zero(history: History) -> None:
+    for _, _, decision in run(history):
+        for role, plan in decision.roles.items():
+            short_of_budget = plan.reason is Reason.GPU_BUDGET or "gpuBudget" in plan.limits_hit
+            assert plan.to <= history.spec.roles[role].max_replicas
+            assert plan.to >= 1 or short_of_budget
+            assert plan.to >= history.spec.roles[role].min_replicas or short_of_budget
+
+
+@checked
+@given(histories())
+def test_growth_never_exceeds_the_budget_with_all_pods_that_exist(history: History) -> None:
+    spec = history.spec
+    if spec.gpu_budget is None:
+        return
+    for _, seen, decision in run(history):
+        held, asked = 0, 0
+        for role, plan in decision.roles.items():
+            gpus, managed = spec.roles[role].gpus_per_replica, spec.roles[role].managed
+            alive = [p for p in seen.pods if p.role is role]
+            leaving = sum(1 for p in alive if p.phase is PodPhase.TERMINATING)
+            have = max(plan.current, len(alive) - leaving)
+            held += gpus * (have + leaving)
+            asked += gpus * max(0, plan.to - have) if managed else 0
+        assert asked == 0 or held + asked <= spec.gpu_budget
+
+
+@checked
+@given(histories())
+def test_nothing_shrinks_on_missing_or_stale_data_unless_the_user_ordered_it(
+    history: History,
+) -> None:
+    for now_s, seen, decision in run(history):
+        fresh = [r for r in seen.routers if now_s - r.sampled_s <= 20.0]
+        if len(fresh) >= max(1, seen.router_pods):
+            continue
+        for role, plan in decision.roles.items():
+            if plan.to < plan.current:
+                ordered = plan.current > history.spec.roles[role].max_replicas
+                assert ordered or "gpuBudget" in plan.limits_hit
+
+
+@checked
+@given(histories())
+def test_without_any_fresh_router_nothing_grows_either(history: History) -> None:
+    for now_s, seen, decision in run(history):
+        if any(now_s - r.sampled_s <= 20.0 for r in seen.routers):
+            continue
+        for role, plan in decision.roles.items():
+            if plan.to > plan.current:
+                assert plan.current < max(1, history.spec.roles[role].min_replicas)
+
+
+@checked
+@given(histories())
+def test_steps_keep_to_the_largest_step(history: History) -> None:
+    step = history.spec.max_step
+    if step is None:
+        return
+    for _, _, decision in run(history):
+        for plan in decision.roles.values():
+            # What the user orders by bounds or budget is not taken in steps.
+            inside = within_bounds(history.spec, plan.role, plan.current)
+            if inside and "gpuBudget" not in plan.limits_hit:
+                assert abs(plan.to - plan.current) <= step
+
+
+@checked
+@given(histories())
+def test_every_role_gets_a_reason_and_a_sentence_and_finite_numbers(history: History) -> None:
+    for _, _, decision in run(history):
+        assert set(decision.roles) == set(Role)
+        for role, plan in decision.roles.items():
+            assert role.value in plan.sentence
+            assert plan.reason in Reason
+        assert all(isfinite(value) for value in decision.inputs.values())
+
+
+@checked
+@given(histories(), st.integers(0, 5))
+def test_a_restart_in_the_middle_changes_no_decision(history: History, restart: int) -> None:
+    steady, restarted = Memory(), Memory()
+    for index, (now_s, seen) in enumerate(history.ticks):
+        if index == restart:
+            restarted = Memory.from_json(restarted.to_json())
+        first, steady = decide(history.spec, seen, steady, now_s)
+        second, restarted = decide(history.spec, seen, restarted, now_s)
+        assert first == second
+    assert steady == restarted
+
+
+@checked
+@given(histories())
+def test_equal_inputs_give_equal_decisions_in_any_order(history: History) -> None:
+    memory = Memory()
+    for now_s, seen in history.ticks:
+        mirrored = replace(
+            seen, pods=seen.pods[::-1], replicas=dict(reversed(list(seen.replicas.items())))
+        )
+        first = decide(history.spec, seen, memory, now_s)
+        again = decide(history.spec, seen, memory, now_s)
+        other = decide(history.spec, mirrored, memory, now_s)
+        assert first == again
+        assert {r: p.to for r, p in first[0].roles.items()} == {
+            r: p.to for r, p in other[0].roles.items()
+        }
+        memory = first[1]

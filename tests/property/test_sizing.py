@@ -1,0 +1,97 @@
+"""More demand never asks for less."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tandem_operator.core.choose import choose
+from tandem_operator.core.forecast import Forecast, Level
+from tandem_operator.core.role import Role
+from tests.unit.core.scene import make_spec
+from tests.unit.core.test_sizing import chosen, decode, poisson, replay, sampled
+
+QUICK = settings(max_examples=25, deadline=None)
+
+services = st.floats(0.02, 0.8)
+rates = st.floats(0.2, 12.0)
+factors = st.floats(1.05, 3.0)
+
+
+@QUICK
+@given(services, rates, factors, st.integers(0, 3))
+def test_more_requests_never_need_fewer_replicas(
+    service_s: float, rate: float, factor: float, seed: int
+) -> None:
+    played = replay(sampled(poisson(4.0, seed=seed)), service_s=service_s)
+
+    few, many = chosen(rate, played), chosen(rate * factor, played)
+
+    assert many.target[Role.PREFILL] >= few.target[Role.PREFILL]
+    assert many.target[Role.DECODE] >= few.target[Role.DECODE]
+
+
+@QUICK
+@given(services, factors, rates)
+def test_longer_service_never_needs_less_prefill(
+    service_s: float, factor: float, rate: float
+) -> None:
+    sample = sampled(poisson(4.0))
+    # Requests that become impossible are no longer sized for.
+    slow_s = min(0.8, service_s * factor)
+
+    quick = chosen(rate, replay(sample, service_s=service_s)).target[Role.PREFILL]
+    slow = chosen(rate, replay(sample, service_s=slow_s)).target[Role.PREFILL]
+
+    assert slow >= quick
+
+
+@QUICK
+@given(rates, st.floats(0.013, 0.06), factors)
+def test_a_looser_tpot_never_needs_more_decode(rate: float, tpot_s: float, factor: float) -> None:
+    played = replay(sampled(poisson(4.0)), service_s=0.05)
+
+    tight = chosen(rate, played, decode(tpot_s=tpot_s)).target[Role.DECODE]
+    loose = chosen(rate, played, decode(tpot_s=tpot_s * factor)).target[Role.DECODE]
+
+    assert loose <= tight
+
+
+@QUICK
+@given(services, rates, st.integers(2, 12))
+def test_a_chosen_pair_fits_the_budget_and_starves_no_role(
+    service_s: float, rate: float, budget: int
+) -> None:
+    played = replay(sampled(poisson(4.0)), service_s=service_s)
+
+    pair = chosen(rate, played, spec=make_spec(high=64, gpu_budget=budget)).target
+
+    assert sum(pair.values()) <= budget
+    assert min(pair.values()) >= 1
+
+
+@QUICK
+@given(services, rates, st.floats(1.0, 500.0), factors)
+def test_a_dearer_lateness_never_buys_fewer_replicas(
+    service_s: float, rate: float, price: float, factor: float
+) -> None:
+    played, decoding = replay(sampled(poisson(4.0)), service_s=service_s), decode()
+    level = Level(30.0, rate, (rate * 0.8, rate, rate * 1.2))
+
+    def total(late_price: float) -> int:
+        from tandem_operator.core.choose import Demand
+
+        demands = {
+            Role.PREFILL: Demand(played.late_share, played.work.mean_service_s),
+            Role.DECODE: Demand(
+                decoding.late_share, decoding.outputs.mean_tokens / decoding.tokens_per_s
+            ),
+        }
+        choice = choose(
+            make_spec(high=64),
+            Forecast(30.0, (level,)),
+            demands,
+            fixed={},
+            late_price=late_price,
+        )
+        return sum(choice.target.values())
+
+    assert total(price * factor) >= total(price)

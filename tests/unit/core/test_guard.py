@@ -1,0 +1,169 @@
+"""Between what is wanted and what is set: confirmation, windows, steps, credit and urgency."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tandem_operator.core.choose import Choice
+from tandem_operator.core.decision import Reason
+from tandem_operator.core.fleet import Fleet, Starts, fleet
+from tandem_operator.core.guard import Allowed, Past, Scene, guard, remember, see_asked
+from tandem_operator.core.observation import PodPhase, PodState
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tests.unit.core.scene import NOW_S, make_spec, observe, pods
+
+
+class Script:
+    """Ticks of the guard alone, every 5 s, with a given target for each role."""
+
+    def __init__(self, spec: PoolSpec, *, prefill: int = 2, decode: int = 2) -> None:
+        self.spec = spec
+        self.asked = {Role.PREFILL: prefill, Role.DECODE: decode}
+        self.extra: tuple[PodState, ...] = ()
+        self.past: dict[Role, Past] = {}
+        self.now_s = NOW_S
+        self.scene: Mapping[str, object] = {}
+
+    def fleets(self) -> dict[Role, Fleet]:
+        seen = observe(
+            prefill=self.asked[Role.PREFILL],
+            decode=self.asked[Role.DECODE],
+            extra_pods=self.extra,
+        )
+        return {role: fleet(seen, role, Starts(), self.now_s) for role in Role}
+
+    def tick(self, prefill: int, decode: int = 2, *, carry_out: bool = True) -> dict[Role, Allowed]:
+        self.now_s += 5.0
+        fleets = self.fleets()
+        target = {Role.PREFILL: prefill, Role.DECODE: decode}
+        choice = Choice(wanted=target, target=target)
+        self.past = see_asked(self.past, fleets, self.now_s)
+        self.past = remember(self.past, choice, choice, spec=self.spec, now_s=self.now_s)
+        scene = replace(
+            Scene(fleets=fleets, may_shrink=True, known_s=600, idle=False),
+            **self.scene,  # type: ignore[arg-type]
+        )
+        allowed = guard(self.spec, choice, self.past, scene, self.now_s)
+        if carry_out:
+            self.asked = {role: plan.to for role, plan in allowed.items()}
+        return allowed
+
+    def until_shrunk(self, prefill: int, limit_s: float = 400.0) -> float:
+        """Seconds until prefill shrinks."""
+        start_s, before = self.now_s, self.asked[Role.PREFILL]
+        while self.now_s - start_s < limit_s:
+            if self.tick(prefill)[Role.PREFILL].to < before:
+                return self.now_s - start_s
+        return float("inf")
+
+
+def test_growth_waits_for_a_second_tick_and_not_longer() -> None:
+    script = Script(make_spec())
+
+    assert script.tick(4)[Role.PREFILL].to == 2
+    assert script.tick(4)[Role.PREFILL].to == 4
+
+
+def test_a_glitch_of_one_tick_changes_nothing() -> None:
+    script = Script(make_spec())
+
+    assert [script.tick(n)[Role.PREFILL].to for n in (2, 6, 2, 2)] == [2, 2, 2, 2]
+
+
+def test_growth_goes_to_what_both_ticks_agree_on() -> None:
+    script = Script(make_spec())
+    script.tick(3)
+
+    assert script.tick(6)[Role.PREFILL].to == 3
+
+
+def test_an_urgent_role_grows_at_once() -> None:
+    script = Script(make_spec())
+    script.scene = {"urgent": frozenset({Role.PREFILL})}
+
+    assert script.tick(4)[Role.PREFILL].to == 4
+
+
+def test_shrinking_takes_a_whole_window_and_one_step_for_each() -> None:
+    script = Script(make_spec(stabilization_s=60.0), prefill=4)
+    script.tick(4)
+
+    first = script.until_shrunk(1)
+    assert 60.0 <= first <= 70.0
+    assert script.asked[Role.PREFILL] == 3
+    assert 60.0 <= script.until_shrunk(1) <= 70.0
+    assert script.asked[Role.PREFILL] == 2
+
+
+def test_one_tick_that_needs_the_replica_starts_the_window_anew() -> None:
+    script = Script(make_spec(stabilization_s=60.0), prefill=3)
+    for _ in range(10):
+        script.tick(2)
+    script.tick(3)
+
+    assert script.until_shrunk(2) >= 60.0
+
+
+def test_a_role_with_starting_pods_does_not_shrink() -> None:
+    script = Script(make_spec(stabilization_s=10.0), prefill=3)
+    script.extra = pods(Role.PREFILL, 1, phase=PodPhase.STARTING, created_s=NOW_S)
+
+    assert script.until_shrunk(1, limit_s=60.0) == float("inf")
+
+
+def test_stuck_pods_stop_growth_of_their_role_only_and_not_its_shrink() -> None:
+    script = Script(make_spec(stabilization_s=10.0))
+    script.extra = pods(Role.PREFILL, 1, phase=PodPhase.STARTING, problem="ImagePullBackOff")
+
+    script.tick(4, 4)
+    blocked = script.tick(4, 4)
+
+    assert blocked[Role.PREFILL].to == 2
+    assert blocked[Role.PREFILL].reason is Reason.CAPACITY_BLOCKED
+    assert blocked[Role.DECODE].to == 4
+    assert script.until_shrunk(1, limit_s=60.0) < 60.0
+
+
+def test_growth_waits_until_the_shrink_that_pays_for_it_is_seen() -> None:
+    script = Script(make_spec(gpu_budget=4, stabilization_s=300.0))
+    script.tick(1, 3)
+
+    while script.asked[Role.PREFILL] == 2:
+        assert script.tick(1, 3)[Role.DECODE].to == 2
+    # The replica that leaves still holds its GPU.
+    script.extra = pods(Role.PREFILL, 1, phase=PodPhase.TERMINATING)
+    waiting = script.tick(1, 3)
+    assert waiting[Role.DECODE].to == 2
+    assert waiting[Role.DECODE].reason is Reason.GPU_BUDGET
+
+    script.extra = ()
+    assert script.tick(1, 3)[Role.DECODE].to == 3
+
+
+def test_a_trade_does_not_wait_for_the_long_window() -> None:
+    script = Script(make_spec(gpu_budget=4, stabilization_s=300.0))
+    start_s = script.now_s
+
+    while script.asked[Role.PREFILL] == 2:
+        script.tick(1, 3)
+
+    assert script.now_s - start_s <= 60.0
+
+
+def test_growth_keeps_to_the_largest_step() -> None:
+    script = Script(make_spec(max_step=1))
+    script.tick(5)
+
+    grown = script.tick(5)[Role.PREFILL]
+
+    assert grown.to == 3
+    assert "maxStep" in grown.limits_hit
+
+
+def test_a_time_without_ticks_does_not_count_as_agreement() -> None:
+    script = Script(make_spec(stabilization_s=60.0), prefill=3)
+    script.tick(2)
+    script.now_s += 600.0
+
+    assert script.tick(2)[Role.PREFILL].to == 3
+    assert script.until_shrunk(2) >= 55.0
