@@ -6,7 +6,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor
+.PHONY: help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ prometheus: ## Install a Prometheus into the cluster (http://127.0.0.1:30090)
 
 doctor: ## What this machine has, lacks, and what would be installed or built
 	@$(PYTHON) -m e2e.cluster doctor
+
+engine-env: .venv/ready ## Real vLLM for tests and benchmarks on this machine, in the user's cache
+	@$(RUN) python images/engine/environment.py $(UV) $(TANDEM_CACHE)
 
 lint: .venv/ready
 	$(RUN) ruff format --check .

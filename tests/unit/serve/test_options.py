@@ -7,15 +7,16 @@ NEEDED = ("--role=decode", "--model=/models/tiny")
 
 
 def test_every_setting_is_an_option_of_the_same_name() -> None:
-    given = (
-        "--role=decode --model=m --model-revision=main --served-model-name=n --device=cuda "
-        "--host=127.0.0.1 --port=1 --control-port=2 --side-channel-port=3 --dtype=bfloat16 "
-        "--quantization=fp8 --kv-cache-dtype=fp8 --block-size=16 --no-prefix-caching "
-        "--tensor-parallel-size=4 --max-num-seqs=8 --max-model-len=100 "
-        "--kv-cache-memory-bytes=1000 --eager --cpu-threads=2 --kv-lease-s=9 --drain-timeout-s=1.5 "
-        "--drain-settle-s=0 --stop-timeout-s=4 --warm-up-peer=http://p:8000 "
-        "--warm-up-peer-timeout-s=0.5 --termination-log=/x --extra-arg=--a=b --extra-arg=--c"
-    ).split()  # noqa: SIM905
+    given = """
+        --role=decode --model=m --model-revision=main --served-model-name=n --device=cuda
+        --host=127.0.0.1 --port=1 --control-port=2 --side-channel-port=3 --dtype=bfloat16
+        --quantization=fp8 --kv-cache-dtype=fp8 --block-size=16 --no-prefix-caching
+        --tensor-parallel-size=4 --max-num-seqs=8 --max-model-len=100
+        --kv-cache-memory-bytes=1000 --eager --cpu-threads=2 --kv-lease-s=9
+        --drain-timeout-s=1.5 --drain-settle-s=0 --stop-timeout-s=4
+        --warm-up-peer=http://p:8000 --warm-up-peer-timeout-s=0.5 --termination-log=/x
+        --extra-arg=--a=b --extra-arg=--c
+    """.split()  # noqa: SIM905
 
     settings, print_command = parse(given)
 

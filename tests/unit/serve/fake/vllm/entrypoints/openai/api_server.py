@@ -1,6 +1,6 @@
 """A stand-in for vLLM's API server with its paths and metric names, whose load a test sets.
 
-`POST /fake {"running": 1, "kv_usage": 0.1}` sets the load; `POST /fake {"exit": 3}` ends the process
+`POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it
 with an error on its output. FAKE_VLLM=dies-at-start and FAKE_VLLM=fails-completions are faults.
 """
 
