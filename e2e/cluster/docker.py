@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import time
+from datetime import datetime
 from pathlib import Path
 
 from e2e.cluster import gobuild, names
@@ -20,6 +22,8 @@ _PID_FILE = Path("/var/run/docker.pid")
 _PACKAGES = ("docker.io", "containerd", "runc", "iptables")
 _SYS_RESOURCE_BIT = 24
 _RUNTIME = "tandem"
+_RECENT_S = 3600.0
+_OUR_TAG = re.compile(r"^[0-9a-f]{12}$")
 
 
 def engine_answers() -> bool:
@@ -85,6 +89,27 @@ def install_packages(*packages: str) -> None:
 def has_image(image: str) -> bool:
     """Whether the engine holds an image."""
     return answers(["docker", "image", "inspect", image], timeout_s=30)
+
+
+def forget_older(repository: str, *, used: set[str]) -> None:
+    """Remove our images of other tags, but the newest of them and what another run may need."""
+    listing = run(["docker", "images", repository, "--format", "{{.Repository}}:{{.Tag}}"])
+    older = [one for one in listing.split() if one not in used and is_ours(one, repository)]
+    for one in older[1:]:
+        # Docker itself refuses to remove what a container runs on.
+        if _age_s(one) > _RECENT_S and answers(["docker", "rmi", one], timeout_s=120):
+            say(f"{one}: removed")
+
+
+def _age_s(image: str) -> float:
+    created = run(["docker", "image", "inspect", "--format", "{{.Created}}", image]).strip()
+    return time.time() - datetime.fromisoformat(created).timestamp()
+
+
+def is_ours(name: str, repository: str) -> bool:
+    """Whether an image of a repository has a tag that we gave it, a hash of its inputs."""
+    found, _, tag = name.partition(":")
+    return found == repository and bool(_OUR_TAG.match(tag))
 
 
 def _install() -> None:

@@ -6,7 +6,6 @@ whose image did not change is not rolled.
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import tempfile
@@ -15,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.cluster import cluster, docker, layers, names, rootfs
-from e2e.cluster.progress import CannotContinueError, answers, run, say, step
+from e2e.cluster.progress import CannotContinueError, run, say, step
 from e2e.cluster.store import fingerprint, locked, replace_file
 
-_OUR_TAG = re.compile(r"^[0-9a-f]{12}$")
 _IMAGES_ENV = names.BUILD / "images.env"
 _SLIM = (
     *("images/slim", "pyproject.toml", "uv.lock", "LICENSE"),
@@ -147,31 +145,18 @@ def _in_node() -> set[str]:
 
 
 def _forget_older(wanted: list[str], present: set[str]) -> None:
-    """Remove our images of other tags from node and engine, unless something runs on them."""
+    """Remove older images of ours that nothing runs on, and from the node what Docker forgot."""
     used = cluster.images_in_use() | set(wanted)
     for tag in wanted:
         repository = tag.partition(":")[0]
+        docker.forget_older(repository, used=used)
         for name in present:
             other = name.removeprefix("docker.io/")
-            if _is_older(other, repository) and other not in used:
-                say(f"{other}: removing from the cluster")
-                run(
-                    [
-                        *("docker", "exec", names.NODE),
-                        *("ctr", "--namespace=k8s.io", "images", "rm", "--sync", name),
-                    ]
-                )
-        listing = run(["docker", "images", repository, "--format", "{{.Repository}}:{{.Tag}}"])
-        older = [other for other in listing.split() if _is_older(other, repository)]
-        # Newest first: the one before the current is kept, for a change that is taken back.
-        for other in [one for one in older if one not in used][1:]:
-            say(f"{other}: removing")
-            answers(["docker", "rmi", other], timeout_s=120)
-
-
-def _is_older(name: str, repository: str) -> bool:
-    found, _, tag = name.partition(":")
-    return found == repository and bool(_OUR_TAG.match(tag))
+            if other in used or not docker.is_ours(other, repository) or docker.has_image(other):
+                continue
+            say(f"{other}: removing from the cluster")
+            removing = ["ctr", "--namespace=k8s.io", "images", "rm", "--sync", name]
+            run(["docker", "exec", names.NODE, *removing])
 
 
 def _stage(image: Image, context: Path) -> None:

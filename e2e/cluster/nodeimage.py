@@ -71,6 +71,7 @@ def self_built_image() -> str:
         if not docker.has_image(tag):
             with step("node image", "loading it from the cache"):
                 run(["docker", "load", "-i", archive / "image.tar"])
+        docker.forget_older(_REPOSITORY, used={tag})
     return tag
 
 

@@ -56,6 +56,7 @@ def image(rootfs: RootFs) -> str:
         run(
             ["docker", "import", "-c", certificates, "-c", labels, archive / "rootfs.tar", tag],
         )
+        docker.forget_older(f"tandem/{rootfs.name}", used={tag})
     return tag
 
 
