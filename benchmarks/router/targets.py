@@ -1,0 +1,149 @@
+"""What is measured: the upstream alone, Tandem's router, and vllm-router from PyPI."""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+VLLM_ROUTER = "vllm-router==0.1.17"
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running process to send load to.
+
+    Attributes:
+        port: where streams are asked for.
+        prefill_port: where prefill is asked for, which only the upstream has.
+    """
+
+    name: str
+    port: int
+    pid: int
+    prefill_port: int | None = None
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of the process and all its threads so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
+        user, system = fields.split()[11:13]
+        return (int(user) + int(system)) / _CLOCK_TICKS
+
+    def rss_mib(self) -> float:
+        """Return the resident memory of the process."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        return int(found[1]) / 1024 if found else 0.0
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def process(command: Sequence[str], *, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command, its output in a file, and end it afterwards."""
+    with log.open("wb") as out:
+        running = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            yield running
+        finally:
+            running.kill()
+            running.wait()
+
+
+@contextlib.contextmanager
+def upstream(folder: Path) -> Iterator[Target]:
+    """Run the trivial engine."""
+    prefill, port = free_port(), free_port()
+    command = [sys.executable, "-m", "benchmarks.router.upstream", "--ports", str(prefill)]
+    command += [str(port)]
+    with process(command, log=folder / "upstream.log") as running:
+        _wait_for(port, "/health", running)
+        yield Target("upstream alone", port, running.pid, prefill)
+
+
+@contextlib.contextmanager
+def tandem_router(engine: Target, folder: Path) -> Iterator[Target]:
+    """Run Tandem's router in front of the engine, which plays both roles."""
+    settings, endpoints = folder / "settings.json", folder / "endpoints.json"
+    settings.write_text(
+        json.dumps(
+            {
+                "schema": 1,
+                "pool": "benchmark",
+                "models": ["tiny"],
+                "slo": {"ttft_s": 60, "tpot_s": 60},
+                "limits": {"concurrent_requests": 10000, "prefill_requests_per_pod": 10000},
+                # vllm-router has no such bounds: both may take their time to accept.
+                "timeouts": {"connect_s": 10.0},
+            }
+        )
+    )
+    roles = {"prefill": engine.prefill_port, "decode": engine.port}
+    endpoints.write_text(
+        json.dumps(
+            [
+                {"name": role, "role": role, "host": "127.0.0.1", "port": port}
+                for role, port in roles.items()
+            ]
+        )
+    )
+    port = free_port()
+    command = [sys.executable, "-m", "tandem_engine.router", "--host", "127.0.0.1"]
+    command += ["--settings", str(settings), "--endpoints", str(endpoints)]
+    command += ["--port", str(port), "--internal-port", "0"]
+    with process(command, log=folder / "tandem-router.log") as running:
+        _wait_for(port, "/ready", running)
+        yield Target("tandem-router", port, running.pid)
+
+
+@contextlib.contextmanager
+def vllm_router(engine: Target, folder: Path, *, executable: Path) -> Iterator[Target]:
+    """Run vllm-router in front of the engine, which plays both roles."""
+    port = free_port()
+    command = [str(executable), "--vllm-pd-disaggregation"]
+    command += ["--prefill", f"http://127.0.0.1:{engine.prefill_port}"]
+    command += ["--decode", f"http://127.0.0.1:{engine.port}"]
+    command += ["--policy", "round_robin", "--kv-connector", "nixl", "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--prometheus-port", str(free_port())]
+    command += ["--max-concurrent-requests", "10000", "--log-level", "error"]
+    with process(command, log=folder / "vllm-router.log") as running:
+        _wait_for(port, "/health", running)
+        yield Target("vllm-router", port, running.pid)
+
+
+def install_vllm_router(folder: Path) -> Path:
+    """Install vllm-router into a virtual environment of its own, once; return its command."""
+    environment = folder / "vllm-router"
+    executable = environment / "bin" / "vllm-router"
+    if not executable.exists():
+        print(f"==> {VLLM_ROUTER} into {environment}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run([environment / "bin" / "pip", "install", "--quiet", VLLM_ROUTER], check=True)
+    return executable
+
+
+def _wait_for(port: int, path: str, running: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if running.poll() is not None:
+            raise RuntimeError(f"the process ended with {running.returncode}; see its log")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise RuntimeError(f"nothing answers on port {port} after 60 s")
