@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.commands import CommandError, kubectl, kubectl_json
@@ -31,6 +32,18 @@ def wait_until(look: Callable[[], Seen | None], *, within_s: float, what: str) -
         if time.monotonic() > deadline:
             raise NotInTimeError(f"not within {within_s:g} s: {what}")
         time.sleep(0.5)
+
+
+def wait_for_door(url: str, *, within_s: float = 30.0) -> None:
+    """Wait until the node passes a port on to a router: that follows a pod's readiness."""
+
+    def answers() -> bool:
+        try:
+            return requests.get(f"{url}/ready", timeout=5.0).ok
+        except requests.RequestException:
+            return False
+
+    wait_until(answers, within_s=within_s, what=f"an answer from {url}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 from e2e.commands import apply
 from e2e.demo.setup import sample_pool
-from e2e.pools import LABEL, Pool
+from e2e.pools import LABEL, Pool, wait_for_door
 
 NAMESPACE = "tandem-e2e"
 NAME = "trial"
@@ -48,4 +48,6 @@ def open_door(pool: Pool) -> str:
             "spec": {"type": "NodePort", "selector": selector, "ports": [port]},
         }
     )
-    return f"http://127.0.0.1:{DOOR_PORT}"
+    url = f"http://127.0.0.1:{DOOR_PORT}"
+    wait_for_door(url)
+    return url

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import aiohttp
 import yaml
 from rich.console import Console
 
@@ -24,6 +25,7 @@ from e2e.demo.show import SightPrinter, run_phases
 from e2e.demo.story import Seconds, Story, summarize
 from e2e.demo.verdict import judge
 from e2e.demo.watch import PoolWatch
+from e2e.pools import NotInTimeError, wait_for_door
 from tandem_operator.api.values import duration_s
 from tandem_operator.core.spec import Slo
 
@@ -66,6 +68,7 @@ def _start_pool(*, watch: Stopwatch, console: Console, images: dict[str, str]) -
             *("--for=condition=Ready", f"--timeout={READY_WITHIN_S:.0f}s"),
             timeout_s=READY_WITHIN_S + 10.0,
         )
+        wait_for_door(URL)
     console.print(f"\n[bold]{QUESTION}[/bold]")
     answer = asyncio.run(stream_chat(url=URL, model=POOL, console=console))
     console.print(
@@ -185,7 +188,12 @@ def main() -> int:
     console = Console(soft_wrap=True)
     try:
         return 0 if run_demo(console) else 1
-    except (CommandError, subprocess.CalledProcessError) as error:
+    except (
+        CommandError,
+        NotInTimeError,
+        subprocess.CalledProcessError,
+        aiohttp.ClientError,
+    ) as error:
         console.print(f"The demo cannot go on: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
