@@ -53,7 +53,6 @@ class Words:
     stuck: str | None
     minimum: int
     maximum: int
-    wanted: int
     idle: bool
     learning: bool
 
@@ -165,7 +164,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         return texts[reason]
     if reason is Reason.GPU_BUDGET:
         return (
-            f"it needs {words.wanted}, but gpuBudget {words.gpu_budget} has no room"
+            f"more would be better, but gpuBudget {words.gpu_budget} has no room"
             " until another replica is gone"
         )
     if words.idle:

@@ -24,12 +24,14 @@ PRIOR_ERRORS = tuple(0.15 * z for z in (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0
 PRIOR_WEIGHT = 10.0
 MOST_GROWTH = 2.0
 MOST_ERROR = 0.6
+JUMP_WEIGHT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A prediction whose time has not come yet."""
 
+    made_s: float
     due_s: float
     near: bool
     rates: Mapping[str, float]
@@ -37,12 +39,17 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """What came of a prediction: the experts' rates and the rate that was."""
+    """What came of a prediction: the experts' rates and the rate that was.
+
+    `weight` is small where the level jumped in between: that tells of the jump, which is known by
+    now, and little of what is to come.
+    """
 
     at_s: float
     near: bool
     rates: Mapping[str, float]
     actual_rps: float
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +96,13 @@ def forecast(
     track: Track, arrivals: Arrivals, *, lead_s: float, now_s: float
 ) -> tuple[Forecast | None, Track]:
     """The forecast and the record after it; `None` while too little is known."""
-    scored = _score(track, arrivals, now_s)
     counts = arrivals.counts
+    step_age_s = last_step_s(counts)
+    scored = _score(track, arrivals, step_age_s, now_s)
     if len(counts) < MIN_HISTORY_S:
         return None, scored
     horizons_s = _horizons_s(lead_s)
-    predictions = predict_all(counts, horizons_s, step_age_s=last_step_s(counts))
+    predictions = predict_all(counts, horizons_s, step_age_s=step_age_s)
     weights = _weights(scored, predictions)
     floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     ceiling_rps = _ceiling_rps(counts)
@@ -115,8 +123,8 @@ def forecast(
     }
     pending = (
         *scored.pending,
-        Pending(due_s=now_s + horizons_s[1], near=True, rates=asked[horizons_s[1]]),
-        Pending(due_s=now_s + lead_s, near=False, rates=asked[lead_s]),
+        Pending(made_s=now_s, due_s=now_s + horizons_s[1], near=True, rates=asked[horizons_s[1]]),
+        Pending(made_s=now_s, due_s=now_s + lead_s, near=False, rates=asked[lead_s]),
     )
     record = Track(
         pending=pending[-2 * ERRORS_KEPT :],
@@ -139,7 +147,7 @@ def _ceiling_rps(counts: Sequence[float]) -> float:
     return MOST_GROWTH * (level + sqrt(level / len(recent)))
 
 
-def _score(track: Track, arrivals: Arrivals, now_s: float) -> Track:
+def _score(track: Track, arrivals: Arrivals, step_age_s: int | None, now_s: float) -> Track:
     """Compare the predictions that came due with what then arrived."""
     due = [p for p in track.pending if p.due_s + SCORE_WINDOW_S / 2 <= arrivals.end_s]
     if not arrivals.complete or not due:
@@ -148,14 +156,24 @@ def _score(track: Track, arrivals: Arrivals, now_s: float) -> Track:
     step_s = 5.0 if track.at_s is None else min(60.0, max(0.1, now_s - track.at_s))
     losses, misses = dict(track.losses), list(track.misses)
     first_s = arrivals.end_s - len(arrivals.counts)
+    stepped_s = arrivals.end_s - step_age_s if step_age_s is not None else first_s
     for prediction in due:
         start = int(prediction.due_s - SCORE_WINDOW_S / 2) - first_s
         seen = arrivals.counts[max(0, start) : start + SCORE_WINDOW_S] if start >= 0 else ()
         if len(seen) < SCORE_WINDOW_S:
             continue
         actual = sum(seen) / len(seen)
-        misses.append(Miss(prediction.due_s, prediction.near, prediction.rates, actual))
-        if prediction.near:
+        jumped = prediction.made_s < stepped_s <= prediction.due_s
+        misses.append(
+            Miss(
+                at_s=prediction.due_s,
+                near=prediction.near,
+                rates=prediction.rates,
+                actual_rps=actual,
+                weight=JUMP_WEIGHT if jumped else 1.0,
+            )
+        )
+        if prediction.near or jumped:
             continue
         keep = exp(-step_s / LOSS_MEMORY_S)
         for name, rate in prediction.rates.items():
@@ -173,18 +191,20 @@ def _score(track: Track, arrivals: Arrivals, now_s: float) -> Track:
 
 def _weights(track: Track, predictions: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """How much to believe each expert, from its losses and what it was worth at first."""
-    means = {n: o.total / o.weight for n, o in track.losses.items() if o.weight > 0.0}
-    least = min(means.values(), default=0.0)
-    scored = max((o.weight for o in track.losses.values()), default=0.0)
-    # The luckiest of few scores is not the best.
-    sharpness = SHARPNESS * scored / (scored + SCORES_TO_TRUST)
-    weights = {}
-    for name in predictions:
-        weight = EXPERTS[name].worth
-        if means and least > 1e-9:
-            loss = means.get(name, 1.2 * sum(means.values()) / len(means))
-            weight *= exp(-min(50.0, sharpness * (loss / least - 1.0)))
-        weights[name] = weight
+    scored = [loss for loss in track.losses.values() if loss.weight > 0.0]
+    overall = sum(o.total for o in scored) / sum(o.weight for o in scored) if scored else 0.0
+    unscored = Loss(0.0, 0.0)
+    # The luckiest of few scores is not the best: each expert starts from the average of all.
+    losses = {
+        name: (loss.total + SCORES_TO_TRUST * overall) / (loss.weight + SCORES_TO_TRUST)
+        for name in predictions
+        for loss in (track.losses.get(name, unscored),)
+    }
+    least = max(min(losses.values()), 1e-9)
+    weights = {
+        name: EXPERTS[name].worth * exp(-min(50.0, SHARPNESS * (loss / least - 1.0)))
+        for name, loss in losses.items()
+    }
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
 
@@ -202,7 +222,7 @@ def _errors(
             continue
         mixed = sum(weights.get(name, 0.0) * rate for name, rate in miss.rates.items()) / weight
         scale = sqrt(max(mixed, 0.25 * floor_rps) * floor_rps)
-        age = exp(-max(0.0, now_s - miss.at_s) / ERROR_MEMORY_S)
+        age = miss.weight * exp(-max(0.0, now_s - miss.at_s) / ERROR_MEMORY_S)
         # A step is rare, and no news once it is there: it may widen the margin, not double it.
         error = (miss.actual_rps - mixed) / scale
         errors.append((min(MOST_ERROR, max(-MOST_ERROR, error)), age))

@@ -102,7 +102,6 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         stuck=_stuck_sentence(view.fleets[role]),
         minimum=bounds.min_replicas,
         maximum=bounds.max_replicas,
-        wanted=allowed.to if view.choice is None else view.choice.wanted[role],
         idle=view.idle,
         learning=view.situation is None,
     )
@@ -119,7 +118,7 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         role=role,
         current=allowed.current,
         to=allowed.to,
-        wanted=words.wanted,
+        wanted=allowed.to if view.choice is None else view.choice.wanted[role],
         reason=reason,
         sentence=text,
         capacity_rps=_capacity_rps(view, role, ready),

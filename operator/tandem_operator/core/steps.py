@@ -11,12 +11,24 @@ BETTER_THAN_LINE = 10.0
 
 
 def last_step_s(counts: Sequence[float]) -> int | None:
-    """Seconds since the level jumped, or `None`.
+    """Seconds since the level last jumped, or `None`.
 
-    Two levels must differ by `SIGNIFICANT` standard errors of a Poisson count, and explain the
+    The clearest step is found first; then what follows it is searched for a later one.
+    """
+    age = None
+    recent = counts[-WINDOW_S:]
+    while (found := _clearest_step(recent)) is not None:
+        age = found
+        recent = recent[-found:]
+    return age
+
+
+def _clearest_step(recent: Sequence[float]) -> int | None:
+    """Length of the part after the split into two levels that explains `recent` best.
+
+    The levels must differ by `SIGNIFICANT` standard errors of a Poisson count, and explain the
     window clearly better than one straight line does.
     """
-    recent = counts[-WINDOW_S:]
     size = len(recent)
     if size < 3 * MIN_SIDE_S:
         return None

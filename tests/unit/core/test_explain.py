@@ -18,7 +18,6 @@ def words(role: Role, outlook: Outlook | None, **more: object) -> Words:
         "stuck": None,
         "minimum": 1,
         "maximum": 4,
-        "wanted": 3,
         "idle": False,
         "learning": False,
     }
