@@ -32,7 +32,12 @@ class Endpoint:
 
 
 class Pod:
-    """One engine pod and what this router has outstanding there."""
+    """One engine pod and what this router has outstanding there.
+
+    Attributes:
+        requests, tokens: outstanding now.
+        entries: how many requests ever came, to tell whether one had the pod to itself.
+    """
 
     __slots__ = ("endpoint", "entries", "requests", "suspect", "tokens")
 
@@ -53,6 +58,17 @@ class Pod:
         """Return the base URL of the pod's engine."""
         host = self.endpoint.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.endpoint.port}"
+
+    def enter(self, tokens: int) -> None:
+        """Count a request that goes to this pod."""
+        self.requests += 1
+        self.entries += 1
+        self.tokens += tokens
+
+    def leave(self, tokens: int) -> None:
+        """Count a request that is no longer at this pod."""
+        self.requests -= 1
+        self.tokens -= tokens
 
     @property
     def usable(self) -> bool:

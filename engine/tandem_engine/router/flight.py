@@ -51,7 +51,8 @@ class Flight:
     @property
     def first_token_deadline_s(self) -> float:
         """Return when waiting for a first token ends."""
-        return self.timeline.received_s + self.settings.timeouts.first_token_s
+        timeouts = self.settings.timeouts
+        return self.timeline.received_s + min(timeouts.first_token_s, timeouts.request_s)
 
     @property
     def deadline_s(self) -> float:

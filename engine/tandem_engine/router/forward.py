@@ -126,9 +126,7 @@ class Forwarder:
                 if other is not None:
                     self._accounts.metrics.retries.labels(failure.reason.value).inc()
                     pod = other
-                    pod.requests += 1
-                    pod.entries += 1
-                    pod.tokens += tokens
+                    pod.enter(tokens)
                     continue
             else:
                 self._learn_prefill(flight, answer, started)
@@ -262,9 +260,7 @@ class Forwarder:
         tokens = flight.prompt_tokens + expected * flight.call.choices
         count = flight.token_count()
         began = self._clock()
-        pod.requests += 1
-        pod.entries += 1
-        pod.tokens += tokens
+        pod.enter(tokens)
         self._accounts.ledger.leg_began(pod)
         try:
             async with Watchdog(flight.first_token_deadline_s) as watchdog:
@@ -287,8 +283,7 @@ class Forwarder:
                 flight.ending = Ending.REFUSED
             raise
         finally:
-            pod.requests -= 1
-            pod.tokens -= tokens
+            pod.leave(tokens)
             self._accounts.ledger.leg_ended(pod)
             flight.output_tokens = count.output_tokens
             self._accounts.prompt_known(

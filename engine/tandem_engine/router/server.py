@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from tandem_engine.router.call import Kind, parse_call
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
@@ -351,6 +352,8 @@ async def _read_body(request: web.BaseRequest, settings: Settings) -> bytes:
                 if size > most:
                     raise too_large
                 parts.append(data)
+    except (web.RequestPayloadError, web.PayloadAccessError, HttpProcessingError):
+        raise ApiError(400, "The body is not valid HTTP.", code="invalid_http") from None
     except TimeoutError:
         raise ApiError(408, "The body did not arrive in time.", code="body_timeout") from None
     return b"".join(parts)

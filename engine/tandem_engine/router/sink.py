@@ -98,7 +98,7 @@ class AnswerSink:
 
     async def finish(self) -> web.StreamResponse:
         """Return the whole answer."""
-        body = json.dumps(self._assembly.answer(), ensure_ascii=False).encode()
+        body = json.dumps(self._assembly.answer()).encode()
         return web.Response(body=body, content_type="application/json", headers=self._headers)
 
     async def fail(self, error: ApiError) -> web.StreamResponse:

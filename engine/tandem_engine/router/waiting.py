@@ -108,8 +108,7 @@ class Waiting:
     def release(self, pod: Pod | None, *, tokens: int) -> None:
         """Give back the place of a request that is no longer at its prefill pod."""
         if pod is not None:
-            pod.requests -= 1
-            pod.tokens -= tokens
+            pod.leave(tokens)
             self.pump()
 
     def pump(self) -> None:
@@ -142,9 +141,7 @@ class Waiting:
                 )
                 self._place(waiter, Placement(None, reason))
                 continue
-            pod.requests += 1
-            pod.entries += 1
-            pod.tokens += waiter.tokens
+            pod.enter(waiter.tokens)
             self._place(waiter, Placement(pod))
 
     def _next(self) -> Waiter | None:

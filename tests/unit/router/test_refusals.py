@@ -1,12 +1,13 @@
 """Bad requests get one clear sentence in OpenAI's shape, and are no arrivals."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.unit.router.pool import Pool
+from tests.unit.router.pool import Pool, until
 
 BAD_BODIES: list[tuple[Any, int, str]] = [
     (b"{", 400, "not valid JSON"),
@@ -88,6 +89,41 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for_for_ever(pool: Pool
 
     assert b" 408 " in head
     writer.close()
+
+
+async def test_a_body_in_broken_chunks_is_refused(pool: Pool) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", pool.router.port)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    writer.write(head)
+    await writer.drain()
+    writer.write(b"5\r\nhello\r\nNOT-A-SIZE\r\n")
+    answer = await asyncio.wait_for(reader.readline(), 5)
+
+    assert b" 400 " in answer
+    writer.close()
+
+
+async def test_a_client_that_leaves_in_mid_body_is_no_arrival(pool: Pool) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", pool.router.port)
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+    await writer.drain()
+    await until(lambda: pool.router.clients.requests == 1)
+
+    writer.close()
+
+    await pool.idle()
+    assert pool.metric("tandem_router_arrivals_total") == 0
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "héllo", "\\u0000"])
+async def test_odd_characters_survive_the_way(pool: Pool, text: str) -> None:
+    raw = f'{{"model": "tiny", "prompt": "{text}"}}'.encode()
+
+    status, _, _ = await pool.post(raw)
+
+    assert status == 200
+    assert pool.engines["d0"].seen[0].body["prompt"] == json.loads(raw)["prompt"]
 
 
 async def test_headers_beyond_the_limit_are_refused(pool: Pool) -> None:
