@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from e2e.cluster.tools import ensure_tools
 _SETTLE_S = 30.0
 _RESTART_S = 90.0
 _POLL_S = 0.5
+_DNS = ("-l", "k8s-app=kube-dns")
 _KIND_LABEL = f"io.x-k8s.kind.cluster={names.CLUSTER}"
 # Written into the node when it is whole, so that what a killed run left is told from a slow start.
 _COMPLETE = "/kind/tandem-complete"
@@ -221,23 +223,42 @@ def _is_healthy_within(tools: dict[str, Path], limit_s: float) -> bool:
 
 
 def _is_healthy(kubectl: Path) -> bool:
-    """Whether the API is ready, the node is Ready, and CoreDNS answers for services."""
+    """Whether the API is ready, the node is Ready, and CoreDNS has started on it."""
     own = (kubectl, "--kubeconfig", names.KUBECONFIG, "--request-timeout=5s")
-    ready = "{.items[*].status.conditions[?(@.type=='Ready')].status}"
     if not answers([*own, "get", "--raw", "/readyz"], timeout_s=10):
         return False
     try:
-        nodes = run([*own, "get", "nodes", "-o", f"jsonpath={ready}"], timeout_s=10)
-        available = run(
-            [
-                *(*own, "-n", "kube-system", "get", "deployment", "coredns"),
-                *("-o", "jsonpath={.status.availableReplicas}"),
-            ],
-            timeout_s=10,
+        nodes = json.loads(run([*own, "get", "nodes", "-o", "json"], timeout_s=10))
+        pods = json.loads(
+            run([*own, "get", "pods", "-n", "kube-system", *_DNS, "-o", "json"], timeout_s=10)
         )
-    except CannotContinueError:
+        started = _containers()[0]["State"]["StartedAt"]
+    except (CannotContinueError, IndexError):
         return False
-    return nodes.strip() == "True" and available.strip() not in {"", "0"}
+    return is_node_ready(nodes["items"]) and has_started_since(started, pods["items"])
+
+
+def is_node_ready(nodes: list[dict[str, Any]]) -> bool:
+    """Whether there are nodes and all of them are Ready."""
+    conditions = [one for node in nodes for one in node["status"].get("conditions", ())]
+    ready = [one["status"] for one in conditions if one["type"] == "Ready"]
+    return len(ready) == len(nodes) > 0 and set(ready) == {"True"}
+
+
+def has_started_since(node_started: str, pods: list[dict[str, Any]]) -> bool:
+    """Whether a pod runs that started after its node did.
+
+    After a restart of the node the API shows every pod as it was before, until the kubelet has
+    looked at it.
+    """
+    # Whole seconds: Kubernetes has no finer ones.
+    since = datetime.fromisoformat(node_started).replace(microsecond=0)
+    return any(
+        status["ready"] and datetime.fromisoformat(status["state"]["running"]["startedAt"]) >= since
+        for pod in pods
+        for status in pod["status"].get("containerStatuses", ())
+        if "running" in status.get("state", {})
+    )
 
 
 def _kubectl(*words: str, stdin: str | None = None) -> str:

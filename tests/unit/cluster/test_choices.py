@@ -7,7 +7,14 @@ import pytest
 import yaml
 
 from e2e.cluster import names
-from e2e.cluster.cluster import Supply, choose_supply, kind_config, refuse_strangers
+from e2e.cluster.cluster import (
+    Supply,
+    choose_supply,
+    has_started_since,
+    is_node_ready,
+    kind_config,
+    refuse_strangers,
+)
 from e2e.cluster.docker import forget_stale_pid, lacks_sys_resource
 from e2e.cluster.doctor import Finding, verdict
 from e2e.cluster.images import IMAGES
@@ -142,3 +149,55 @@ def test_every_input_of_an_image_exists() -> None:
     missing = [one for image in IMAGES for one in image.inputs if not (names.ROOT / one).exists()]
 
     assert missing == []
+
+
+def pod(*, ready: bool, state: dict[str, Any]) -> dict[str, Any]:
+    return {"status": {"containerStatuses": [{"ready": ready, "state": state}]}}
+
+
+def running(started: str) -> dict[str, Any]:
+    return {"running": {"startedAt": started}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "started"),
+    [
+        ([], False),
+        ([{"status": {}}], False),
+        ([pod(ready=True, state=running("2026-01-01T11:59:59Z"))], False),
+        ([pod(ready=False, state=running("2026-01-01T12:00:09Z"))], False),
+        ([pod(ready=False, state={"terminated": {}})], False),
+        ([pod(ready=True, state=running("2026-01-01T12:00:00Z"))], True),
+        (
+            [
+                pod(ready=True, state=running("2026-01-01T11:59:59Z")),
+                pod(ready=True, state=running("2026-01-01T12:00:09Z")),
+            ],
+            True,
+        ),
+    ],
+)
+def test_what_the_api_shows_from_before_a_restart_of_the_node_does_not_count(
+    pods: list[dict[str, Any]], started: bool
+) -> None:
+    assert has_started_since("2026-01-01T12:00:00.517293442Z", pods) is started
+
+
+def node(ready: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ready"),
+    [
+        ([], False),
+        ([node("True")], True),
+        ([node("Unknown")], False),
+        ([node("True"), node("False")], False),
+        ([node("True"), {"status": {}}], False),
+    ],
+)
+def test_a_cluster_is_ready_when_every_node_says_so(
+    nodes: list[dict[str, Any]], ready: bool
+) -> None:
+    assert is_node_ready(nodes) is ready
