@@ -1,1 +1,1 @@
-"""Tandem's Kubernetes operator: decides, explains and applies the size of prefill and decode fleets."""
+"""Tandem's Kubernetes operator: decides, explains and applies the size of each fleet."""

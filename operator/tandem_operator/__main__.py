@@ -167,9 +167,9 @@ async def _wait_for_crd(kube: Kube, options: Options, health: Health) -> None:
             await kube.list(POOL, namespace=options.namespace)
             break
         except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            if str(error) != fault:
-                log.warning("pools cannot be listed yet", extra={"error": str(error)})
-            fault = f"cannot be listed ({error}); are the CRDs installed?"
+            before, fault = fault, f"cannot be listed ({error}); are the CRDs installed?"
+            if fault != before:
+                log.warning("pools %s", fault)
         await asyncio.sleep(CRD_RETRY_S)
     del health.ready["pools"]
 

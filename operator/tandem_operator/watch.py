@@ -5,9 +5,11 @@ ends, and it ends on watch errors that it takes for fatal. It is then started an
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -50,7 +52,9 @@ class Watch:
         self._where: dict[str, Any] = {"namespaces": [namespace]} if namespace else {}
         self._changed = changed
         self._restarted = restarted
-        self._stop = threading.Event()
+        self._stopped = threading.Event()
+        # kopf waits for a flag of threads in a thread of its own, which nothing could end.
+        self._stop_now: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -59,7 +63,8 @@ class Watch:
 
     async def stop(self) -> None:
         """Stop watching, within seconds."""
-        self._stop.set()
+        self._stopped.set()
+        self._stop_now()
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join, 5.0)
 
@@ -70,22 +75,34 @@ class Watch:
 
     def _run(self) -> None:
         waits = iter(EndlessBackoffs())
-        while not self._stop.is_set():
+        while not self._stopped.is_set():
+            started_s = time.monotonic()
             try:
-                asyncio.run(
-                    kopf.operator(
-                        registry=registry(self._changed),
-                        settings=settings(),
-                        standalone=True,
-                        stop_flag=self._stop,
-                        **(self._where or {"clusterwide": True}),
-                    )
-                )
+                asyncio.run(self._watch())
             except Exception:
                 log.exception("watching broke off")
-            if not self._stop.is_set():
+            if time.monotonic() - started_s > _LONGEST_BACKOFF_S:
+                waits = iter(EndlessBackoffs())
+            if not self._stopped.is_set():
                 self._restarted()
-                self._stop.wait(next(waits))
+                self._stopped.wait(next(waits))
+
+    async def _watch(self) -> None:
+        loop, flag = asyncio.get_running_loop(), asyncio.Event()
+
+        def stop_now() -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(flag.set)
+
+        self._stop_now = stop_now
+        if not self._stopped.is_set():
+            await kopf.operator(
+                registry=registry(self._changed),
+                settings=settings(),
+                standalone=True,
+                stop_flag=flag,
+                **(self._where or {"clusterwide": True}),
+            )
 
 
 def settings() -> kopf.OperatorSettings:

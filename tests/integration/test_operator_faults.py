@@ -1,0 +1,164 @@
+"""An API server that freezes, dies or answers errors: the operator lives, waits and catches up."""
+
+import sys
+import time
+
+import pytest
+
+from tests.integration.faulty_api import faulty_api
+from tests.integration.idle_pods import idle_pods
+from tests.integration.operator_process import Pool, eventually, install_crd, node, operator
+
+pytestmark = pytest.mark.timeout(420)
+
+OUTAGE_S = 65.0
+"""Longer than kopf's default list of retries lasts, after which it would end."""
+
+
+@pytest.fixture
+def serving(fresh_control_plane, tmp_path):
+    """An operator with one ready pool on a control plane of its own."""
+    plane, host = fresh_control_plane, "127.77.0.3"
+    install_crd(plane)
+    pool = Pool(plane, "default")
+    with (
+        node(plane),
+        idle_pods(host),
+        operator(plane.kubeconfig, tmp_path / "log", "--namespace", "default") as process,
+    ):
+        pool.apply()
+        eventually(lambda: pool.objects_of_kind("Pod") == 3)
+        pool.make_pods_ready(host=host)
+        eventually(lambda: pool.condition("Ready")["status"] == "True")
+        yield plane, pool, process
+        sys.stderr.write(process.log())
+
+
+def outlives(process):
+    assert process.process.poll() is None
+    assert process.probe("/healthz") == 200
+
+
+def acts_on(pool, generation):
+    pool.apply(slo={"tpot": {"target": f"{30 + generation}ms"}}, decode={"minReplicas": 2})
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == generation, within_s=90)
+    eventually(lambda: pool.replicas("decode") == 2)
+
+
+def test_outlives_an_api_server_that_is_killed_for_longer_than_a_minute(serving):
+    plane, pool, process = serving
+    uids = {key: each["metadata"]["uid"] for key, each in pool.objects().items()}
+
+    plane.kill_api_server()
+    time.sleep(OUTAGE_S)
+    outlives(process)
+    plane.start_api_server()
+
+    acts_on(pool, 2)
+    now = {key: each["metadata"]["uid"] for key, each in pool.objects().items()}
+    assert {key: now[key] for key in uids} == uids
+    outlives(process)
+
+
+def test_outlives_an_api_server_that_freezes_for_longer_than_a_minute(serving):
+    plane, pool, process = serving
+
+    with plane.api_server_frozen():
+        time.sleep(OUTAGE_S)
+        outlives(process)
+
+    acts_on(pool, 2)
+    outlives(process)
+
+
+def test_notices_what_was_deleted_while_it_could_not_watch(serving):
+    """A relist does not tell of deletions: decisions must not rest on pods that are gone."""
+    plane, pool, process = serving
+
+    plane.kill_api_server()
+    plane.start_api_server()
+    pool.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+
+    eventually(lambda: pool.condition("Ready")["status"] == "False", within_s=60)
+    outlives(process)
+
+
+def test_starts_against_an_api_server_that_is_not_there_yet(fresh_control_plane, tmp_path):
+    plane = fresh_control_plane
+    install_crd(plane)
+    pool = Pool(plane, "default")
+    pool.apply()
+    kubeconfig = plane.kubeconfig
+    plane.kill_api_server()
+
+    with operator(kubeconfig, tmp_path / "log") as process:
+        eventually(lambda: process.probe("/readyz") == 500)
+        assert process.probe("/healthz") == 200
+        plane.start_api_server()
+
+        eventually(lambda: process.probe("/readyz") == 200)
+        eventually(lambda: pool.replicas("decode") == 1)
+
+
+def test_waits_for_its_crd_and_says_so(fresh_control_plane, tmp_path):
+    plane = fresh_control_plane
+    with operator(plane.kubeconfig, tmp_path / "log") as process:
+        eventually(lambda: "CRD" in process.log())
+        assert process.probe("/readyz") == 500
+        install_crd(plane)
+        Pool(plane, "default").apply()
+
+        eventually(lambda: Pool(plane, "default").replicas("decode") == 1)
+        assert process.probe("/readyz") == 200
+
+
+@pytest.fixture
+def behind_proxy(fresh_control_plane, tmp_path):
+    """An operator with one pool that reaches the API server through a proxy with faults."""
+    plane = fresh_control_plane
+    install_crd(plane)
+    pool = Pool(plane, "default")
+    with (
+        faulty_api(plane) as api,
+        operator(api.kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log") as process,
+    ):
+        pool.apply()
+        eventually(lambda: pool.replicas("decode") == 1)
+        yield api, pool, process
+        sys.stderr.write(process.log())
+
+
+def test_outlives_errors_for_longer_than_a_minute_and_does_not_storm(behind_proxy):
+    api, pool, process = behind_proxy
+
+    api.fail(503)
+    before = api.requests
+    time.sleep(OUTAGE_S)
+    outlives(process)
+    assert api.requests - before < 200
+    api.mend()
+
+    acts_on(pool, 2)
+    outlives(process)
+
+
+def test_a_watch_whose_history_is_gone_is_listed_anew(behind_proxy):
+    api, pool, process = behind_proxy
+
+    api.send_to_watches(410)
+
+    acts_on(pool, 2)
+    outlives(process)
+    assert "tandem_watch_restarts_total 0.0" in process.metrics()
+
+
+def test_watching_starts_anew_after_an_error_that_ends_it(behind_proxy):
+    api, pool, process = behind_proxy
+
+    api.send_to_watches(500)
+    eventually(lambda: "tandem_watch_restarts_total 1.0" in process.metrics())
+    watches = api.watches
+    eventually(lambda: api.watches >= watches + 5)
+
+    acts_on(pool, 2)
+    outlives(process)
