@@ -114,3 +114,13 @@ def test_the_fleet_is_bought_before_it_is_needed_on_a_ramp() -> None:
     finished = sum(r.finished for r in results.values())
     good = sum(r.good for r in results.values())
     assert good / finished >= 0.9
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_throttled_engines_within_their_bounds_are_left_alone(seed: int) -> None:
+    pool = FakePool(SPEC, Engine(noise=0.35), seed=seed)
+
+    results = pool.run([Phase("throttled", 600, 1.0, 400, 100)])
+
+    assert results["throttled"].attainment >= 0.95
+    assert results["throttled"].changes == []

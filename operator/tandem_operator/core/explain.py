@@ -21,7 +21,7 @@ class Outlook:
     Attributes:
         quantity: "TTFT p95" or "TPOT".
         bound_s: what the SLO asks.
-        observed_s: measured in the last minute, where it broke the bound by this role's fault.
+        observed_s: measured in the last two minutes, where it broke the bound by this role's fault.
         before_s: predicted with the present count; `None` where the queue would grow without end.
         after_s: predicted with the new count.
         late_share: predicted share late with the present count.
@@ -132,8 +132,8 @@ def _growth(words: Words, allowed: Allowed) -> str:
             f" {outlook.batch_limit} ends the batch, at {outlook.load}"
         )
     if outlook.observed_s is not None:
-        seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} > {bound} in the last minute"
-        text = f"{seen} at {outlook.load}"
+        seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} > {bound}"
+        text = f"{seen} in the last two minutes, at {outlook.load}"
     elif outlook.before_s is None or outlook.before_s > LONGEST_SHOWN_S:
         text = f"predicted {outlook.quantity} grows without end (> {bound}) at {outlook.load}"
     elif outlook.before_s > outlook.bound_s:

@@ -13,7 +13,8 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 
-FRESH_S = 20.0
+# Longer than the slowest usual scrape interval and a tick: a sample must not go stale by routine.
+FRESH_S = 35.0
 CLOCK_SKEW_S = 10.0
 FRESH_POD_SHARE = 2.0 / 3.0
 NEW_POD_S = 30.0

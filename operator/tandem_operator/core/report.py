@@ -40,6 +40,7 @@ class View:
     situation: Situation | None
     correction: Correction
     minute: Outcomes
+    recent: Outcomes
     latency: Latency | None
     rate_rps: float | None
     overhead_s: float | None
@@ -52,7 +53,7 @@ def report(view: View) -> Decision:
     changed = [d.sentence for d in roles.values() if d.to != d.current]
     situation, latency = view.situation, view.latency
     feasible = None if situation is None else situation.feasible
-    minute = view.minute
+    recent = view.recent
     return Decision(
         at_s=view.now_s,
         roles=roles,
@@ -66,12 +67,12 @@ def report(view: View) -> Decision:
         if situation is None or situation.decode.feasible
         else rounded(situation.decode.feasible_tpot_s),
         recent=Attainment(
-            window_s=minute.window_s,
-            attainment=minute.attainment,
-            goodput_rps=minute.good / minute.window_s if minute.finished else None,
+            window_s=recent.window_s,
+            attainment=recent.attainment,
+            goodput_rps=recent.good / recent.window_s if recent.finished else None,
             ttft=latency.ttft if latency is not None else Quantiles(),
             tpot=latency.tpot if latency is not None else Quantiles(),
-            blame=minute.blame,
+            blame=recent.blame,
         ),
         inputs=_inputs(view),
         next_tick_s=view.next_tick_s,
@@ -200,7 +201,7 @@ def _load(
 
 
 def _observed_s(view: View, role: Role, bound_s: float) -> float | None:
-    """The last minute's p95 where it broke the bound and this role is to blame."""
+    """The p95 measured lately, where it broke the bound and this role is to blame."""
     latency, minute = view.latency, view.minute
     if latency is None or minute.finished == 0:
         return None

@@ -29,6 +29,7 @@ from tandem_operator.core.spec import PoolSpec
 TICK_S = 5.0
 LONGEST_STEP_S = 30.0
 MINUTE_S = 60
+RECENT_S = 120
 LONGER_S = 300
 RATE_S = 30
 SHRINK_HEADROOM = 1.1
@@ -121,6 +122,7 @@ def decide(
             situation=situation,
             correction=correction,
             minute=minute,
+            recent=outcomes(seen.routers, window_s=RECENT_S),
             latency=seen.latency,
             rate_rps=arrivals.rate_rps(RATE_S),
             overhead_s=overhead_s,

@@ -57,7 +57,7 @@ def test_growth_names_the_observed_tpot() -> None:
 
     assert cause(said) is Reason.OBSERVED_TPOT
     assert sentence(said, Allowed(1, 2, None), Reason.OBSERVED_TPOT) == (
-        "decode 1 -> 2: TPOT was 31.2 ms > 25 ms in the last minute at 2 requests/s;"
+        "decode 1 -> 2: TPOT was 31.2 ms > 25 ms in the last two minutes, at 2 requests/s;"
         " one more replica brings it to 19 ms"
     )
 
