@@ -93,7 +93,12 @@ def has_image(image: str) -> bool:
 
 def forget_older(repository: str, *, used: set[str]) -> None:
     """Remove our images of other tags, but the newest of them and what another run may need."""
-    listing = run(["docker", "images", repository, "--format", "{{.Repository}}:{{.Tag}}"])
+    listing = run(
+        [
+            *("docker", "images", repository, "--filter", f"label={names.OWNED}"),
+            *("--format", "{{.Repository}}:{{.Tag}}"),
+        ]
+    )
     older = [one for one in listing.split() if one not in used and is_ours(one, repository)]
     for one in older[1:]:
         # Docker itself refuses to remove what a container runs on.
@@ -115,6 +120,8 @@ def is_ours(name: str, repository: str) -> bool:
 def _install() -> None:
     if not shutil.which("dockerd"):
         install_packages(*_PACKAGES)
+    if not shutil.which("docker"):
+        install_packages("docker-cli")  # A package of its own from Debian 13 on.
 
 
 def forget_stale_pid(pid_file: Path = _PID_FILE, *, processes: Path = Path("/proc")) -> None:
