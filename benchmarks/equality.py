@@ -1,8 +1,8 @@
 r"""Compare a pool's answers with those of one plain vLLM, token by token.
 
 Sends distinct prompts of 5 to 1,900 tokens at temperature 0 to the router and to a plain vLLM with
-the same model in float32, and reads from the decode pods' metrics how many prompt tokens came over KV
-transfer. Prints one JSON object; exits with 1 if any answer differs or fails.
+the same model in float32, and reads from the decode pods' metrics how many prompt tokens came over
+KV transfer. Prints one JSON object; exits with 1 if any answer differs or fails.
 
     python -m benchmarks.equality --router http://127.0.0.1:30080 --plain http://127.0.0.1:8100 \
         --decode-metrics http://127.0.0.1:8002/metrics
@@ -62,7 +62,7 @@ async def answers(
     output_tokens: int,
     at_a_time: int,
 ) -> list[dict[str, Any]]:
-    """Return the text and finish reason of every prompt's answer, or the error in its place."""
+    """Return token ids and finish reason of every answer, or the error in its place."""
     gate = asyncio.Semaphore(at_a_time)
 
     async def one(prompt: Sequence[int]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ async def answers(
             "prompt": list(prompt),
             "max_tokens": output_tokens,
             "temperature": 0,
-            "logprobs": 0,
+            "return_token_ids": True,
         }
         async with gate:
             try:
@@ -81,7 +81,7 @@ async def answers(
                     choice = (await answer.json())["choices"][0]
             except (aiohttp.ClientError, TimeoutError) as error:
                 return {"error": repr(error)}
-        return {"tokens": choice["logprobs"]["tokens"], "finish": choice["finish_reason"]}
+        return {"tokens": choice["token_ids"], "finish": choice["finish_reason"]}
 
     return await asyncio.gather(*(one(prompt) for prompt in asked))
 
