@@ -206,8 +206,7 @@ def _decisions(changes: Sequence[Change], *, start_s: float) -> str:
         + "".join(
             f"<li><b class='{ROLE_CSS[change.role]}'>{number}</b>"
             f"<time>{change.at_s - start_s:.0f} s</time>"
-            f"<span>{change.role} {change.before} to {change.after}: {escape(change.sentence)}"
-            "</span></li>"
+            f"<span>{escape(change.sentence)}</span></li>"
             for number, change in enumerate(changes, start=1)
         )
         + "</ol>"

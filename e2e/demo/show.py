@@ -57,7 +57,7 @@ async def run_phases(
             await asyncio.sleep(started_s + traffic.duration_s - time.time())
             marks.append((phase, slo, started_s, time.time()))
         records = await asyncio.gather(*answers)
-    return split_by_phase(marks, records=records, sights=watch.sights, changes=watch.changes)
+    return split_by_phase(marks, records=records, sights=watch.sights)
 
 
 @contextlib.asynccontextmanager
@@ -93,12 +93,10 @@ class SightPrinter:
         self._dashboard.sight = sight
         if before is None:
             return
+        if sight.sentence != before.sentence and " -> " in sight.sentence:
+            self._console.print(f"decision: {sight.sentence}", markup=False, highlight=False)
         for role, fleet in sight.fleets.items():
-            was = before.fleets[role]
-            if fleet.desired != was.desired:
+            if fleet != before.fleets[role]:
                 self._console.print(
-                    f"{role}: {was.desired} to {fleet.desired} replicas. {sight.sentence}",
-                    markup=False,
+                    f"{role}: {fleet.ready} of {fleet.desired} pods Ready", highlight=False
                 )
-            elif fleet.ready != was.ready:
-                self._console.print(f"{role}: {fleet.ready} of {fleet.desired} pods Ready.")

@@ -1,6 +1,8 @@
 """What happened in a demo, as plain data, and the summary made from it."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +10,9 @@ from benchmarks.load.record import Record, Tally, tally
 from e2e.demo.phases import Phase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
+
+EXPLAINED_WITHIN_S = 10.0
+_ROLE_BEGINS = re.compile(r"; (?=(?:prefill|decode) (?:stays|\d))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +112,46 @@ class Story:
     runs: tuple[PhaseRun, ...]
 
 
+def part_of(sentence: str, role: Role) -> str:
+    """What a decision's sentence says of one role."""
+    parts = _ROLE_BEGINS.split(sentence)
+    return next((part.strip() for part in parts if part.startswith(role)), sentence)
+
+
+def changes_in(sights: Sequence[Sight]) -> tuple[Change, ...]:
+    """Every change of a replica count, with the sentence that the operator gave for it.
+
+    Deployment and status are written one after the other, so the sentence may be seen a little
+    before or after the count.
+    """
+    changes = []
+    for number, (before, after) in enumerate(itertools.pairwise(sights), start=1):
+        for role in Role:
+            old, new = before.fleets[role].desired, after.fleets[role].desired
+            if old == new:
+                continue
+            said = (part_of(sight.sentence, role) for sight in _near(sights, number))
+            sentence = next(
+                (part for part in said if part.startswith(f"{role} {old} -> {new}:")),
+                f"{role} {old} -> {new}: no explanation was seen on the pool",
+            )
+            changes.append(Change(after.at_s, role, old, new, sentence))
+    return tuple(changes)
+
+
+def _near(sights: Sequence[Sight], number: int) -> Iterator[Sight]:
+    at_s = sights[number].at_s
+    yield from (sight for sight in sights if abs(sight.at_s - at_s) <= EXPLAINED_WITHIN_S)
+
+
 def split_by_phase(
     phases: Sequence[tuple[Phase, Slo, float, float]],
     *,
     records: Sequence[Record],
     sights: Sequence[Sight],
-    changes: Sequence[Change],
 ) -> tuple[PhaseRun, ...]:
     """Give each phase (with its SLO, start and end) what was sent, seen and changed in it."""
+    changes = changes_in(sights)
     return tuple(
         PhaseRun(
             phase=phase,

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kubernetes.aio import client, config
 
-from e2e.demo.story import Change, Fleet, Sight
+from e2e.demo.story import Fleet, Sight
 from tandem_operator.core.role import Role
 
 GROUP, VERSION, PLURAL = "tandem-inference.io", "v1alpha1", "inferencepools"
@@ -17,7 +17,7 @@ LOOK_EVERY_S = 1.0
 
 
 class PoolWatch:
-    """An async context that remembers every sight of one pool and every change of its replicas."""
+    """An async context that remembers every sight of one pool."""
 
     def __init__(
         self,
@@ -28,7 +28,6 @@ class PoolWatch:
         on_sight: Callable[[Sight], None] | None = None,
     ) -> None:
         self.sights: list[Sight] = []
-        self.changes: list[Change] = []
         self._namespace = namespace
         self._pool = pool
         self._kubeconfig = kubeconfig
@@ -78,26 +77,9 @@ class PoolWatch:
         by_name = {item.metadata.name: item for item in deployments.items}
         fleets = {role: _fleet(by_name.get(f"{self._pool}-{role}")) for role in Role}
         sight = Sight(at_s=time.time(), fleets=fleets, sentence=_sentence(pool))
-        self.changes += self._changes_since_last(sight, pool=pool)
         self.sights.append(sight)
         if self._on_sight is not None:
             self._on_sight(sight)
-
-    def _changes_since_last(self, sight: Sight, *, pool: Mapping[str, Any]) -> list[Change]:
-        if not self.sights:
-            return []
-        before = self.sights[-1].fleets
-        return [
-            Change(
-                at_s=sight.at_s,
-                role=role,
-                before=before[role].desired,
-                after=sight.fleets[role].desired,
-                sentence=_sentence(pool),
-            )
-            for role in Role
-            if sight.fleets[role].desired != before[role].desired
-        ]
 
 
 def _fleet(deployment: Any) -> Fleet:
@@ -108,4 +90,4 @@ def _fleet(deployment: Any) -> Fleet:
 
 def _sentence(pool: Mapping[str, Any]) -> str:
     decision = pool.get("status", {}).get("decision", {})
-    return str(decision.get("sentence") or decision.get("reason") or "none yet")
+    return str(decision.get("reason", "none yet"))

@@ -30,7 +30,7 @@ class ToldWatch:
     """Shows what it is told to show, in the shape of the watch on a cluster."""
 
     def __init__(self):
-        self.sights, self.changes = [], []
+        self.sights = []
 
     async def __aenter__(self):
         return self
@@ -107,16 +107,19 @@ def test_a_loaded_phase_lasts_two_cold_starts_and_a_light_one_does_not():
     assert phase("light").duration_s(cold_start_s=70.0) == 0.5
 
 
-def test_a_change_of_replicas_is_printed_with_its_sentence():
+def test_a_decision_is_printed_once_and_so_is_every_change_of_a_fleet():
     output = io.StringIO()
     printer = SightPrinter(Dashboard(slo=SLO), console=Console(file=output, width=200))
+    resting = replace(sight(1, 1), sentence="prefill stays at 1: no requests")
+    decided = "prefill 1 -> 2: TTFT p95 is over its bound; decode stays at 1: no requests"
 
-    for seen in (sight(1, 1), sight(2, 1), sight(2, 1, ready=2), sight(2, 1, ready=2)):
-        printer(seen)
+    for seen in (resting, sight(2, 1), sight(2, 1, ready=2), sight(2, 1, ready=2)):
+        printer(replace(seen, sentence=seen.sentence if seen is resting else decided))
 
     assert output.getvalue().splitlines() == [
-        "prefill: 1 to 2 replicas. TTFT p95 is over its bound.",
-        "prefill: 2 of 2 pods Ready.",
+        f"decision: {decided}",
+        "prefill: 1 of 2 pods Ready",
+        "prefill: 2 of 2 pods Ready",
     ]
 
 

@@ -3,8 +3,9 @@ import re
 
 from e2e.demo.phases import PHASES
 from e2e.demo.report import render
-from e2e.demo.story import split_by_phase, summarize
+from e2e.demo.story import Fleet, Sight, changes_in, split_by_phase, summarize
 from e2e.demo.verdict import judge
+from tandem_operator.core.role import Role
 
 
 def test_the_summary_has_exactly_the_documented_form(story):
@@ -34,7 +35,6 @@ def test_a_phase_in_which_nothing_ended_has_unknown_figures(story):
         [(run.phase, run.slo, run.started_s, run.ended_s)],
         records=(),
         sights=run.sights,
-        changes=(),
     )
 
     assert empty.tally.attainment is None
@@ -48,7 +48,6 @@ def test_splitting_a_whole_demo_gives_its_phases_back(story):
         phases,
         records=[record for run in story.runs for record in run.records],
         sights=[sight for run in story.runs for sight in run.sights],
-        changes=[change for run in story.runs for change in run.changes],
     )
 
     assert runs == story.runs
@@ -63,3 +62,29 @@ def test_the_report_opens_without_a_network_and_shows_every_decision(story):
             assert change.sentence.replace(">", "&gt;") in page
     assert page.count("<svg") == 4
     assert page.count("<circle class=") == 2 * sum(len(run.records) for run in story.runs)
+
+
+GROWTH = (
+    "prefill 1 -> 2: predicted TTFT p95 0.81 s > 0.52 s at 4 requests/s; one more replica brings "
+    "it to 0.31 s; decode stays at 1: TPOT is expected within 25 ms"
+)
+
+
+def seen(at_s, prefill, sentence):
+    return Sight(at_s, {Role.PREFILL: Fleet(prefill, 1), Role.DECODE: Fleet(1, 1)}, sentence)
+
+
+def test_a_change_has_its_own_roles_part_of_the_sentence_even_if_that_was_seen_later():
+    sights = [seen(0.0, 1, "none yet"), seen(1.0, 2, "none yet"), seen(3.0, 2, GROWTH)]
+
+    [change] = changes_in(sights)
+
+    assert (change.role, change.before, change.after, change.at_s) == (Role.PREFILL, 1, 2, 1.0)
+    assert change.sentence.startswith("prefill 1 -> 2: predicted TTFT p95")
+    assert change.sentence.endswith("brings it to 0.31 s")
+
+
+def test_a_change_that_the_pool_never_explained_is_said_to_be_unexplained():
+    [change] = changes_in([seen(0.0, 1, GROWTH), seen(50.0, 3, GROWTH)])
+
+    assert change.sentence == "prefill 1 -> 3: no explanation was seen on the pool"
