@@ -28,7 +28,7 @@ where endpoints.json is
 Both sources are followed: an edit is in force at once and restarts nothing.
 """
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("tandem_engine.router")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -5,21 +5,27 @@ from typing import Any
 from tandem_engine.router.call import Kind
 
 _JOINED = ("content", "reasoning", "reasoning_content", "refusal")
-_CARRIED = ("system_fingerprint", "service_tier", "prompt_token_ids")
+_CARRIED = ("system_fingerprint", "service_tier")
+_TOKEN_IDS = ("token_ids", "prompt_token_ids")
 
 
 class Assembly:
-    """One answer in the making; choices in any number and any order."""
+    """One answer in the making; choices in any number and any order.
 
-    def __init__(self, kind: Kind) -> None:
+    Token ids are kept only for a client that asked: the engine streams some of them unasked.
+    """
+
+    def __init__(self, kind: Kind, *, token_ids: bool = False) -> None:
         self._kind = kind
+        self._carried = _CARRIED + (_TOKEN_IDS if token_ids else ())
+        self._ids = _TOKEN_IDS if token_ids else ()
         self._head: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, Any] | None = None
 
     def add(self, chunk: dict[str, Any]) -> None:
         """Take one chunk of the stream."""
-        for key in ("id", "created", "model", *_CARRIED):
+        for key in ("id", "created", "model", *self._carried):
             if chunk.get(key) is not None:
                 self._head.setdefault(key, chunk[key])
         if chunk.get("usage"):
@@ -32,7 +38,7 @@ class Assembly:
             for key in ("finish_reason", "stop_reason"):
                 if piece.get(key) is not None:
                     choice[key] = piece[key]
-            for key in ("token_ids", "prompt_token_ids"):
+            for key in self._ids:
                 if piece.get(key):
                     choice.setdefault(key, []).extend(piece[key])
             _join_logprobs(choice, piece.get("logprobs"))
@@ -51,7 +57,7 @@ class Assembly:
             "model": self._head.get("model"),
             "choices": [self._choices[index] for index in sorted(self._choices)],
             "usage": self._usage,
-            **{key: self._head[key] for key in _CARRIED if key in self._head},
+            **{key: self._head[key] for key in self._carried if key in self._head},
         }
 
     def _empty_choice(self, index: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ class ApiError(Exception):
     message: str
     kind: str = "invalid_request_error"
     param: str | None = None
-    code: str | None = None
+    code: str | int | None = None
     retry_after_s: int | None = None
     allow: str | None = None
     request_id: str | None = None
@@ -33,7 +33,7 @@ def error_document(
     return json.dumps({"error": error}).encode()
 
 
-def error_event(message: str, *, code: str) -> bytes:
+def error_event(message: str, *, code: str | int) -> bytes:
     """Return the events that end a stream which had begun when it failed."""
     document = error_document(message, kind="upstream_error", code=code)
     return b"data: " + document + b"\n\ndata: [DONE]\n\n"

@@ -59,6 +59,11 @@ class Flight:
         """Return when the request ends whatever happens."""
         return self.timeline.received_s + self.settings.timeouts.request_s
 
+    def left(self) -> None:
+        """Take note that the client closed its connection, as it may after a whole answer."""
+        if self.ending is not Ending.ANSWERED:
+            self.ending = Ending.GONE
+
     def token_count(self) -> TokenCount:
         """Return a counter for one try's stream."""
         call = self.call

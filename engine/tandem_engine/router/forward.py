@@ -174,12 +174,18 @@ class Forwarder:
             computed_tokens=uncached,
             output_tokens=0,
         )
-        model = self._learned.service[pod.endpoint.revision]
-        flight.timeline.service_s = model.predict_s(uncached=uncached, cached=cached)
+        flight.timeline.service_s = self._service_s(pod, flight)
         if alone and pod.entries == entries:
+            model = self._learned.service[pod.endpoint.revision]
             model.learn(uncached=uncached, cached=cached, leg_s=ended - started)
             self._learned.newest_revision = pod.endpoint.revision
         return answer
+
+    def _service_s(self, pod: Pod, flight: Flight) -> float | None:
+        """Return S(u) of the request's prompt, as learned from pods like this one."""
+        cached = flight.cached_tokens or 0
+        model = self._learned.service[pod.endpoint.revision]
+        return model.predict_s(uncached=flight.prompt_tokens - cached, cached=cached)
 
     def _learn_prefill(self, flight: Flight, answer: PrefillAnswer, started: float) -> None:
         now = self._clock()
@@ -289,6 +295,8 @@ class Forwarder:
             self._accounts.prompt_known(
                 flight, tokens=count.prompt_tokens, cached=count.cached_tokens
             )
+            if not flight.timeline.prefill_started:
+                flight.timeline.service_s = self._service_s(pod, flight)
             if flight.timeline.first_token_s is not None:
                 self._decode_served(flight, pod, began, pulled=kv_params is not None)
 

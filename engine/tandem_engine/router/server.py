@@ -17,8 +17,8 @@ from tandem_engine.router.fleet import Fleet, Role
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.forward import Forwarder
 from tandem_engine.router.settings import Settings, SettingsHolder
-from tandem_engine.router.sink import AnswerSink, ClientGone, StreamSink
-from tandem_engine.router.truth import Ending, Outcome, Timeline
+from tandem_engine.router.sink import AnswerSink, ClientGone, Sink, StreamSink
+from tandem_engine.router.truth import Outcome, Timeline
 from tandem_engine.router.waiting import Waiting
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
@@ -217,16 +217,20 @@ class ClientServer:
             arrival_second=self._accounts.arrive(tokens),
         )
         headers = {"X-Request-Id": request_id}
-        sink = StreamSink(request, headers) if call.stream else AnswerSink(kind, headers)
+        sink: Sink = (
+            StreamSink(request, headers)
+            if call.stream
+            else AnswerSink(kind, headers, token_ids=bool(call.body.get("return_token_ids")))
+        )
         self._flights.add(flight)
         try:
             return await self._forwarder.serve(flight, sink)
         except ClientGone:
-            flight.ending = Ending.GONE
+            flight.left()
             raise
         except asyncio.CancelledError:
             if not flight.stopping:
-                flight.ending = Ending.GONE
+                flight.left()
                 raise
             if sink.begun:
                 return await sink.fail(_shutting_down())

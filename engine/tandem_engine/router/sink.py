@@ -84,8 +84,8 @@ class StreamSink:
 class AnswerSink:
     """Collects the stream for a client that wants one document."""
 
-    def __init__(self, kind: Kind, headers: dict[str, str]) -> None:
-        self._assembly = Assembly(kind)
+    def __init__(self, kind: Kind, headers: dict[str, str], *, token_ids: bool) -> None:
+        self._assembly = Assembly(kind, token_ids=token_ids)
         self._headers = headers
         self.begun = False
 

@@ -168,5 +168,5 @@ def _client_fault(status: int, raw: bytes) -> ApiError:
         error["message"],
         kind=kind if isinstance(kind, str) else "invalid_request_error",
         param=param if isinstance(param, str) else None,
-        code=None if code is None else str(code),
+        code=code if isinstance(code, str | int) else None,
     )

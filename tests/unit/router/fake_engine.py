@@ -16,6 +16,7 @@ class Script:
     prefill_s: float = 0.0
     first_token_s: float = 0.0
     gap_s: float = 0.0
+    linger_s: float = 0.0
     tokens: int = 4
     statuses: list[int] = field(default_factory=list)
     error: dict[str, Any] | None = None
@@ -208,6 +209,7 @@ class FakeEngine:
             report["usage"] = self._usage(seen, made * len(choices))
             await send(report)
         await response.write(b"data: [DONE]\n\n")
+        await asyncio.sleep(script.linger_s)
         return response
 
     async def _misbehaves(

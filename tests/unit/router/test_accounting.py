@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tandem_engine.router.fleet import Endpoint, Pod, Role
@@ -255,6 +256,19 @@ async def test_a_client_gone_before_its_bound_is_counted_apart(pool: Pool) -> No
     assert (row["gone"], row["finished"]) == (1, 0)
 
 
+async def test_a_client_that_closes_at_done_was_answered(pool: Pool) -> None:
+    pool.engines["d0"].script.linger_s = 5.0
+    body = {"model": "tiny", "prompt": "x", "stream": True}
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(pool.url + "/v1/completions", json=body) as response,
+    ):
+        assert [event async for event in events(response)][-1] == "[DONE]"
+    await pool.idle()
+
+    assert pool.metric("tandem_router_requests_total", outcome="good") == 1
+
+
 async def test_a_client_gone_after_its_bound_is_a_ttft_violation(pool: Pool) -> None:
     pool.configure(slo={"ttft_s": 0.01})
     pool.engines["p0"].script.hold = asyncio.Event()
@@ -339,6 +353,22 @@ async def test_prefill_is_named_when_the_bound_is_tightened_below_its_service_ti
     await pool.idle()
 
     assert pool.metric("tandem_router_blame_total", cause="prefill") == 1
+
+
+async def test_a_decode_pod_that_prefills_for_itself_spends_prefill_time(
+    pool: Pool, tmp_path: Path
+) -> None:
+    pool.engines["p0"].script.prefill_s = 0.05
+    for _ in range(6):
+        await pool.stream()
+    pool.engines["d0"].script.first_token_s = 0.1
+
+    await pool.stream(n=2)
+    await pool.idle()
+
+    parts = timings(tmp_path)[-1]["parts_s"]
+    assert parts["prefill"] == pytest.approx(0.05, rel=0.9)
+    assert parts["decode_admission"] > 0
 
 
 async def test_the_mean_transfer_time_comes_from_the_decode_pods(pool: Pool) -> None:

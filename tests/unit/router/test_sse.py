@@ -144,8 +144,9 @@ def test_tool_calls_are_assembled_piece_by_piece() -> None:
     ]
 
 
-def test_reasoning_and_token_ids_survive_assembly() -> None:
-    assembly = Assembly(Kind.CHAT)
+@pytest.mark.parametrize("asked", [True, False])
+def test_reasoning_survives_assembly_and_token_ids_do_if_asked_for(asked: bool) -> None:
+    assembly = Assembly(Kind.CHAT, token_ids=asked)
     for number in (1, 2):
         assembly.add(
             {
@@ -163,5 +164,5 @@ def test_reasoning_and_token_ids_survive_assembly() -> None:
     choice = assembly.answer()["choices"][0]
 
     assert choice["message"]["reasoning"] == "r1r2"
-    assert choice["token_ids"] == [1, 2]
+    assert choice.get("token_ids") == ([1, 2] if asked else None)
     assert [entry["token"] for entry in choice["logprobs"]["content"]] == ["r1", "r2"]
