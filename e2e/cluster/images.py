@@ -7,13 +7,12 @@ whose image did not change is not rolled.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster import cluster, docker, layers, names, rootfs
+from e2e.cluster import cluster, docker, layers, names, nodestore, rootfs
 from e2e.cluster.progress import CannotContinueError, run, say, step
 from e2e.cluster.store import fingerprint, locked, replace_file
 
@@ -103,7 +102,7 @@ def load(tags: Iterable[str]) -> None:
     if not cluster.is_running():
         raise CannotContinueError("There is no cluster to load images into; run `make cluster-up`.")
     with locked("load"):
-        present = _in_node()
+        present = nodestore.digests()
         for tag in wanted:
             if f"docker.io/{tag}" in present:
                 say(f"{tag}: in the cluster")
@@ -119,44 +118,27 @@ def _copy_into_node(tag: str) -> None:
         count = layers.copy_missing(tag)
     except layers.NotPossibleError as reason:
         say(f"{tag}: sending all of it ({reason})")
-        _copy_whole(tag)
+        nodestore.send_whole(tag)
     else:
         say(f"{tag}: sent {count} layers that the node lacked")
 
 
-def _copy_whole(tag: str) -> None:
-    # A pipe, where `kind load` writes the whole image to a temporary file first.
-    importing = ["ctr", "--namespace=k8s.io", "images", "import", "--digests", "-"]
-    with subprocess.Popen(["docker", "save", tag], stdout=subprocess.PIPE) as saving:
-        imported = subprocess.run(
-            ["docker", "exec", "--interactive", names.NODE, *importing],
-            stdin=saving.stdout,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if imported.returncode != 0 or saving.returncode != 0:
-        raise CannotContinueError(f"{tag} could not be loaded: {imported.stderr.strip()}")
-
-
-def _in_node() -> set[str]:
-    listing = ["ctr", "--namespace=k8s.io", "images", "list", "-q"]
-    return set(run(["docker", "exec", names.NODE, *listing]).split())
-
-
-def _forget_older(wanted: list[str], present: set[str]) -> None:
+def _forget_older(wanted: list[str], present: Iterable[str]) -> None:
     """Remove older images of ours that nothing runs on, and from the node what Docker forgot."""
     used = cluster.images_in_use() | set(wanted)
-    for tag in wanted:
-        repository = tag.partition(":")[0]
+    repositories = {tag.partition(":")[0] for tag in wanted}
+    for repository in repositories:
         docker.forget_older(repository, used=used)
-        for name in present:
-            other = name.removeprefix("docker.io/")
-            if other in used or not docker.is_ours(other, repository) or docker.has_image(other):
-                continue
-            say(f"{other}: removing from the cluster")
-            removing = ["ctr", "--namespace=k8s.io", "images", "rm", "--sync", name]
-            run(["docker", "exec", names.NODE, *removing])
+    ours = [name.removeprefix("docker.io/") for name in present]
+    nodestore.remove(
+        [
+            one
+            for one in ours
+            if one not in used
+            and any(docker.is_ours(one, repository) for repository in repositories)
+            and not docker.has_image(one)
+        ]
+    )
 
 
 def _stage(image: Image, context: Path) -> None:

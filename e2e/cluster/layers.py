@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from e2e.cluster import names
+from e2e.cluster import names, nodestore
 from e2e.cluster.progress import CannotContinueError, run
 
 _BLOBS = "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
@@ -32,7 +32,6 @@ _CONFIG_FIELDS = (
     *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels"),
     "StopSignal",
 )
-_CTR = ("ctr", "--namespace=k8s.io")
 _OPAQUE = "trusted.overlay.opaque"
 _FILE_CAPABILITY = "security.capability"
 
@@ -159,9 +158,8 @@ def _put(parts: dict[str, bytes], document: dict[str, Any]) -> Blob:
 
 
 def _import(parts: dict[str, bytes], layers: list[Blob], work: Path) -> None:
-    command = ["docker", "exec", "--interactive", names.NODE, *_CTR]
     with subprocess.Popen(
-        [*command, "images", "import", "--digests", "-"],
+        nodestore.IMPORT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -187,7 +185,7 @@ def _write_archive(
 
 
 def _snapshots() -> set[str]:
-    listing = run(["docker", "exec", names.NODE, *_CTR, "snapshots", "list"])
+    listing = nodestore.ctr("snapshots", "list")
     return {line.split()[0] for line in listing.splitlines()[1:] if line.split()}
 
 
