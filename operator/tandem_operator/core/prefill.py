@@ -11,11 +11,10 @@ from math import exp, log
 
 from tandem_operator.core.regression import Triple
 from tandem_operator.core.spec import Slo
-from tandem_operator.core.workload import Workload
+from tandem_operator.core.workload import EXACT_REQUESTS, Workload
 
 BOUND_SHARE = 0.85
-EXACT_REQUESTS = 600
-FLUID_CHUNKS = 500
+FLUID_CHUNKS = 400
 UNSEEN_ON_TIME = 10.0
 RATE_GRID = 20.0
 HOPELESS_LOAD = 1.15
@@ -80,14 +79,14 @@ def prefill_work(
         work_s = 0.0
         allowances: list[tuple[float, int]] = []
         for request in part:
-            fresh = max(0.0, request.prompt_tokens - request.cached_tokens)
+            fresh = request.prompt_tokens - request.cached_tokens
             context = request.cached_tokens + 0.5 * fresh
             service_s = slowdown * (a0 + a1 * fresh + a2 * fresh * context)
             work_s += service_s * request.count
             ttft_s = service_s + overhead_s
             bound_s = slo.ttft_bound_s(request.prompt_tokens)
             unloaded.append((ttft_s, request.count))
-            excess.append((ttft_s - (bound_s - slo.ttft_s), request.count))
+            excess.append((ttft_s - bound_s + slo.ttft_s, request.count))
             if ttft_s <= bound_s:
                 spare_s = max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
                 allowances.append((spare_s, request.count))
@@ -195,7 +194,8 @@ def _fluid_waits(jobs: Sequence[Job], rate_rps: float, replicas: int) -> list[fl
     backlog_s, before, waits = 0.0, 0.0, []
     for job in jobs:
         now = job.at / rate_rps
-        backlog_s = max(0.0, backlog_s - (now - before) * replicas)
+        left_s = backlog_s - (now - before) * replicas
+        backlog_s = left_s if left_s > 0.0 else 0.0
         before = now
         waits.append((backlog_s + 0.5 * job.work_s) / replicas)
         backlog_s += job.work_s

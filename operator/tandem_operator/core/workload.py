@@ -17,7 +17,9 @@ LENGTH_HALF_WINDOW_S = 30
 RECENT_S = 30
 PRIOR_REQUESTS = 10.0
 MOST_CACHED_SHARE = 0.95
-MOST_ENTRIES_PER_S = 8
+# Up to so many requests are placed one by one; of more, a few entries a second stand for all.
+EXACT_REQUESTS = 600
+MOST_ENTRIES_PER_S = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +82,20 @@ def workload(arrivals: Arrivals) -> Workload | None:
 
 
 def _placed(arrivals: Arrivals, first_s: int) -> Iterator[_Placed]:
-    """Requests of the window in order, in at most about `MOST_ENTRIES_PER_S` entries a second.
+    """Requests of the window in order.
 
     Within its second a request's place is not known; it is drawn by a fixed hash, evenly, as given
     the count of a Poisson second it would be.
     """
-    for second in sorted(at for at in arrivals.seconds if first_s <= at < arrivals.end_s):
+    window = sorted(at for at in arrivals.seconds if first_s <= at < arrivals.end_s)
+    few = sum(g.requests for at in window for g in arrivals.seconds[at].groups) <= EXACT_REQUESTS
+    for second in window:
         groups = arrivals.seconds[second].groups
         total = sum(group.requests for group in groups)
         entries: list[_Placed] = []
         for group in groups:
             share = MOST_ENTRIES_PER_S * group.requests // total
-            parts = group.requests if total <= MOST_ENTRIES_PER_S else max(1, share)
+            parts = group.requests if few or total <= MOST_ENTRIES_PER_S else max(1, share)
             for part in range(parts):
                 count = group.requests * (part + 1) // parts - group.requests * part // parts
                 at_s = second - first_s + _scatter(second, len(entries))
