@@ -25,6 +25,7 @@ from e2e.cluster import names, nodestore
 from e2e.cluster.progress import CannotContinueError, run
 
 _BLOBS = "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
+_PACKED = "/kind/tandem-layers.json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -61,14 +62,24 @@ def copy_missing(tag: str) -> int:
     details = json.loads(run(["docker", "image", "inspect", tag]))[0]
     diff_ids = [str(one) for one in details["RootFS"]["Layers"]]
     folders = layer_folders(details.get("GraphDriver") or {}, count=len(diff_ids))
-    held = known_prefix(chain_ids(diff_ids), _snapshots())
-    if held == 0:
+    packed = _packed_before()
+    known = best_prefix(diff_ids, packed, _snapshots())
+    if not known:
         raise NotPossibleError("the node has none of its layers")
     with tempfile.TemporaryDirectory(prefix="tandem-layers-") as work:
-        lower = [Blob(one, size) for one, size in _sizes_in_node(diff_ids[:held]).items()]
-        upper = [pack(folder, Path(work)) for folder in folders[held:]]
+        lower = [Blob(one, size) for one, size in _sizes_in_node(known).items()]
+        upper = [pack(folder, Path(work)) for folder in folders[len(known) :]]
         _import(_archive_parts(tag, details, [*lower, *upper]), upper, Path(work))
+    sent = zip(diff_ids[len(known) :], (layer.digest for layer in upper), strict=True)
+    _remember_packed(packed | dict(sent))
     return len(upper)
+
+
+def best_prefix(diff_ids: list[str], packed: dict[str, str], snapshots: set[str]) -> list[str]:
+    """The lowest layers that the node has, under Docker's digests or those we packed them under."""
+    ours = [packed.get(one, one) for one in diff_ids]
+    found = [one[: known_prefix(chain_ids(one), snapshots)] for one in (ours, diff_ids)]
+    return max(found, key=len)
 
 
 def chain_ids(diff_ids: list[str]) -> list[str]:
@@ -187,6 +198,17 @@ def _write_archive(
 def _snapshots() -> set[str]:
     listing = nodestore.ctr("snapshots", "list")
     return {line.split()[0] for line in listing.splitlines()[1:] if line.split()}
+
+
+def _packed_before() -> dict[str, str]:
+    """Docker's digest of a layer -> the digest of our own archive of it, kept by the node."""
+    reading = f"cat {_PACKED} 2>/dev/null || echo '{{}}'"
+    return dict(json.loads(run(["docker", "exec", names.NODE, "sh", "-c", reading])))
+
+
+def _remember_packed(packed: dict[str, str]) -> None:
+    writing = ["docker", "exec", "--interactive", names.NODE, "sh", "-c", f"cat > {_PACKED}"]
+    run(writing, stdin=json.dumps(packed))
 
 
 def _sizes_in_node(digests: list[str]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import pytest
 
 from e2e.cluster.layers import (
     NotPossibleError,
+    best_prefix,
     chain_ids,
     known_prefix,
     layer_folders,
@@ -32,6 +33,18 @@ def test_chains_are_named_as_the_image_format_says() -> None:
 )
 def test_only_an_unbroken_stack_from_the_bottom_counts(held: set[str], count: int) -> None:
     assert known_prefix(["a", "b", "c"], held) == count
+
+
+def test_a_layer_counts_under_dockers_digest_and_under_ours() -> None:
+    packed = {"sha256:bb": "sha256:b2"}
+    dockers = chain_ids(["sha256:aa", "sha256:bb", "sha256:cc"])
+    ours = chain_ids(["sha256:aa", "sha256:b2", "sha256:cc"])
+    image = ["sha256:aa", "sha256:bb", "sha256:cc"]
+
+    assert best_prefix(image, packed, set(ours[:2])) == ["sha256:aa", "sha256:b2"]
+    assert best_prefix(image, packed, set(dockers)) == image
+    assert best_prefix(image, packed, {*ours[:2], *dockers}) == image
+    assert best_prefix(image, packed, set()) == []
 
 
 def test_layers_are_listed_from_the_lowest(tmp_path: Path) -> None:
