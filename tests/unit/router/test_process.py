@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
@@ -65,6 +66,16 @@ async def test_sigterm_lets_a_running_stream_finish_and_then_ends_the_process(
     await engine.stop()
 
 
+@pytest.fixture
+def root_log() -> Iterator[None]:
+    """Puts the root logger back as it was: the command configures it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+@pytest.mark.usefixtures("root_log")
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -72,16 +83,20 @@ async def test_sigterm_lets_a_running_stream_finish_and_then_ends_the_process(
         (["--pool", "a", "--namespace", "b"], "KUBERNETES_SERVICE_HOST"),
     ],
 )
-async def test_a_router_that_cannot_start_ends_with_a_sentence(
-    arguments: list[str], word: str
+def test_a_router_that_cannot_start_ends_with_a_sentence(
+    arguments: list[str],
+    word: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    process = await start(*arguments)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
-    _, stderr = await process.communicate()
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
 
-    assert process.returncode not in (0, None)
-    assert word in stderr.decode()
-    assert "Traceback" not in stderr.decode()
+    assert ended.value.code == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert word in json.loads(line)["reason"]
 
 
 @pytest.mark.parametrize(
