@@ -20,7 +20,7 @@ GROUP = "/apis/tandem-inference.io/v1alpha1"
 SAMPLE = Path("manifests/samples/tiny-cpu.yaml")
 
 
-def eventually(check, *, within_s=30.0, every_s=0.2):
+def eventually(check, *, within_s=60.0, every_s=0.2):
     """Poll until `check` returns something true; its last failure or value is the error."""
     deadline = time.monotonic() + within_s
     while True:

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from tests.integration.fake_pods import fake_pods
 from tests.integration.faulty_api import faulty_api
-from tests.integration.idle_pods import idle_pods
 from tests.integration.operator_process import Pool, eventually, install_crd, node, operator
 
 pytestmark = pytest.mark.timeout(420)
@@ -23,7 +23,7 @@ def serving(fresh_control_plane, tmp_path):
     pool = Pool(plane, "default")
     with (
         node(plane),
-        idle_pods(host),
+        fake_pods(host),
         operator(plane.kubeconfig, tmp_path / "log", "--namespace", "default") as process,
     ):
         pool.apply()

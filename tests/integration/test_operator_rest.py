@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.integration.idle_pods import idle_pods
+from tests.integration.fake_pods import fake_pods
 from tests.integration.operator_process import Pool, eventually, install_crd, node, operator
 
 pytestmark = pytest.mark.timeout(420)
@@ -45,7 +45,7 @@ def test_ten_pools_at_rest_write_nothing_for_a_minute_and_fit_in_memory(
 ):
     pools = [Pool(control_plane, namespace, f"pool-{number}") for number in range(POOLS)]
     host = "127.77.0.1"
-    with node(control_plane), idle_pods(host):
+    with node(control_plane), fake_pods(host):
         for pool in pools:
             pool.apply()
         for pool in pools:
@@ -91,7 +91,7 @@ def test_a_restarted_operator_changes_nothing(control_plane, namespace, tmp_path
     pool = Pool(control_plane, namespace)
     pool.apply(prefill={"minReplicas": 2})
     words, host = ("--namespace", namespace), "127.77.0.2"
-    with node(control_plane), idle_pods(host):
+    with node(control_plane), fake_pods(host):
         with operator(control_plane.kubeconfig, tmp_path / "first", *words) as first:
             eventually(lambda: pool.objects_of_kind("Pod") == 4)
             pool.make_pods_ready(host=host)

@@ -1,0 +1,137 @@
+"""Answers of a router and of engines, on an address that the test gives to pods."""
+
+import contextlib
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+ENGINE_PORT, ROUTER_PORT = 8000, 9100
+ENGINE_PAGE = "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
+ROUTER_PAGE = "".join(
+    f'tandem_router_{name}_seconds_bucket{{le="{edge}"}} 0\n'
+    for name in ("ttft", "tpot")
+    for edge in ("0.1", "+Inf")
+)
+
+
+RATE_RPS, PROMPT_TOKENS, OUTPUT_TOKENS, STEP_S = 12, 1500, 60, 0.02
+SERVED_RPS = 8
+
+
+class FakePods:
+    """A router and engines: idle for two hours, and then, from `load` on, short of prefill.
+
+    Under load 12 requests a second arrive, and the one prefill pod is busy all the time with 8.
+    """
+
+    def __init__(self):
+        self.started_s = time.time() - 7200
+        self.silent = False
+        self._loaded = None
+
+    def load(self, *, prefill_pod, decode_pod):
+        """Let requests arrive, as if they had for five minutes."""
+        self._loaded = (time.time() - 300, prefill_pod, decode_pod)
+
+    def answer(self, port, path):
+        """What a pod answers, by the port that it is asked on."""
+        if port == ENGINE_PORT:
+            return self._engine_page()
+        return ROUTER_PAGE if path == "/metrics" else json.dumps(self._arrivals())
+
+    def _engine_page(self):
+        if self._loaded is None:
+            return ENGINE_PAGE
+        steps = int((time.time() - self._loaded[0]) / STEP_S)
+        return (
+            "vllm:num_requests_running 8\nvllm:num_requests_waiting 0\n"
+            f"vllm:inter_token_latency_seconds_sum {steps * 8 * STEP_S}\n"
+            f"vllm:inter_token_latency_seconds_count {steps * 8}\n"
+            f"vllm:generation_tokens_total {steps * 8}\n"
+            'vllm:cache_config_info{block_size="16",num_gpu_blocks="4000"} 1\n'
+            "vllm:kv_cache_usage_perc 0.1\n"
+        )
+
+    def _arrivals(self):
+        now = time.time()
+        in_system = dict.fromkeys(
+            ("queued_requests", "queued_prompt_tokens", "prefill_requests", "decode_requests"), 0
+        )
+        arrivals, finished, legs = [], [], []
+        if self._loaded is not None:
+            since, prefill_pod, decode_pod = self._loaded
+            for second in range(int(since), int(now)):
+                arrivals.append([second, _bucket(RATE_RPS), _bucket(RATE_RPS * PROMPT_TOKENS), 0])
+                finished.append([second, _finished(SERVED_RPS)])
+            served = int((now - since) * SERVED_RPS)
+            legs = [
+                _leg(prefill_pod, "prefill", now - since, served),
+                _leg(decode_pod, "decode", now - since, served),
+            ]
+        return {
+            "schema": 1,
+            "router": "tiny-router-fake",
+            "started_s": self.started_s,
+            "now_s": now,
+            "bucket_edges_tokens": [128, 512, 2048, 8192, 32768],
+            "arrivals": arrivals,
+            "finished": finished,
+            "in_system": in_system,
+            "legs": legs,
+        }
+
+
+def _bucket(count):
+    return [0, 0, count, 0, 0, 0]
+
+
+def _finished(count):
+    zero = dict.fromkeys(("good", "late_tpot", "failed", "shed", "gone"), 0)
+    return zero | {
+        "finished": count,
+        "late_ttft": count,
+        "output_tokens": count * OUTPUT_TOKENS,
+        "output_tokens_squared": count * OUTPUT_TOKENS**2,
+        "blame": {"router_queue": count},
+    }
+
+
+def _leg(pod, role, busy_s, requests):
+    return {
+        "pod": pod,
+        "role": role,
+        "busy_s": busy_s,
+        "requests": requests,
+        "prompt_tokens": requests * PROMPT_TOKENS,
+        "cached_tokens": 0,
+        "prompt_token_contexts": requests * PROMPT_TOKENS**2 / 2,
+        "output_tokens": requests * OUTPUT_TOKENS if role == "decode" else 0,
+    }
+
+
+@contextlib.contextmanager
+def fake_pods(host):
+    """Serve on `host`, the address that the test's pods will carry."""
+    pods = FakePods()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if pods.silent:
+                self.send_error(503)
+                return
+            body = pods.answer(self.server.server_port, self.path).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with contextlib.ExitStack() as stack:
+        for port in (ENGINE_PORT, ROUTER_PORT):
+            server = stack.enter_context(ThreadingHTTPServer((host, port), Handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+        yield pods

@@ -1,0 +1,109 @@
+"""The whole chain on a real API server: what a router counted becomes replicas, with a reason."""
+
+import json
+import sys
+import time
+
+import pytest
+
+from tests.integration.fake_pods import fake_pods
+from tests.integration.operator_process import Pool, eventually, install_crd, node, operator
+
+pytestmark = pytest.mark.timeout(420)
+
+
+@pytest.fixture
+def serving(control_plane, namespace, tmp_path):
+    """A pool with Ready pods on an operator of its own."""
+    host = "127.77.0.4"
+    install_crd(control_plane)
+    pool = Pool(control_plane, namespace)
+    words = ("--namespace", namespace)
+    with (
+        node(control_plane),
+        fake_pods(host) as pods,
+        operator(control_plane.kubeconfig, tmp_path / "log", *words) as process,
+    ):
+        pool.apply()
+        eventually(lambda: pool.objects_of_kind("Pod") == 3)
+        pool.make_pods_ready(host=host)
+        eventually(lambda: pool.condition("MetricsFresh")["status"] == "True", within_s=60)
+        yield pool, pods
+        sys.stderr.write(process.log())
+
+
+def load(pool, pods):
+    """Let requests arrive at the pool's router, as if they had for five minutes."""
+    names = [name for kind, name in pool.objects() if kind == "Pod"]
+    by_role = {role: name for role in ("prefill", "decode") for name in names if role in name}
+    pods.load(prefill_pod=by_role["prefill"], decode_pod=by_role["decode"])
+
+
+def test_more_arrivals_than_one_pod_can_prefill_bring_another_with_a_reason(serving):
+    pool, pods = serving
+
+    load(pool, pods)
+
+    eventually(lambda: pool.replicas("prefill") > 1, within_s=60)
+    status = eventually(
+        lambda: (
+            pool.get()["status"] if pool.get()["status"]["decision"]["prefill"]["to"] > 1 else None
+        )
+    )
+    assert "prefill" in status["decision"]["reason"]
+    assert any("prefill 1 ->" in (each.get("note") or "") for each in pool.events())
+    memory = pool.objects()["ConfigMap", "tiny-memory"]
+    assert json.loads(memory["data"]["memory.json"])
+
+
+def test_silent_routers_freeze_the_counts_and_say_so(serving):
+    pool, pods = serving
+    load(pool, pods)
+    eventually(lambda: pool.replicas("prefill") > 1, within_s=60)
+    grown = pool.replicas("prefill")
+
+    pods.silent = True
+
+    eventually(lambda: pool.condition("MetricsFresh")["status"] == "False", within_s=60)
+    # The pool's stabilisation window is half a minute: a shrink would have come by then.
+    time.sleep(45)
+    assert pool.replicas("prefill") == grown
+
+
+def test_a_pod_monitor_appears_once_its_kind_does(serving):
+    pool, _ = serving
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "podmonitors.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": "PodMonitor", "plural": "podmonitors", "singular": "podmonitor"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-preserve-unknown-fields": True,
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    pool.kubectl("apply", "-f", "-", stdin=json.dumps(crd))
+    try:
+        found = eventually(
+            lambda: json.loads(pool.kubectl("get", "podmonitors", "tiny", "-o", "json")),
+            within_s=150,
+        )
+        assert found["metadata"]["ownerReferences"][0]["kind"] == "InferencePool"
+    finally:
+        pool.kubectl("delete", "crd", "podmonitors.monitoring.coreos.com")
+
+    pool.apply(decode={"minReplicas": 2})
+    eventually(lambda: pool.replicas("decode") == 2, within_s=150)
