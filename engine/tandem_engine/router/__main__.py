@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from tandem_engine.router.cluster import ClusterSource, in_cluster_server, own_n
 from tandem_engine.router.files import FileSource
 from tandem_engine.router.settings import SettingsError
 
+_TIMING_RECORD_VARIABLE = "TANDEM_TIMING_RECORD"
 _EXAMPLE = """\
 in a cluster (settings from the ConfigMap POOL-router, pods from the API server):
   tandem-router --pool chat --namespace team-a
@@ -75,7 +77,9 @@ def parser() -> argparse.ArgumentParser:
         "--timing-record",
         type=Path,
         metavar="FILE",
-        help="append one JSON line of times and counts per request, never content",
+        default=os.environ.get(_TIMING_RECORD_VARIABLE),
+        help="append one JSON line of times and counts per request, never content (or set"
+        f" {_TIMING_RECORD_VARIABLE}, which a pod template can)",
     )
     out.add_argument(
         "--timing-record-mib",

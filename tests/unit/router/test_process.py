@@ -116,6 +116,12 @@ def test_a_wrong_command_line_is_refused(
     assert word in capsys.readouterr().err
 
 
+def test_the_environment_can_name_the_timing_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TANDEM_TIMING_RECORD", "/tmp/timings.jsonl")
+
+    assert parser().parse_args([]).timing_record == Path("/tmp/timings.jsonl")
+
+
 def test_help_shows_both_ways_to_start() -> None:
     text = parser().format_help()
 
