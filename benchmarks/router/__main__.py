@@ -40,11 +40,11 @@ class Plan:
 FULL = Plan(
     runs=5,
     paced=(
-        Load(streams=1, tokens=20, gap_s=0.005, ramp_s=1.0, window_s=8.0),
-        Load(streams=100, tokens=40, gap_s=0.1, ramp_s=4.0, window_s=10.0),
-        Load(streams=1000, tokens=40, gap_s=0.25, ramp_s=10.0, window_s=12.0),
+        Load(streams=1, tokens=20, gap_s=0.005, ramp_s=1.0, window_s=6.0),
+        Load(streams=100, tokens=40, gap_s=0.1, ramp_s=4.0, window_s=8.0),
+        Load(streams=1000, tokens=40, gap_s=0.25, ramp_s=10.0, window_s=10.0),
     ),
-    flood=Load(streams=100, tokens=500, gap_s=0.001, ramp_s=1.0, window_s=10.0),
+    flood=Load(streams=100, tokens=500, gap_s=0.001, ramp_s=1.0, window_s=6.0),
 )
 QUICK = Plan(
     runs=1,
