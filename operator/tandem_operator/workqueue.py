@@ -137,8 +137,14 @@ class KeyedQueue(Generic[K]):
             wait_s = self._backoff_s(entry.failures)
             log.warning(
                 "pass failed",
-                extra={"key": str(key), "failures": entry.failures, "retry_s": round(wait_s, 1)},
-                exc_info=error,
+                extra={
+                    "key": str(key),
+                    "error": repr(error),
+                    "failures": entry.failures,
+                    "retry_s": round(wait_s, 1),
+                },
+                # An outage is told each time, its traceback once.
+                exc_info=error if entry.failures == 1 else None,
             )
             entry.due_s = loop.time() + wait_s
         else:

@@ -222,3 +222,20 @@ def test_a_pool_made_again_under_its_name_gets_children_of_its_own(pool):
         ),
         within_s=60,
     )
+
+
+def test_what_grows_waits_for_what_shrinks(pool):
+    pool.apply(prefill={"minReplicas": 3, "maxReplicas": 3})
+    eventually(lambda: pool.replicas("prefill") == 3)
+
+    pool.apply(
+        prefill={"minReplicas": 1, "maxReplicas": 1}, decode={"minReplicas": 3, "maxReplicas": 3}
+    )
+    eventually(lambda: pool.replicas("decode") == 3)
+
+    def written_at(component):
+        managers = pool.deployment(component)["metadata"]["managedFields"]
+        return next(each["time"] for each in managers if each["manager"] == "tandem-replicas")
+
+    assert pool.replicas("prefill") == 1
+    assert written_at("prefill") < written_at("decode")

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import aiohttp
+
 from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.kinds import EVENT
 
@@ -72,9 +74,9 @@ class EventWriter:
             await self._kube.create(
                 EVENT, body, namespace=metadata["namespace"], manager=CONTROLLER.partition("/")[2]
             )
-        except ApiError as error:
-            if error.status != 409:
-                log.warning("event not posted", extra={"reason": reason, "error": str(error)})
+        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
+            if not (isinstance(error, ApiError) and error.status == 409):
+                log.warning("event not posted", extra={"reason": reason, "error": repr(error)})
 
 
 def shortened(note: str) -> str:
