@@ -231,6 +231,8 @@ def configure_logging() -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # kopf tells of every event it hands over; its warnings are what matters.
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
+    # It warns of the signals that this module handles.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 def main() -> None:
