@@ -7,6 +7,7 @@ MESSAGE_BYTES = 2000
 
 _PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^\]]+\] )?")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt))(?::\s*(.*))?$")
+# What the API server says when its engine process is gone; the cause is an earlier line, or none.
 _CAUSED_BY_ANOTHER = (
     "Engine core initialization failed",
     "Engine process failed to start",
@@ -77,6 +78,11 @@ def explain(lines: Sequence[str], *, exit_code: int | None, during: str) -> str:
     for known, advice in _KNOWN:
         if any(known.search(line) for line in lines):
             return _bounded(f"vLLM {ending} {during}: {advice}" + (f" ({cause})" if cause else ""))
+    if cause is not None and _is_echo(cause):
+        return _bounded(
+            f"vLLM {ending} {during}: its engine process ended without a word, most often killed "
+            "for the pod's memory limit; raise it, or see the log"
+        )
     last = cause or next((line.strip() for line in reversed(lines) if line.strip()), "no output")
     return _bounded(f"vLLM {ending} {during}: {last}")
 
@@ -84,9 +90,13 @@ def explain(lines: Sequence[str], *, exit_code: int | None, during: str) -> str:
 def error_line(lines: Sequence[str]) -> str | None:
     """Return the last error of a log that is not merely the consequence of an earlier one."""
     errors = [text for text in (_PREFIX.sub("", line).strip() for line in lines) if _is_error(text)]
-    causes = [text for text in errors if not any(mark in text for mark in _CAUSED_BY_ANOTHER)]
+    causes = [text for text in errors if not _is_echo(text)]
     found = causes or errors
     return found[-1] if found else None
+
+
+def _is_echo(text: str) -> bool:
+    return any(mark in text for mark in _CAUSED_BY_ANOTHER)
 
 
 def _is_error(text: str) -> bool:

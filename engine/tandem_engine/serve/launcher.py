@@ -182,7 +182,8 @@ class Launcher:
                 status = await api.health()
             except UNREACHABLE:
                 # Too busy to answer is no reason to be killed, unless it lasts.
-                self.lifecycle.vllm_answers = time.monotonic() - last_answer < SILENCE_S
+                if time.monotonic() - last_answer >= SILENCE_S:
+                    self.lifecycle.vllm_answers = False
             else:
                 last_answer = time.monotonic()
                 self.lifecycle.vllm_answers = status < 500

@@ -51,6 +51,15 @@ def test_a_kill_names_the_likely_reason() -> None:
     assert "memory limit" in explain([], exit_code=-9, during="while ready")
 
 
+def test_an_engine_process_that_was_killed_points_at_memory() -> None:
+    dead = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+
+    sentence = explain([f"{CORE}{dead}"], exit_code=0, during="while ready")
+
+    assert "memory limit" in sentence
+    assert "EngineDeadError" not in sentence
+
+
 def test_without_an_error_the_last_words_are_told() -> None:
     sentence = explain(["one", "the last words", ""], exit_code=3, during="while ready")
 

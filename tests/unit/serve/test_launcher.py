@@ -189,6 +189,24 @@ async def test_a_dead_engine_behind_a_living_server_is_not_live(
     assert await engine.probe("/ready") == 503
 
 
+async def test_a_dead_engine_stays_dead_when_its_server_goes_too(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem_engine.serve.launcher.WATCH_S", 0.05)
+    engine = await start().ready()
+    await engine.tell_vllm(health=503)
+
+    async def dead() -> bool:
+        return await engine.probe("/live") == 503
+
+    await until(dead)
+    # The server closes its port a while before its process ends.
+    await engine.tell_vllm(deaf=True)
+    done, _ = await asyncio.wait([engine.task], timeout=0.5)
+    assert not done
+    assert await engine.probe("/live") == 503
+
+
 async def test_a_taken_control_port_is_named(start: Start) -> None:
     first = await start().ready()
 

@@ -33,7 +33,9 @@ class Fake:
         self.health_status = 200
         self.requests: list[dict[str, object]] = []
 
-    async def health(self, _: web.Request) -> web.Response:
+    async def health(self, request: web.Request) -> web.Response:
+        if self.state.get("deaf") and request.transport is not None:
+            request.transport.abort()
         return web.Response(status=self.health_status)
 
     async def metrics(self, _: web.Request) -> web.Response:
