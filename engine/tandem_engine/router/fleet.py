@@ -2,7 +2,8 @@
 
 Load is counted in tokens of outstanding work, so a pod with one long prompt is busier than a pod
 with two short ones. A pod whose connection was refused is suspect: it gets nothing until it is
-seen Ready again or answers a probe.
+seen Ready again or answers a probe. A pod that was silent for too long is in doubt until a probe
+tells whether it is frozen (then it is suspect) or only slow; for that moment its work waits.
 """
 
 import asyncio
@@ -39,11 +40,12 @@ class Pod:
         entries: how many requests ever came, to tell whether one had the pod to itself.
     """
 
-    __slots__ = ("endpoint", "entries", "requests", "suspect", "tokens")
+    __slots__ = ("doubted", "endpoint", "entries", "requests", "suspect", "tokens")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.suspect = False
+        self.doubted = False
         self.requests = 0
         self.tokens = 0
         self.entries = 0
@@ -73,7 +75,12 @@ class Pod:
     @property
     def usable(self) -> bool:
         """Return whether a new request may go here."""
-        return self.endpoint.ready and not self.endpoint.leaving and not self.suspect
+        return self.standing and not self.suspect and not self.doubted
+
+    @property
+    def standing(self) -> bool:
+        """Return whether its source shows this pod as one for new requests."""
+        return self.endpoint.ready and not self.endpoint.leaving
 
 
 class Fleet:
@@ -123,12 +130,27 @@ class Fleet:
 
     def suspect(self, pod: Pod) -> None:
         """Send nothing to `pod` until it is seen Ready again or answers a probe."""
-        pod.suspect = True
+        pod.suspect, pod.doubted = True, False
         self.announce()
+
+    def doubt(self, pod: Pod) -> None:
+        """Send nothing to `pod` until a probe has told what it is."""
+        pod.doubted = True
+        self.announce()
+
+    def doubtful(self, role: Role, *, revisions: Collection[str]) -> bool:
+        """Return whether a probe may soon make a pod of `role` usable."""
+        return any(
+            pod.doubted
+            and pod.standing
+            and pod.endpoint.role is role
+            and pod.endpoint.revision in revisions
+            for pod in self._pods.values()
+        )
 
     def trust(self, pod: Pod) -> None:
         """Send work to `pod` again."""
-        pod.suspect = False
+        pod.suspect = pod.doubted = False
         self.announce()
 
     def usable(self, role: Role, *, revisions: Collection[str] | None = None) -> list[Pod]:

@@ -117,7 +117,7 @@ class Forwarder:
                 answer = await self._prefill_once(flight, pod, tokens=tokens, retry=last)
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
-                self._fleet.suspect(pod)
+                self._fleet.doubt(pod)
                 flight.decode_only = DecodeOnly.PREFILL_TIMEOUT
             except UpstreamFailure as failure:
                 flight.decode_only = DecodeOnly.PREFILL_FAILED
@@ -318,7 +318,7 @@ class Forwarder:
     ) -> web.StreamResponse:
         # A request that came here with its time all but spent says nothing about the pod.
         if waited_s >= flight.settings.timeouts.connect_s:
-            self._fleet.suspect(pod)
+            self._fleet.doubt(pod)
         started = flight.timeline.first_token_s is not None
         flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
         logger.warning(

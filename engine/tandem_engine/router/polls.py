@@ -1,6 +1,7 @@
 """Background reads of engine pods: probes that clear a suspicion, and the KV transfer time."""
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Iterable
 
@@ -19,7 +20,7 @@ _TRANSFER = re.compile(
 
 
 class Probes:
-    """Asks suspect pods for their health until they answer."""
+    """Asks doubted pods for their health once, and suspect pods until they answer."""
 
     def __init__(self, *, fleet: Fleet, upstream: Upstream) -> None:
         self._fleet = fleet
@@ -28,12 +29,19 @@ class Probes:
     async def run(self) -> None:
         """Probe for ever."""
         while True:
-            suspects = [pod for pod in self._fleet.pods() if pod.suspect]
-            await asyncio.gather(*map(self._probe, suspects))
-            if suspects:
-                await asyncio.sleep(_PROBE_EVERY_S)
-            elif not any(pod.suspect for pod in self._fleet.pods()):
-                await self._fleet.change()
+            pods = [pod for pod in self._fleet.pods() if pod.suspect or pod.doubted]
+            await asyncio.gather(*map(self._probe, pods))
+            await self._until_needed()
+
+    async def _until_needed(self) -> None:
+        """Wait for a pod in doubt, and no longer than an interval while one is suspect."""
+        known = any(pod.suspect for pod in self._fleet.pods())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PROBE_EVERY_S if known else None):
+                while not any(
+                    pod.doubted or (pod.suspect and not known) for pod in self._fleet.pods()
+                ):
+                    await self._fleet.change()
 
     async def _probe(self, pod: Pod) -> None:
         try:
@@ -41,6 +49,8 @@ class Probes:
                 pod, path="/health", most_bytes=65536, timeout_s=_PROBE_TIMEOUT_S
             )
         except UpstreamFailure:
+            if pod.doubted:
+                self._fleet.suspect(pod)
             return
         self._fleet.trust(pod)
 

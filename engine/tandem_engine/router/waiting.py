@@ -125,6 +125,8 @@ class Waiting:
         while self._unsplit:
             self._place(self._unsplit.popleft(), Placement(None, DecodeOnly.UNSUPPORTED))
         paired = self._fleet.usable(Role.PREFILL, revisions=revisions)
+        if not paired and self._fleet.doubtful(Role.PREFILL, revisions=revisions):
+            return
         most = settings.limits.prefill_requests_per_pod
         while True:
             pod = least_loaded(pod for pod in paired if pod.requests < most)

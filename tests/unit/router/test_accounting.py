@@ -244,6 +244,18 @@ def test_the_timing_record_is_bounded(tmp_path: Path) -> None:
     assert numbers == list(range(numbers[0], 200))
 
 
+async def test_a_full_disk_is_said_once_and_fails_no_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    record = TimingRecord(Path("/dev/full"), max_bytes=1000)
+
+    for number in range(3):
+        record.write({"number": number})
+    record.close()
+
+    assert [line.getMessage() for line in caplog.records] == ["timing record not written"]
+
+
 async def test_a_client_gone_before_its_bound_is_counted_apart(pool: Pool) -> None:
     pool.engines["p0"].script.hold = asyncio.Event()
     task = asyncio.create_task(pool.stream())

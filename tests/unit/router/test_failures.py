@@ -57,6 +57,22 @@ async def test_a_frozen_prefill_pod_costs_its_deadline_once_and_is_then_avoided(
     assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") == 1
 
 
+async def test_a_slow_prefill_pod_keeps_its_queue(pool: Pool) -> None:
+    pool.configure(timeouts={"prefill_s": 0.1}, limits={"prefill_requests_per_pod": 1})
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    slow = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+    pool.configure(limits={"prefill_requests_per_pod": 1})
+    queued = [asyncio.create_task(pool.stream()) for _ in range(3)]
+    await pool.engines["p0"].wait_seen(2)
+    gate.set()
+    await asyncio.gather(slow, *queued)
+
+    assert len(pool.engines["p0"].seen) == 4
+    assert pool.metric("tandem_router_decode_only_total", reason="prefill_timeout") == 1
+    assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") is None
+
+
 async def test_a_prefill_answer_without_kv_parameters_means_decode_alone(pool: Pool) -> None:
     pool.engines["p0"].script.kv = False
 
