@@ -26,12 +26,18 @@ from tandem_engine.serve.warm_up import warm_up
 
 log = logging.getLogger("tandem-engine")
 
-HEALTH_POLL_S = 0.5
-WATCH_S = 2.0
-SILENCE_S = 120.0
-DRAIN_POLL_S = 0.25
 STOP_MARGIN_S = 5.0
-LAST_WORDS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often the launcher looks, and how long it gives vLLM, in seconds."""
+
+    health_poll_s: float = 0.5
+    watch_s: float = 2.0
+    drain_poll_s: float = 0.25
+    silence_s: float = 120.0
+    last_words_s: float = 5.0
 
 
 class EngineError(Exception):
@@ -45,6 +51,7 @@ class Launcher:
     settings: Settings
     command: Command
     revision: str | None = None
+    pace: Pace = Pace()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _terminate: asyncio.Event = field(default_factory=asyncio.Event)
     _engine: EngineProcess | None = None
@@ -135,7 +142,7 @@ class Launcher:
     async def _get_ready(self, engine: EngineProcess, api: VllmApi) -> None:
         started = time.monotonic()
         while not await _healthy(api):  # noqa: ASYNC110 - the event is in another process
-            await asyncio.sleep(HEALTH_POLL_S)
+            await asyncio.sleep(self.pace.health_poll_s)
         self.lifecycle.enter(Phase.WARMING_UP)
         healthy_s = round(time.monotonic() - started, 3)
         log.info("vLLM is healthy after_s=%s", healthy_s)
@@ -163,7 +170,7 @@ class Launcher:
     async def _warm_up_failure(self, engine: EngineProcess, error: BaseException) -> EngineError:
         # An engine that dies of a request says why a moment after the request has failed.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(engine.ended(), LAST_WORDS_S)
+            await asyncio.wait_for(engine.ended(), self.pace.last_words_s)
         if engine.exit_code is None:
             return EngineError(f"the first completion failed, so the engine cannot serve: {error}")
         sentence = explain(list(engine.lines), exit_code=engine.exit_code, during="at warm-up")
@@ -173,7 +180,7 @@ class Launcher:
         """Keep the probes true: an engine that is dead or silent for long is not live."""
         last_answer = time.monotonic()
         while True:
-            await asyncio.sleep(WATCH_S)
+            await asyncio.sleep(self.pace.watch_s)
             engine.reap_orphans()
             if self.lifecycle.phase in (Phase.STARTING, Phase.STOPPING):
                 last_answer = time.monotonic()
@@ -182,7 +189,7 @@ class Launcher:
                 status = await api.health()
             except UNREACHABLE:
                 # Too busy to answer is no reason to be killed, unless it lasts.
-                if time.monotonic() - last_answer >= SILENCE_S:
+                if time.monotonic() - last_answer >= self.pace.silence_s:
                     self.lifecycle.vllm_answers = False
             else:
                 last_answer = time.monotonic()
@@ -201,7 +208,7 @@ class Launcher:
             done = drain.observe(load, now_s=time.monotonic())
             if done is not None:
                 return done
-            await asyncio.sleep(DRAIN_POLL_S)
+            await asyncio.sleep(self.pace.drain_poll_s)
 
 
 async def _healthy(api: VllmApi) -> bool:

@@ -13,12 +13,13 @@ import aiohttp
 
 from tandem_engine.serve.command import vllm_command
 from tandem_engine.serve.facts import look_around
-from tandem_engine.serve.launcher import Launcher
+from tandem_engine.serve.launcher import Launcher, Pace
 from tandem_engine.serve.settings import Settings
 
 FAKE = Path(__file__).parent / "fake"
 PACKAGES = Path(__file__).parents[3] / "engine"
 PATIENCE_S = 60.0
+QUICK = Pace(health_poll_s=0.05, watch_s=0.05, drain_poll_s=0.05, last_words_s=0.1)
 
 
 def free_ports(count: int) -> list[int]:
@@ -76,7 +77,7 @@ class Engine:
         command = vllm_command(settings, facts)
         if fault:
             command.env["FAKE_VLLM"] = fault
-        launcher = Launcher(settings, command, revision="r1")
+        launcher = Launcher(settings, command, revision="r1", pace=QUICK)
         return cls(settings, launcher, session, asyncio.ensure_future(launcher.run()))
 
     async def probe(self, path: str) -> int | None:

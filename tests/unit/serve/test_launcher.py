@@ -165,9 +165,8 @@ async def test_a_vllm_that_never_starts_is_told_by_its_cause(start: Start) -> No
 
 
 async def test_an_engine_that_fails_its_first_completion_never_gets_ready(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start,
 ) -> None:
-    monkeypatch.setattr("tandem_engine.serve.launcher.LAST_WORDS_S", 0.1)
     engine = start(fault="fails-completions")
 
     with pytest.raises(EngineError, match=r"first completion failed.*no such kernel"):
@@ -175,9 +174,8 @@ async def test_an_engine_that_fails_its_first_completion_never_gets_ready(
 
 
 async def test_a_dead_engine_behind_a_living_server_is_not_live(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start,
 ) -> None:
-    monkeypatch.setattr("tandem_engine.serve.launcher.WATCH_S", 0.05)
     engine = await start().ready()
 
     await engine.tell_vllm(health=503)
@@ -190,9 +188,8 @@ async def test_a_dead_engine_behind_a_living_server_is_not_live(
 
 
 async def test_a_dead_engine_stays_dead_when_its_server_goes_too(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start,
 ) -> None:
-    monkeypatch.setattr("tandem_engine.serve.launcher.WATCH_S", 0.05)
     engine = await start().ready()
     await engine.tell_vllm(health=503)
 
