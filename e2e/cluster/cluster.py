@@ -147,11 +147,14 @@ def _revive(tools: dict[str, Path]) -> bool:
     if state is NodeState.RUNNING and _is_healthy_within(tools, _SETTLE_S):
         return True
     if state is not NodeState.UNFINISHED:
-        with step(f"cluster {names.CLUSTER}", f"its node was {state}; starting it again"):
+        reason = "stopped" if state is NodeState.STOPPED else "not healthy"
+        with step(f"cluster {names.CLUSTER}", f"its node is {reason}; starting it again"):
             run(["docker", "restart", names.NODE])
             if _is_healthy_within(tools, _RESTART_S):
                 return True
-    say(f"cluster {names.CLUSTER}: cannot be repaired, it is made again")
+    else:
+        say(f"cluster {names.CLUSTER}: an earlier run did not finish it")
+    say(f"cluster {names.CLUSTER}: it is made again")
     _delete(tools)
     return False
 
