@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tandem_operator.api.parse import InvalidPoolError, parse_pool
 from tandem_operator.api.v1alpha1.scaling import Metrics
+from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.kube.apply import (
     REPLICAS_MANAGER,
@@ -30,7 +31,9 @@ from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.targets import targets_of
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION, POOL_LABEL
 from tandem_operator.workloads.names import PoolName, key_of
+from tandem_operator.workloads.observe import see
 from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, plan
+from tandem_operator.workloads.policy import policy_of
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)
@@ -115,7 +118,7 @@ class PoolLoop:
             problems=collected.problems,
             told=_counts(told),
         )
-        await self._tell(pool, told, collected, before=known)
+        await self._tell(world, told, collected, before=known)
         return told.requeue_after_s
 
     async def _observe(self, pool: Object, known: _Known) -> tuple[World, Collected]:
@@ -197,8 +200,9 @@ class PoolLoop:
         return taken
 
     async def _tell(
-        self, pool: Object, told: Plan, collected: Collected, *, before: _Known
+        self, world: World, told: Plan, collected: Collected, *, before: _Known
     ) -> None:
+        pool = dict(world.pool)
         if told.status is not None:
             await self._status.write(pool, told.status)
         for event in told.events:
@@ -213,7 +217,13 @@ class PoolLoop:
             log.info("metrics changed", extra={**where, "missing": collected.problems})
         if told.decision is None:
             return
-        self._exported.show(told.decision, **where, ready=collected.ready, age_s=collected.age_s)
+        self._exported.show(
+            told.decision,
+            **where,
+            ready=collected.ready,
+            gpus_held=_gpus_held(world),
+            age_s=collected.age_s,
+        )
         if _counts(told) != before.told:
             log.info("decision", extra={**where, "sentence": told.decision.sentence})
         else:
@@ -261,6 +271,18 @@ def replicas_last_decided(pool: Object) -> Mapping[str, int]:
     )
     desired = {role.value: (status.get(role.value) or {}).get("desired") for role in Role}
     return {role: count for role, count in desired.items() if active and count is not None}
+
+
+def _gpus_held(world: World) -> int:
+    """GPUs, or units where replicas hold none, of engine pods that have a node."""
+    roles = policy_of(parse_pool(world.pool).spec).roles
+    seen = see(world, _name_of(world.pool))
+    return sum(
+        roles[role].gpus_per_replica
+        for role in Role
+        for pod in seen.of(role)
+        if pod.phase is not PodPhase.UNSCHEDULED
+    )
 
 
 def _counts(told: Plan) -> tuple[int, ...]:

@@ -112,6 +112,8 @@ def test_shows_metrics_of_its_decisions_and_none_of_a_pool_that_is_gone(
     pool.apply()
     labels = f'{{namespace="{namespace}",pool="tiny",role="prefill"}}'
     eventually(lambda: f"tandem_pool_desired_replicas{labels} 1.0" in running.metrics())
+    assert f'tandem_pool_gpus_held{{namespace="{namespace}",pool="tiny"}} 0.0' in running.metrics()
+    assert "tandem_pool_attainment_ratio{" not in running.metrics()
 
     pool.delete()
 

@@ -68,6 +68,7 @@ class Exported:
         namespace: str,
         pool: str,
         ready: Mapping[str, int],
+        gpus_held: int,
         age_s: float | None,
     ) -> None:
         """Show one decision. What is unknown has no series, rather than a zero."""
@@ -85,7 +86,7 @@ class Exported:
         for gauge, value in (
             (self.attainment, recent.attainment),
             (self.goodput, recent.goodput_rps),
-            (self.gpus_held, decision.inputs.get("gpus_held")),
+            (self.gpus_held, gpus_held),
             (self.metrics_age, age_s),
         ):
             if value is not None:
