@@ -36,6 +36,11 @@ class Lengths:
         """One length."""
         return rng.randint(self.low, self.high)
 
+    @property
+    def mean(self) -> float:
+        """The mean of what is drawn."""
+        return 0.5 * (self.low + self.high)
+
     def __str__(self) -> str:
         """As `parse` reads it."""
         return f"{self.low}-{self.high}"

@@ -14,19 +14,21 @@ import aiohttp
 import yaml
 from rich.console import Console
 
+from benchmarks.load.generator import LoadGenerator
+from benchmarks.load.plan import Lengths
 from e2e.cluster import names
 from e2e.commands import CommandError, apply, kubectl
 from e2e.demo import setup
+from e2e.demo.calibrate import TooSlowError, measure_speed
 from e2e.demo.chat import QUESTION, stream_chat
 from e2e.demo.dashboard import Dashboard
 from e2e.demo.phases import PHASES
 from e2e.demo.report import render
 from e2e.demo.show import SightPrinter, run_phases
-from e2e.demo.story import Seconds, Story, summarize
+from e2e.demo.story import PhaseRun, Seconds, Story, summarize
 from e2e.demo.verdict import judge
 from e2e.demo.watch import PoolWatch
 from e2e.pools import NotInTimeError, wait_for_door
-from tandem_operator.api.values import duration_s
 from tandem_operator.core.spec import Slo
 
 NAMESPACE, POOL = "tandem-demo", "tiny"
@@ -137,34 +139,42 @@ def run_demo(console: Console) -> bool:
     cold_start_s = max(start.seconds for start in starts)
     console.print(f"Engine pods took up to {cold_start_s:.0f} s to become Ready.", highlight=False)
 
-    def tighten(tpot_target: str) -> Slo:
-        apply(_write_pool(OUT / "tightened.yaml", images=images, tpot_target=tpot_target))
-        console.print(
-            f"kubectl apply -f build/demo/tightened.yaml: TPOT bound {tpot_target}", markup=False
-        )
-        return replace(slo, tpot_s=duration_s(tpot_target))
+    def tighten(tpot_s: float) -> Slo:
+        target = f"{1000 * tpot_s:g}ms"
+        apply(_write_pool(OUT / "tightened.yaml", images=images, tpot_target=target))
+        console.print(f"kubectl apply -f build/demo/tightened.yaml: TPOT {target}", markup=False)
+        return replace(slo, tpot_s=tpot_s)
 
-    records = OUT / "requests.jsonl"
-    records.unlink(missing_ok=True)
-    dashboard = Dashboard(slo=slo)
-    runs = asyncio.run(
-        run_phases(
-            PHASES,
-            slo=slo,
-            cold_start_s=cold_start_s,
-            url=URL,
-            watch=PoolWatch(
-                namespace=NAMESPACE,
-                pool=POOL,
-                kubeconfig=names.KUBECONFIG,
-                on_sight=SightPrinter(dashboard, console=console),
-            ),
-            dashboard=dashboard,
-            record_path=records,
-            tighten=tighten,
-            console=console,
-        )
-    )
+    async def load() -> tuple[PhaseRun, ...]:
+        records = OUT / "requests.jsonl"
+        records.unlink(missing_ok=True)
+        dashboard = Dashboard(slo=slo)
+        generator = LoadGenerator(url=URL, model=POOL, record_path=records, on_record=dashboard.add)
+        async with generator:
+            speed = await measure_speed(generator, prompt_tokens=Lengths(1600, 1900))
+            console.print(
+                f"One pod here reads {speed.prefill_tokens_per_s:.0f} prompt tokens/s, or writes "
+                f"{speed.decode_tokens_per_s(tpot_s=slo.tpot_s):.0f} tokens/s inside its TPOT.",
+                highlight=False,
+            )
+            return await run_phases(
+                PHASES,
+                slo=slo,
+                speed=speed,
+                cold_start_s=cold_start_s,
+                generator=generator,
+                watch=PoolWatch(
+                    namespace=NAMESPACE,
+                    pool=POOL,
+                    kubeconfig=names.KUBECONFIG,
+                    on_sight=SightPrinter(dashboard, console=console),
+                ),
+                dashboard=dashboard,
+                tighten=tighten,
+                console=console,
+            )
+
+    runs = asyncio.run(load())
     taken_s = watch.taken_s
     story = Story(
         seconds=Seconds(
@@ -191,6 +201,7 @@ def main() -> int:
     except (
         CommandError,
         NotInTimeError,
+        TooSlowError,
         subprocess.CalledProcessError,
         aiohttp.ClientError,
     ) as error:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
+from benchmarks.load.plan import Traffic
 from benchmarks.load.record import Record, quantile, tally
-from e2e.demo.phases import Phase
 from e2e.demo.story import Sight
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
@@ -22,7 +22,7 @@ class Dashboard:
     """The last seconds of the running phase; `slo` is the one in force."""
 
     slo: Slo
-    phase: Phase | None = None
+    traffic: Traffic | None = None
     phase_started_s: float = 0.0
     phase_ends_s: float = 0.0
     sight: Sight | None = None
@@ -30,23 +30,33 @@ class Dashboard:
     now: Callable[[], float] = time.time
     _recent: deque[Record] = field(default_factory=deque)
 
-    def begin(self, phase: Phase, *, slo: Slo, ends_s: float) -> None:
+    def begin(self, traffic: Traffic, *, slo: Slo) -> None:
         """Turn to another phase."""
-        self.phase, self.slo = phase, slo
-        self.phase_started_s, self.phase_ends_s = self.now(), ends_s
+        self.traffic, self.slo = traffic, slo
+        self.phase_started_s = self.now()
+        self.phase_ends_s = self.phase_started_s + traffic.duration_s
 
     def add(self, record: Record) -> None:
         """Take in a request that ended."""
         self._recent.append(record)
 
-    def rows(self) -> list[tuple[str, str, bool | None]]:
-        """Name, value and whether it is as the SLO wants it (`None`: says nothing about that)."""
+    def tpot_p50_s(self) -> float | None:
+        """The median TPOT of the last seconds."""
+        recent = self._last_seconds()
+        return tally([(record, self.slo) for record in recent]).tpot_p50_s
+
+    def _last_seconds(self) -> list[Record]:
         now = self.now()
         while self._recent and self._recent[0].ended_s < now - WINDOW_S:
             self._recent.popleft()
-        figures = tally([(record, self.slo) for record in self._recent])
-        span_s = max(1.0, min(WINDOW_S, now - self.phase_started_s))
-        prompt = quantile((float(record.prompt_tokens) for record in self._recent), 0.5)
+        return list(self._recent)
+
+    def rows(self) -> list[tuple[str, str, bool | None]]:
+        """Name, value and whether it is as the SLO wants it (`None`: says nothing about that)."""
+        recent = self._last_seconds()
+        figures = tally([(record, self.slo) for record in recent])
+        span_s = max(1.0, min(WINDOW_S, self.now() - self.phase_started_s))
+        prompt = quantile((float(record.prompt_tokens) for record in recent), 0.5)
         ttft_bound_s = self.slo.ttft_bound_s(prompt or 0.0)
         return [
             (
@@ -83,11 +93,12 @@ class Dashboard:
     @property
     def title(self) -> str:
         """Phase, and how far it has come."""
-        if self.phase is None:
+        traffic = self.traffic
+        if traffic is None:
             return "load"
         left_s = max(0.0, self.phase_ends_s - self.now())
-        mix = f"{self.phase.prompt_tokens} tokens in, {self.phase.output_tokens} out"
-        return f"{self.phase.name}: {self.phase.rate_rps:g} requests/s, {mix}; {left_s:.0f} s left"
+        mix = f"{traffic.prompt_tokens} tokens in, {traffic.output_tokens} out"
+        return f"{traffic.name}: {traffic.rate_rps:g} requests/s, {mix}; {left_s:.0f} s left"
 
     def __rich__(self) -> Table:
         """As a table for a terminal."""

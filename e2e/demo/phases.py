@@ -1,9 +1,14 @@
 """The four stretches of load that the demo shows, as data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.load.plan import Lengths, Traffic
+from e2e.demo.calibrate import Speed
 from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Slo
+
+TIGHTENED_SHARE = 0.9
+"""The tightened TPOT as a share of what the fleet gives when the phase begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,29 +16,39 @@ class Phase:
     """One stretch of load and the role that it should make grow.
 
     Attributes:
+        pods: how many pods of the role in `loads` this load keeps busy inside the SLO.
         grows: the role whose SLO this load puts at risk; `None`: neither.
-        loaded: whether it must last long enough for a new pod to start and to be of use.
-        tpot_target: TPOT that `kubectl apply` sets when the phase begins.
+        lasting: whether it must last long enough for a new pod to start and to be of use.
+        tightens: whether `kubectl apply` tightens TPOT when the phase begins.
     """
 
     name: str
-    rate_rps: float
+    pods: float
+    loads: Role
     prompt_tokens: Lengths
     output_tokens: Lengths
     least_s: float
     grows: Role | None = None
-    loaded: bool = True
-    tpot_target: str | None = None
+    lasting: bool = True
+    tightens: bool = False
 
     def duration_s(self, *, cold_start_s: float) -> float:
         """How long the phase lasts, given how long a pod took from creation to Ready."""
-        return max(self.least_s, 2.0 * cold_start_s) if self.loaded else self.least_s
+        return max(self.least_s, 2.1 * cold_start_s) if self.lasting else self.least_s
 
-    def traffic(self, *, cold_start_s: float) -> Traffic:
-        """What the load generator is to send."""
+    def rate_rps(self, speed: Speed, *, slo: Slo) -> float:
+        """Requests per second that are `pods` pods' worth of work on this machine."""
+        if self.loads is Role.PREFILL:
+            per_pod = speed.prefill_tokens_per_s / self.prompt_tokens.mean
+        else:
+            per_pod = speed.decode_tokens_per_s(tpot_s=slo.tpot_s) / self.output_tokens.mean
+        return round(self.pods * per_pod, 2)
+
+    def traffic(self, speed: Speed, *, slo: Slo, cold_start_s: float) -> Traffic:
+        """What the load generator is to send; `slo` is the one of the pool as it was applied."""
         return Traffic(
             name=self.name,
-            rate_rps=self.rate_rps,
+            rate_rps=self.rate_rps(speed, slo=slo),
             duration_s=self.duration_s(cold_start_s=cold_start_s),
             prompt_tokens=self.prompt_tokens,
             output_tokens=self.output_tokens,
@@ -47,42 +62,35 @@ class Phase:
         )
 
 
-DECODE_HEAVY_RPS = 1.2
-DECODE_HEAVY_PROMPT = Lengths(32, 96)
-DECODE_HEAVY_OUTPUT = Lengths(250, 450)
+_DECODE_HEAVY = Phase(
+    name="decode-heavy",
+    pods=1.12,
+    loads=Role.DECODE,
+    prompt_tokens=Lengths(32, 96),
+    output_tokens=Lengths(240, 360),
+    least_s=100.0,
+    grows=Role.DECODE,
+)
 
 PHASES = (
     Phase(
         name="light",
-        rate_rps=0.7,
+        pods=0.03,
+        loads=Role.DECODE,
         prompt_tokens=Lengths(100, 300),
-        output_tokens=Lengths(24, 48),
+        output_tokens=Lengths(16, 32),
         least_s=40.0,
-        loaded=False,
+        lasting=False,
     ),
     Phase(
         name="prefill-heavy",
-        rate_rps=4.0,
-        prompt_tokens=Lengths(1100, 1600),
-        output_tokens=Lengths(4, 8),
+        pods=0.8,
+        loads=Role.PREFILL,
+        prompt_tokens=Lengths(1600, 1900),
+        output_tokens=Lengths(16, 24),
         least_s=100.0,
         grows=Role.PREFILL,
     ),
-    Phase(
-        name="decode-heavy",
-        rate_rps=DECODE_HEAVY_RPS,
-        prompt_tokens=DECODE_HEAVY_PROMPT,
-        output_tokens=DECODE_HEAVY_OUTPUT,
-        least_s=100.0,
-        grows=Role.DECODE,
-    ),
-    Phase(
-        name="slo-tightened",
-        rate_rps=DECODE_HEAVY_RPS,
-        prompt_tokens=DECODE_HEAVY_PROMPT,
-        output_tokens=DECODE_HEAVY_OUTPUT,
-        least_s=100.0,
-        grows=Role.DECODE,
-        tpot_target="12ms",
-    ),
+    _DECODE_HEAVY,
+    replace(_DECODE_HEAVY, name="slo-tightened", tightens=True),
 )

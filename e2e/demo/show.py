@@ -5,16 +5,16 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
 
 from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import plan_requests
+from e2e.demo.calibrate import Speed
 from e2e.demo.dashboard import Dashboard
-from e2e.demo.phases import Phase
-from e2e.demo.story import PhaseRun, Sight, split_by_phase
+from e2e.demo.phases import TIGHTENED_SHARE, Phase
+from e2e.demo.story import PhaseRun, Sight, fill_in
 from e2e.demo.watch import PoolWatch
 from tandem_operator.core.spec import Slo
 
@@ -26,38 +26,52 @@ async def run_phases(
     phases: tuple[Phase, ...],
     *,
     slo: Slo,
+    speed: Speed,
     cold_start_s: float,
-    url: str,
+    generator: LoadGenerator,
     watch: PoolWatch,
     dashboard: Dashboard,
-    record_path: Path,
-    tighten: Callable[[str], Slo],
+    tighten: Callable[[float], Slo],
     console: Console,
 ) -> tuple[PhaseRun, ...]:
     """Send the load of every phase, one after another without a pause, and tell how each went.
 
     `tighten` applies a TPOT target to the running pool and returns the new bounds.
     """
-    marks: list[tuple[Phase, Slo, float, float]] = []
+    runs: list[PhaseRun] = []
     answers = []
-    generator = LoadGenerator(
-        url=url, model="tiny", record_path=record_path, on_record=dashboard.add
-    )
+    applied = slo
     dashboard.in_flight = lambda: generator.in_flight
-    async with generator, watch, _shown(dashboard, console=console):
+    async with watch, _shown(dashboard, console=console):
         for phase in phases:
-            if phase.tpot_target is not None:
-                slo = await asyncio.to_thread(tighten, phase.tpot_target)
-            traffic = phase.traffic(cold_start_s=cold_start_s)
+            if phase.tightens:
+                target_s = _tightened_tpot_s(dashboard, slo=slo)
+                slo = await asyncio.to_thread(tighten, target_s)
+            traffic = phase.traffic(speed, slo=applied, cold_start_s=cold_start_s)
             started_s = time.time()
-            dashboard.begin(phase, slo=slo, ends_s=started_s + traffic.duration_s)
+            dashboard.begin(traffic, slo=slo)
             plan = plan_requests(traffic, seed=SEED, run="demo")
             answers += await generator.send_all(plan, traffic=phase.name)
             # The last arrival of a Poisson plan lies before the end of its phase.
             await asyncio.sleep(started_s + traffic.duration_s - time.time())
-            marks.append((phase, slo, started_s, time.time()))
+            runs.append(
+                PhaseRun(
+                    phase=phase,
+                    traffic=traffic,
+                    slo=slo,
+                    started_s=started_s,
+                    ended_s=time.time(),
+                )
+            )
         records = await asyncio.gather(*answers)
-    return split_by_phase(marks, records=records, sights=watch.sights)
+    return fill_in(runs, records=records, sights=watch.sights)
+
+
+def _tightened_tpot_s(dashboard: Dashboard, *, slo: Slo) -> float:
+    """A bound that the fleet as it is does not keep, and that one more pod can."""
+    measured_s = dashboard.tpot_p50_s()
+    wanted_s = min(TIGHTENED_SHARE * (measured_s or slo.tpot_s), 0.8 * slo.tpot_s)
+    return round(wanted_s, 4)
 
 
 @contextlib.asynccontextmanager

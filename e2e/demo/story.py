@@ -3,9 +3,10 @@
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.load.plan import Traffic
 from benchmarks.load.record import Record, Tally, tally
 from e2e.demo.phases import Phase
 from tandem_operator.core.role import Role
@@ -64,15 +65,16 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One phase as it went."""
+    """One phase as it went; what was seen in it is filled in at the end."""
 
     phase: Phase
+    traffic: Traffic
     slo: Slo
     started_s: float
     ended_s: float
-    records: tuple[Record, ...]
-    sights: tuple[Sight, ...]
-    changes: tuple[Change, ...]
+    records: tuple[Record, ...] = ()
+    sights: tuple[Sight, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     @property
     def tally(self) -> Tally:
@@ -144,25 +146,21 @@ def _near(sights: Sequence[Sight], number: int) -> Iterator[Sight]:
     yield from (sight for sight in sights if abs(sight.at_s - at_s) <= EXPLAINED_WITHIN_S)
 
 
-def split_by_phase(
-    phases: Sequence[tuple[Phase, Slo, float, float]],
-    *,
-    records: Sequence[Record],
-    sights: Sequence[Sight],
+def fill_in(
+    runs: Sequence[PhaseRun], *, records: Sequence[Record], sights: Sequence[Sight]
 ) -> tuple[PhaseRun, ...]:
-    """Give each phase (with its SLO, start and end) what was sent, seen and changed in it."""
+    """Give each phase what was sent, seen and changed in it."""
     changes = changes_in(sights)
     return tuple(
-        PhaseRun(
-            phase=phase,
-            slo=slo,
-            started_s=start_s,
-            ended_s=end_s,
-            records=tuple(record for record in records if record.traffic == phase.name),
-            sights=tuple(sight for sight in sights if start_s <= sight.at_s < end_s),
-            changes=tuple(change for change in changes if start_s <= change.at_s < end_s),
+        replace(
+            run,
+            records=tuple(record for record in records if record.traffic == run.phase.name),
+            sights=tuple(sight for sight in sights if run.started_s <= sight.at_s < run.ended_s),
+            changes=tuple(
+                change for change in changes if run.started_s <= change.at_s < run.ended_s
+            ),
         )
-        for phase, slo, start_s, end_s in phases
+        for run in runs
     )
 
 

@@ -39,7 +39,7 @@ def _judge_phase(run: PhaseRun, *, story: Story) -> Iterator[Finding]:
             ready > extent.start,
             f"{name}: {ready} {role} pods were Ready before the phase ended",
         )
-    if run.phase.loaded:
+    if run.phase.lasting:
         lasted_s = run.ended_s - run.started_s
         yield Finding(
             lasted_s >= 2.0 * story.cold_start_s,

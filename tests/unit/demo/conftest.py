@@ -5,6 +5,7 @@ import random
 import pytest
 
 from benchmarks.load.record import Outcome, Record
+from e2e.demo.calibrate import Speed
 from e2e.demo.phases import PHASES
 from e2e.demo.story import Change, Fleet, PhaseRun, Seconds, Sight, Story
 from tandem_operator.core.role import Role
@@ -15,9 +16,12 @@ COLD_START_S = 45.0
 SLO = Slo(ttft_s=0.6, ttft_s_per_thousand_prompt_tokens=0.1, tpot_s=0.02, attainment=0.95)
 
 
+SPEED = Speed(prefill_tokens_per_s=7000.0, step_fixed_s=0.006, step_per_stream_s=0.0005)
+
+
 def _records(phase, *, start_s, end_s):
     rng = random.Random(phase.name)
-    count = int((end_s - start_s) * phase.rate_rps)
+    count = int((end_s - start_s) * phase.rate_rps(SPEED, slo=SLO))
     return tuple(
         Record(
             request_id=f"demo-{phase.name}-{number:05d}",
@@ -61,6 +65,7 @@ def story():
         runs.append(
             PhaseRun(
                 phase=phase,
+                traffic=phase.traffic(SPEED, slo=SLO, cold_start_s=COLD_START_S),
                 slo=SLO,
                 started_s=at_s,
                 ended_s=end_s,

@@ -6,11 +6,14 @@ import re
 import time
 from dataclasses import replace
 
+import pytest
 from aiohttp import web
 from rich.console import Console
 
+from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import Lengths
 from benchmarks.load.record import Outcome, read_records
+from e2e.demo.calibrate import Speed, TooSlowError, measure_speed
 from e2e.demo.dashboard import Dashboard
 from e2e.demo.phases import Phase
 from e2e.demo.show import SightPrinter, run_phases
@@ -57,53 +60,92 @@ async def serve():
     return runner, f"http://127.0.0.1:{runner.addresses[0][1]}"
 
 
+SPEED = Speed(prefill_tokens_per_s=90.0, step_fixed_s=0.0, step_per_stream_s=0.1)
+
+
 def phase(name, **changes):
-    mix = {"prompt_tokens": Lengths(2, 4), "output_tokens": Lengths(2, 2)}
-    return Phase(name=name, rate_rps=30.0, least_s=0.5, **mix, **{"loaded": False, **changes})
+    """Thirty prompts of three tokens per second."""
+    fields = {
+        "pods": 1.0,
+        "loads": Role.PREFILL,
+        "prompt_tokens": Lengths(2, 4),
+        "output_tokens": Lengths(2, 2),
+        "least_s": 0.5,
+        "lasting": False,
+    }
+    return Phase(name=name, **{**fields, **changes})
 
 
 async def test_phases_follow_each_other_and_the_tightened_bound_judges_its_own(tmp_path):
-    phases = (phase("light"), phase("tight", tpot_target="1ms"))
+    phases = (phase("light"), phase("tight", tightens=True))
     watch = ToldWatch()
     tightened = []
 
-    def tighten(target):
+    def tighten(target_s):
         watch.sights.append(sight(1, 2))
-        tightened.append(target)
+        tightened.append(target_s)
         return replace(SLO, tpot_s=0.0)
 
     watch.sights.append(sight(1, 1))
     runner, url = await serve()
-    output = io.StringIO()
+    path = tmp_path / "records.jsonl"
+    dashboard = Dashboard(slo=SLO)
+    generator = LoadGenerator(url=url, model="tiny", record_path=path, on_record=dashboard.add)
     try:
-        started_s = watch.sights[0].at_s
-        runs = await run_phases(
-            phases,
-            slo=SLO,
-            cold_start_s=0.0,
-            url=url,
-            watch=watch,
-            dashboard=Dashboard(slo=SLO),
-            record_path=tmp_path / "records.jsonl",
-            tighten=tighten,
-            console=Console(file=output),
-        )
+        async with generator:
+            runs = await run_phases(
+                phases,
+                slo=SLO,
+                speed=SPEED,
+                cold_start_s=0.0,
+                generator=generator,
+                watch=watch,
+                dashboard=dashboard,
+                tighten=tighten,
+                console=Console(file=io.StringIO()),
+            )
     finally:
         await runner.cleanup()
 
-    assert tightened == ["1ms"]
+    [target_s] = tightened
+    assert target_s <= 0.8 * SLO.tpot_s
     assert [run.phase.name for run in runs] == ["light", "tight"]
     assert all(record.outcome is Outcome.FINISHED for run in runs for record in run.records)
     assert runs[0].tally.good == len(runs[0].records) > 0
     assert runs[1].tally.good == 0 < len(runs[1].records)
-    assert started_s <= runs[0].started_s < runs[0].ended_s <= runs[1].started_s
-    written = read_records(tmp_path / "records.jsonl")
-    assert len(written) == sum(len(run.records) for run in runs)
+    assert runs[0].started_s < runs[0].ended_s <= runs[1].started_s
+    assert len(read_records(path)) == sum(len(run.records) for run in runs)
 
 
-def test_a_loaded_phase_lasts_two_cold_starts_and_a_light_one_does_not():
-    assert phase("heavy", loaded=True).duration_s(cold_start_s=70.0) == 140.0
-    assert phase("heavy", loaded=True).duration_s(cold_start_s=0.1) == 0.5
+async def test_the_speed_of_a_pod_is_measured_by_loading_it():
+    runner, url = await serve()
+    try:
+        async with LoadGenerator(url=url, model="tiny") as generator:
+            speed = await measure_speed(generator, prompt_tokens=Lengths(50, 60))
+    finally:
+        await runner.cleanup()
+
+    assert speed.prefill_tokens_per_s > 0
+    assert speed.step_per_stream_s > 0
+
+
+def test_a_phase_asks_for_as_many_pods_worth_of_work_as_it_says():
+    slo = replace(SLO, tpot_s=2.0)
+    decode = phase("heavy", loads=Role.DECODE, pods=1.5)
+
+    assert phase("heavy").rate_rps(SPEED, slo=slo) == 30.0
+    assert SPEED.decode_tokens_per_s(tpot_s=2.0) == 10.0  # 20 streams, a token every 2 s
+    assert decode.rate_rps(SPEED, slo=slo) == 7.5
+
+
+def test_a_machine_on_which_not_even_one_stream_keeps_tpot_is_named_as_too_slow():
+    with pytest.raises(TooSlowError, match=r"100 ms on this machine .* asks for 50 ms"):
+        SPEED.decode_tokens_per_s(tpot_s=0.05)
+
+
+def test_a_lasting_phase_outlives_two_cold_starts_and_a_light_one_does_not():
+    assert phase("heavy", lasting=True).duration_s(cold_start_s=70.0) == 147.0
+    assert phase("heavy", lasting=True).duration_s(cold_start_s=0.1) == 0.5
     assert phase("light").duration_s(cold_start_s=70.0) == 0.5
 
 
@@ -127,7 +169,7 @@ def test_the_table_shows_figures_bounds_and_both_fleets(story):
     run = story.runs[1]
     now = [run.ended_s]
     dashboard = Dashboard(slo=run.slo, now=lambda: now[0])
-    dashboard.begin(run.phase, slo=run.slo, ends_s=run.ended_s + 9.0)
+    dashboard.begin(replace(run.traffic, duration_s=9.0), slo=run.slo)
     dashboard.sight = sight(2, 1)
     for record in run.records:
         dashboard.add(record)
@@ -135,7 +177,8 @@ def test_the_table_shows_figures_bounds_and_both_fleets(story):
     now[0] += 5.0
     text = dashboard.line()
 
-    assert "prefill-heavy: 4 requests/s, 1100-1600 tokens in, 4-8 out; 4 s left" in text
+    load = f"{run.traffic.rate_rps:g} requests/s, 1600-1900 tokens in, 16-24 out"
+    assert f"prefill-heavy: {load}; 4 s left" in text
     assert re.search(r"TTFT p50 / p95 \d+ / \d+ ms \(bound 7\d\d ms\)", text)
     assert re.search(r"TPOT p50 / p95 \d+ / \d+ ms \(bound 20 ms\)", text)
     assert "prefill ready / desired 1 / 2" in text

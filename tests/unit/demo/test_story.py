@@ -1,9 +1,10 @@
 import json
 import re
+from dataclasses import replace
 
 from e2e.demo.phases import PHASES
 from e2e.demo.report import render
-from e2e.demo.story import Fleet, Sight, changes_in, split_by_phase, summarize
+from e2e.demo.story import Fleet, Sight, changes_in, fill_in, summarize
 from e2e.demo.verdict import judge
 from tandem_operator.core.role import Role
 
@@ -30,22 +31,15 @@ def test_the_summary_has_exactly_the_documented_form(story):
 
 
 def test_a_phase_in_which_nothing_ended_has_unknown_figures(story):
-    run = story.runs[0]
-    [empty] = split_by_phase(
-        [(run.phase, run.slo, run.started_s, run.ended_s)],
-        records=(),
-        sights=run.sights,
-    )
+    [empty] = fill_in(story.runs[:1], records=(), sights=story.runs[0].sights)
 
     assert empty.tally.attainment is None
     assert empty.tally.ttft_p95_s is None
 
 
-def test_splitting_a_whole_demo_gives_its_phases_back(story):
-    phases = [(run.phase, run.slo, run.started_s, run.ended_s) for run in story.runs]
-
-    runs = split_by_phase(
-        phases,
+def test_filling_in_a_whole_demo_gives_its_phases_back(story):
+    runs = fill_in(
+        [replace(run, records=(), sights=(), changes=()) for run in story.runs],
         records=[record for run in story.runs for record in run.records],
         sights=[sight for run in story.runs for sight in run.sights],
     )
