@@ -6,7 +6,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env
+.PHONY: help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ prometheus: ## Install a Prometheus into the cluster (http://127.0.0.1:30090)
 
 doctor: ## What this machine has, lacks, and what would be installed or built
 	@$(PYTHON) -m e2e.cluster doctor
+
+test-tools: .venv/ready
+	@$(PYTHON) -m e2e.cluster tools >/dev/null
+	@$(PYTHON) -m e2e.cluster controlplane-binaries >/dev/null
 
 engine-env: .venv/ready ## Real vLLM for tests and benchmarks on this machine, in the user's cache
 	@$(RUN) python images/engine/environment.py $(UV) $(TANDEM_CACHE)

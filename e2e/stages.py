@@ -57,7 +57,12 @@ STAGES = (
         pytest=("tests/unit", "tests/property", "tests/golden", "-n", "2"),
     ),
     Stage("simulation", "decisions over simulated load", pytest=("tests/simulation",)),
-    Stage("integration", "a real API server on loopback", pytest=("tests/integration",)),
+    Stage(
+        "integration",
+        "a real API server on loopback",
+        targets=("test-tools",),
+        pytest=("tests/integration",),
+    ),
     Stage("engine", "real vLLM", targets=("engine-env",), pytest=("tests/engine",)),
     Stage("e2e", "everything, on kind", targets=("cluster-up", "images"), pytest=("e2e",)),
 )

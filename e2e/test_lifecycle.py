@@ -1,11 +1,16 @@
 """Installing, upgrading and removing the operator leaves pools alone."""
 
+import subprocess
+from dataclasses import replace
+
 from benchmarks.load.plan import Lengths, Traffic
-from e2e.commands import helm
+from e2e.commands import helm, kubectl_json
 from e2e.demo import setup
 from e2e.demo.setup import OPERATOR_NAMESPACE
 from e2e.disturb import load_while
 from e2e.pools import Pool, wait_until
+from e2e.trial import COUNTS
+from tests.integration import older_release
 
 TRAFFIC = Traffic(
     name="lifecycle",
@@ -35,3 +40,54 @@ def test_an_uninstalled_operator_leaves_its_pools_serving(pool: Pool, url, image
         what="the newly installed operator acting on an edit",
     )
     assert pool.all_pods() == before
+
+
+def as_older(image: str) -> str:
+    """The image under a tag of yesterday, in the cluster."""
+    older = image.partition(":")[0] + ":older"
+    subprocess.run(["docker", "tag", image, older], check=True, timeout=30)
+    setup.cluster("load", older)
+    return older
+
+
+def router_image(pool: Pool) -> str:
+    deployment = kubectl_json("get", "deployment", f"{pool.name}-router", "-n", pool.namespace)
+    return deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+def wait_for_router_of(pool: Pool, image: str) -> None:
+    wait_until(
+        lambda: router_image(pool) == image and pool.is_whole(counts=COUNTS),
+        within_s=90.0,
+        what=f"a Ready router of {image}",
+    )
+
+
+def test_an_upgrade_from_an_older_release_takes_no_request_with_it(
+    pool: Pool, url, images, tmp_path
+):
+    older = older_release.build(
+        tmp_path,
+        images={
+            "image": as_older(images["OPERATOR_IMAGE"]),
+            "routerImage": as_older(images["ROUTER_IMAGE"]),
+            "engineImages": {"cpu": images["ENGINE_CPU_IMAGE"]},
+        },
+    )
+    place = ("-n", OPERATOR_NAMESPACE)
+    helm("upgrade", "--install", "tandem-crds", str(older.crds), *place)
+    helm("upgrade", "--install", "tandem", str(older.operator), *place, "--wait")
+    wait_for_router_of(pool, "tandem/router:older")
+    before = {role: pool.pods(role) for role in ("prefill", "decode")}
+
+    aftermath = load_while(
+        lambda: setup.install_operator(images=images),
+        url=url,
+        model="tiny",
+        traffic=replace(TRAFFIC, name="upgrade", duration_s=30.0),
+        after_s=3.0,
+    )
+
+    wait_for_router_of(pool, images["ROUTER_IMAGE"])
+    assert [(record.request_id, record.why) for record in aftermath.failed] == []
+    assert {role: pool.pods(role) for role in ("prefill", "decode")} == before

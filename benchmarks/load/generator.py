@@ -45,9 +45,11 @@ class LoadGenerator:
             self._record_path.parent.mkdir(parents=True, exist_ok=True)
             self._record_file = self._record_path.open("a")
         # No limit on connections: a limit would queue requests here and make the load closed-loop.
-        # The only timeout is the whole request's, in `send`.
+        # A new one for each request: every request stands for a client of its own, and several
+        # routers behind one Service share the load. The only timeout is the request's, in `send`.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            timeout=aiohttp.ClientTimeout(total=None),
         )
         return self
 
