@@ -72,7 +72,7 @@ def options_from(arguments: Sequence[str] | None) -> Options:
         installation=Installation(
             router_image=os.environ.get("TANDEM_ROUTER_IMAGE", "tandem/router:latest"),
             engine_image_cpu=os.environ.get("TANDEM_ENGINE_CPU_IMAGE", "tandem/engine-cpu:latest"),
-            engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", "tandem/engine-gpu:latest"),
+            engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", "tandem/engine-cuda:latest"),
         ),
     )
 

@@ -249,6 +249,10 @@ def _engine_env(spec: PoolSpec) -> list[Object]:
     env: list[Object] = [
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": "HOME", "value": "/cache"},
+        {
+            "name": "TANDEM_REVISION",
+            "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}},
+        },
     ]
     hub = spec.model.source.hugging_face
     if hub is not None and hub.token_secret_ref is not None:
