@@ -70,6 +70,7 @@ def measure(load: Load, target: Target) -> dict[str, float]:
         "tokens_per_s": result.tokens / load.window_s,
         "tokens_per_core_s": result.tokens / max(result.cpu_s, 0.01),
         "rss_mib": target.rss_mib(),
+        "machine_load": os.getloadavg()[0],
     }
 
 
@@ -112,7 +113,7 @@ def main() -> None:
                     f" p50 {figure['ttft_p50_ms']:8.2f} ms  p99 {figure['ttft_p99_ms']:8.2f} ms"
                     f" {figure['tokens_per_s']:9.0f} tokens/s"
                     f" {figure['tokens_per_core_s']:9.0f} tokens/s/core"
-                    f" failed {figure['failed']:.0f}",
+                    f" failed {figure['failed']:.0f}  machine load {figure['machine_load']:.1f}",
                     flush=True,
                 )
     report = summarise(figures)
