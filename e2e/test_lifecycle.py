@@ -71,10 +71,10 @@ def test_an_upgrade_from_an_older_release_takes_no_request_with_it(
         images={
             "image": as_older(images["OPERATOR_IMAGE"]),
             "routerImage": as_older(images["ROUTER_IMAGE"]),
-            "engineImages": {"cpu": images["ENGINE_CPU_IMAGE"]},
+            "engineImages": {"cpu": images["ENGINE_CPU_IMAGE"], "gpu": "tandem/engine-gpu:older"},
         },
     )
-    place = ("-n", OPERATOR_NAMESPACE)
+    place = ("-n", OPERATOR_NAMESPACE, "--reset-values")
     helm("upgrade", "--install", "tandem-crds", str(older.crds), *place)
     helm("upgrade", "--install", "tandem", str(older.operator), *place, "--wait")
     wait_for_router_of(pool, "tandem/router:older")

@@ -33,6 +33,8 @@ from tandem_operator.core.spec import Slo
 
 NAMESPACE, POOL = "tandem-demo", "tiny"
 URL = "http://127.0.0.1:30080"
+PREFILL_URL = "http://127.0.0.1:30082"
+DECODE_URL = "http://127.0.0.1:30083"
 OUT = names.BUILD / "demo"
 READY_WITHIN_S = 240.0
 
@@ -150,8 +152,14 @@ def run_demo(console: Console) -> bool:
         records.unlink(missing_ok=True)
         dashboard = Dashboard(slo=slo)
         generator = LoadGenerator(url=URL, model=POOL, record_path=records, on_record=dashboard.add)
-        async with generator:
-            speed = await measure_speed(generator, prompt_tokens=Lengths(1600, 1900))
+        async with (
+            generator,
+            LoadGenerator(url=PREFILL_URL, model=POOL) as prefill,
+            LoadGenerator(url=DECODE_URL, model=POOL) as decode,
+        ):
+            speed = await measure_speed(
+                prefill=prefill, decode=decode, prompt_tokens=Lengths(1600, 1900)
+            )
             console.print(
                 f"One pod here reads {speed.prefill_tokens_per_s:.0f} prompt tokens/s, or writes "
                 f"{speed.decode_tokens_per_s(tpot_s=slo.tpot_s):.0f} tokens/s inside its TPOT.",

@@ -47,16 +47,18 @@ class Speed:
         return streams / tpot_s
 
 
-async def measure_speed(generator: LoadGenerator, *, prompt_tokens: Lengths) -> Speed:
-    """Measure with one Ready pod of each role and no other load."""
+async def measure_speed(
+    *, prefill: LoadGenerator, decode: LoadGenerator, prompt_tokens: Lengths
+) -> Speed:
+    """Measure one Ready pod of each role, each reached directly and under no other load."""
     rates, few, many = [], [], []
     for number in range(ROUNDS):
         prompts = _burst(f"prefill-{number}", PREFILL_AT_ONCE, prompt=prompt_tokens, output=1)
-        records = await _run(generator, prompts)
+        records = await _run(prefill, prompts)
         span_s = max(r.ended_s for r in records) - min(r.sent_s for r in records)
         rates.append(sum(r.prompt_tokens for r in records) / span_s)
-        few.append(await _step_s(generator, streams=FEW, number=number))
-        many.append(await _step_s(generator, streams=MANY, number=number))
+        few.append(await _step_s(decode, streams=FEW, number=number))
+        many.append(await _step_s(decode, streams=MANY, number=number))
     few_s, many_s = statistics.median(few), statistics.median(many)
     per_stream_s = max((many_s - few_s) / (MANY - FEW), 0.01 * few_s)
     return Speed(
@@ -66,11 +68,11 @@ async def measure_speed(generator: LoadGenerator, *, prompt_tokens: Lengths) -> 
     )
 
 
-async def _step_s(generator: LoadGenerator, *, streams: int, number: int) -> float:
+async def _step_s(decode: LoadGenerator, *, streams: int, number: int) -> float:
     burst = _burst(
         f"decode-{streams}-{number}", streams, prompt=Lengths(32, 64), output=DECODE_TOKENS
     )
-    records = await _run(generator, burst)
+    records = await _run(decode, burst)
     return statistics.median(record.tpot_s for record in records if record.tpot_s is not None)
 
 

@@ -121,7 +121,9 @@ async def test_the_speed_of_a_pod_is_measured_by_loading_it():
     runner, url = await serve()
     try:
         async with LoadGenerator(url=url, model="tiny") as generator:
-            speed = await measure_speed(generator, prompt_tokens=Lengths(50, 60))
+            speed = await measure_speed(
+                prefill=generator, decode=generator, prompt_tokens=Lengths(50, 60)
+            )
     finally:
         await runner.cleanup()
 
