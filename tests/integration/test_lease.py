@@ -10,13 +10,17 @@ from tests.integration.operator_process import Pool, eventually, install_crd, op
 
 pytestmark = pytest.mark.timeout(300)
 
-ELECT = ("--leader-elect", "--lease-namespace", "default")
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/tandem-operator"
 EXIT_LEASE_LOST = 3
 
 
-def holder(plane):
-    return plane.request("GET", LEASE)["spec"].get("holderIdentity")
+def elect(namespace):
+    """Options of an operator that asks for a Lease in a namespace, and serves that alone."""
+    return ("--leader-elect", "--lease-namespace", namespace, "--namespace", namespace)
+
+
+def lease_in(plane, namespace):
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/tandem-operator"
+    return plane.request("GET", path)
 
 
 def leads(process):
@@ -24,33 +28,44 @@ def leads(process):
 
 
 @pytest.fixture
-def plane(fresh_control_plane):
+def plane(control_plane):
+    install_crd(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def breakable(fresh_control_plane):
+    """A control plane that the test may freeze or kill."""
     install_crd(fresh_control_plane)
     return fresh_control_plane
 
 
-def test_the_standby_takes_over_at_once_when_the_leader_is_asked_to_stop(plane, tmp_path):
-    with operator(plane.kubeconfig, tmp_path / "one", *ELECT) as one:
+def test_the_standby_takes_over_at_once_when_the_leader_is_asked_to_stop(
+    plane, namespace, tmp_path
+):
+    with operator(plane.kubeconfig, tmp_path / "one", *elect(namespace)) as one:
         eventually(lambda: leads(one))
-        with operator(plane.kubeconfig, tmp_path / "two", *ELECT) as two:
+        with operator(plane.kubeconfig, tmp_path / "two", *elect(namespace)) as two:
             eventually(lambda: two.probe("/readyz") == 200)
-            first = holder(plane)
+            first = lease_in(plane, namespace)["spec"]["holderIdentity"]
             assert not leads(two)
 
             assert one.stop(signal.SIGTERM) == 0
 
             eventually(lambda: leads(two), within_s=10)
-            assert holder(plane) not in {first, ""}
-            assert plane.request("GET", LEASE)["spec"]["leaseTransitions"] >= 2
+            assert lease_in(plane, namespace)["spec"]["holderIdentity"] not in {first, ""}
+            assert lease_in(plane, namespace)["spec"]["leaseTransitions"] >= 2
 
 
-def test_the_standby_takes_over_from_a_leader_that_was_killed_and_goes_on(plane, tmp_path):
-    pool = Pool(plane, "default")
-    with operator(plane.kubeconfig, tmp_path / "one", *ELECT) as one:
+def test_the_standby_takes_over_from_a_leader_that_was_killed_and_goes_on(
+    plane, namespace, tmp_path
+):
+    pool = Pool(plane, namespace)
+    with operator(plane.kubeconfig, tmp_path / "one", *elect(namespace)) as one:
         eventually(lambda: leads(one))
         pool.apply()
         eventually(lambda: pool.replicas("prefill") == 1)
-        with operator(plane.kubeconfig, tmp_path / "two", *ELECT) as two:
+        with operator(plane.kubeconfig, tmp_path / "two", *elect(namespace)) as two:
             eventually(lambda: two.probe("/readyz") == 200)
             one.stop(signal.SIGKILL)
             pool.apply(prefill={"minReplicas": 2})
@@ -59,10 +74,10 @@ def test_the_standby_takes_over_from_a_leader_that_was_killed_and_goes_on(plane,
             assert leads(two)
 
 
-def test_a_leader_whose_lease_was_taken_ends_at_once(plane, tmp_path):
-    with operator(plane.kubeconfig, tmp_path / "one", *ELECT) as one:
+def test_a_leader_whose_lease_was_taken_ends_at_once(plane, namespace, tmp_path):
+    with operator(plane.kubeconfig, tmp_path / "one", *elect(namespace)) as one:
         eventually(lambda: leads(one))
-        lease = plane.request("GET", LEASE)
+        lease = lease_in(plane, namespace)
         lease["spec"]["holderIdentity"] = "somebody-else"
         plane.run_kubectl("replace", "--force", "-f", "-", stdin=json.dumps(lease))
 
@@ -71,46 +86,46 @@ def test_a_leader_whose_lease_was_taken_ends_at_once(plane, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["frozen", "killed"])
-def test_a_leader_that_cannot_renew_ends_before_a_standby_may_act(plane, tmp_path, fault):
-    with operator(plane.kubeconfig, tmp_path / "one", *ELECT) as one:
+def test_a_leader_that_cannot_renew_ends_before_a_standby_may_act(breakable, tmp_path, fault):
+    with operator(breakable.kubeconfig, tmp_path / "one", *elect("default")) as one:
         eventually(lambda: leads(one))
         started_s = time.monotonic()
         if fault == "frozen":
-            with plane.api_server_frozen():
+            with breakable.api_server_frozen():
                 code = one.process.wait(timeout=30)
         else:
-            plane.kill_api_server()
+            breakable.kill_api_server()
             code = one.process.wait(timeout=30)
-            plane.start_api_server()
+            breakable.start_api_server()
 
         assert code == EXIT_LEASE_LOST
         assert time.monotonic() - started_s < 30
         assert "No renewal" in one.log()
 
 
-def test_a_standby_outlives_an_outage_and_still_takes_over(plane, tmp_path):
-    with operator(plane.kubeconfig, tmp_path / "one", *ELECT) as one:
+def test_a_standby_outlives_an_outage_and_still_takes_over(breakable, tmp_path):
+    with operator(breakable.kubeconfig, tmp_path / "one", *elect("default")) as one:
         eventually(lambda: leads(one))
-        with operator(plane.kubeconfig, tmp_path / "two", *ELECT) as two:
+        with operator(breakable.kubeconfig, tmp_path / "two", *elect("default")) as two:
             eventually(lambda: two.probe("/readyz") == 200)
-            plane.kill_api_server()
+            breakable.kill_api_server()
             assert one.process.wait(timeout=30) == EXIT_LEASE_LOST
             assert two.probe("/healthz") == 200
-            plane.start_api_server()
+            breakable.start_api_server()
 
             eventually(lambda: leads(two), within_s=60)
 
 
-def test_an_empty_lease_of_a_chart_can_be_taken(plane, tmp_path):
+def test_an_empty_lease_of_a_chart_can_be_taken(plane, namespace, tmp_path):
     empty = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "tandem-operator", "namespace": "default"},
+        "metadata": {"name": "tandem-operator", "namespace": namespace},
     }
     plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(empty))
 
-    with operator(plane.kubeconfig, tmp_path / "one", *ELECT) as one:
+    with operator(plane.kubeconfig, tmp_path / "one", *elect(namespace)) as one:
         eventually(lambda: leads(one))
-        renewed = plane.request("GET", LEASE)["spec"]["renewTime"]
+        renewed = lease_in(plane, namespace)["spec"]["renewTime"]
         drift_s = time.time() - time.mktime(time.strptime(renewed[:19], "%Y-%m-%dT%H:%M:%S"))
         assert abs(drift_s + time.timezone) < 30

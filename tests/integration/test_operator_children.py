@@ -10,6 +10,7 @@ from tests.integration.operator_process import Pool, eventually, install_crd, op
 
 pytestmark = pytest.mark.timeout(240)
 
+OPERATOR_NAMESPACE = "operator-with-its-rights"
 CHILDREN = {
     ("Deployment", "tiny-prefill"),
     ("Deployment", "tiny-decode"),
@@ -35,15 +36,26 @@ CHILDREN = {
 def running(control_plane, tmp_path_factory):
     """An operator with exactly the rights that it lists, for all tests of this module."""
     install_crd(control_plane)
-    control_plane.run_kubectl("create", "namespace", "tandem-system")
-    control_plane.run_kubectl("create", "serviceaccount", "operator", "-n", "tandem-system")
-    role = rights_role("tandem-operator", (*POOL_RIGHTS, *LEASE_RIGHTS))
-    control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(role))
-    control_plane.run_kubectl(
-        *("create", "clusterrolebinding", "tandem-operator", "--clusterrole=tandem-operator"),
-        "--serviceaccount=tandem-system:operator",
-    )
-    kubeconfig = control_plane.service_account_kubeconfig("tandem-system", "operator")
+    where = {"name": "operator", "namespace": OPERATOR_NAMESPACE}
+    made = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": where},
+        rights_role(OPERATOR_NAMESPACE, (*POOL_RIGHTS, *LEASE_RIGHTS)),
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": OPERATOR_NAMESPACE},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": OPERATOR_NAMESPACE,
+            },
+            "subjects": [{"kind": "ServiceAccount", **where}],
+        },
+    ]
+    items = {"apiVersion": "v1", "kind": "List", "items": made}
+    control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(items))
+    kubeconfig = control_plane.service_account_kubeconfig(OPERATOR_NAMESPACE, "operator")
     with operator(kubeconfig, tmp_path_factory.mktemp("operator") / "log") as process:
         eventually(lambda: process.probe("/readyz") == 200)
         yield process

@@ -14,6 +14,7 @@ from tandem_operator.workloads.labels import POOL_LABEL
 from tandem_operator.workloads.names import key_of
 
 STATIC_FOR_S = 60.0
+DISCOVERED_FOR_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,10 @@ class ChildReader:
         self._pod_monitors_until_s = float("-inf")
 
     async def serves_pod_monitors(self) -> bool:
-        """Whether the PodMonitor kind exists; asked again once a minute."""
+        """Whether the PodMonitor kind exists; asked again every 20 s."""
         if self._clock() >= self._pod_monitors_until_s:
             self._pod_monitors = await self._kube.serves(POD_MONITOR)
-            self._pod_monitors_until_s = self._clock() + STATIC_FOR_S
+            self._pod_monitors_until_s = self._clock() + DISCOVERED_FOR_S
         return self._pod_monitors
 
     async def read(self, *, namespace: str, pool: str, uid: str) -> tuple[Object, ...]:
@@ -73,6 +74,7 @@ class ChildReader:
             found = await self._kube.list(kind, namespace=namespace, selector=selector)
         except ApiError as error:
             if error.status == 404 and kind is POD_MONITOR:
+                self._pod_monitors = False
                 return []
             raise
         return [each for each in found if controller_uid(each) == uid]
