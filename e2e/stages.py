@@ -61,7 +61,8 @@ STAGES = (
         "integration",
         "a real API server on loopback",
         targets=("test-tools",),
-        pytest=("tests/integration",),
+        # Mostly waits: files run side by side, each worker with a control plane of its own.
+        pytest=("tests/integration", "-n", "3", "--dist", "loadfile"),
     ),
     Stage("engine", "real vLLM", targets=("engine-env",), pytest=("tests/engine",)),
     Stage("e2e", "everything, on kind", targets=("cluster-up", "images"), pytest=("e2e",)),
