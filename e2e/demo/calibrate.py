@@ -14,7 +14,7 @@ from benchmarks.load.record import Outcome, Record
 
 ROUNDS = 2
 PREFILL_AT_ONCE = 8
-FEW, MANY = 2, 12
+FEW, MANY = 4, 32
 DECODE_TOKENS = 96
 
 

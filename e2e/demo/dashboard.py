@@ -23,7 +23,7 @@ class Dashboard:
 
     slo: Slo
     traffic: Traffic | None = None
-    phase_started_s: float = 0.0
+    started_s: float = 0.0
     phase_ends_s: float = 0.0
     sight: Sight | None = None
     in_flight: Callable[[], int] = lambda: 0
@@ -33,8 +33,9 @@ class Dashboard:
     def begin(self, traffic: Traffic, *, slo: Slo) -> None:
         """Turn to another phase."""
         self.traffic, self.slo = traffic, slo
-        self.phase_started_s = self.now()
-        self.phase_ends_s = self.phase_started_s + traffic.duration_s
+        now = self.now()
+        self.started_s = self.started_s or now
+        self.phase_ends_s = now + traffic.duration_s
 
     def add(self, record: Record) -> None:
         """Take in a request that ended."""
@@ -55,7 +56,7 @@ class Dashboard:
         """Name, value and whether it is as the SLO wants it (`None`: says nothing about that)."""
         recent = self._last_seconds()
         figures = tally([(record, self.slo) for record in recent])
-        span_s = max(1.0, min(WINDOW_S, self.now() - self.phase_started_s))
+        span_s = max(1.0, min(WINDOW_S, self.now() - self.started_s))
         prompt = quantile((float(record.prompt_tokens) for record in recent), 0.5)
         ttft_bound_s = self.slo.ttft_bound_s(prompt or 0.0)
         return [

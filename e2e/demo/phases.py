@@ -64,7 +64,7 @@ class Phase:
 
 _DECODE_HEAVY = Phase(
     name="decode-heavy",
-    pods=1.12,
+    pods=1.05,
     loads=Role.DECODE,
     prompt_tokens=Lengths(32, 96),
     output_tokens=Lengths(240, 360),
@@ -78,16 +78,16 @@ PHASES = (
         pods=0.03,
         loads=Role.DECODE,
         prompt_tokens=Lengths(100, 300),
-        output_tokens=Lengths(16, 32),
+        output_tokens=Lengths(8, 24),
         least_s=40.0,
         lasting=False,
     ),
     Phase(
         name="prefill-heavy",
-        pods=0.8,
+        pods=0.85,
         loads=Role.PREFILL,
         prompt_tokens=Lengths(1600, 1900),
-        output_tokens=Lengths(16, 24),
+        output_tokens=Lengths(8, 12),
         least_s=100.0,
         grows=Role.PREFILL,
     ),
