@@ -43,8 +43,11 @@ def test_an_uninstalled_operator_leaves_its_pools_serving(pool: Pool, url, image
 
 
 def as_older(image: str) -> str:
-    """The image under a tag of yesterday, in the cluster."""
-    older = image.partition(":")[0] + ":older"
+    """The image under a tag of yesterday, in the cluster.
+
+    The tag keeps its hash: a fixed one would still name the image of an earlier run there.
+    """
+    older = image.replace(":", ":older-")
     subprocess.run(["docker", "tag", image, older], check=True, timeout=30)
     setup.cluster("load", older)
     return older
@@ -66,18 +69,19 @@ def wait_for_router_of(pool: Pool, image: str) -> None:
 def test_an_upgrade_from_an_older_release_takes_no_request_with_it(
     pool: Pool, url, images, tmp_path
 ):
+    older_router = as_older(images["ROUTER_IMAGE"])
     older = older_release.build(
         tmp_path,
         images={
             "image": as_older(images["OPERATOR_IMAGE"]),
-            "routerImage": as_older(images["ROUTER_IMAGE"]),
-            "engineImages": {"cpu": images["ENGINE_CPU_IMAGE"], "gpu": "tandem/engine-gpu:older"},
+            "routerImage": older_router,
+            "engineImages": {"cpu": images["ENGINE_CPU_IMAGE"], "gpu": "tandem/engine-cuda:older"},
         },
     )
     place = ("-n", OPERATOR_NAMESPACE, "--reset-values")
     helm("upgrade", "--install", "tandem-crds", str(older.crds), *place)
     helm("upgrade", "--install", "tandem", str(older.operator), *place, "--wait")
-    wait_for_router_of(pool, "tandem/router:older")
+    wait_for_router_of(pool, older_router)
     before = {role: pool.pods(role) for role in ("prefill", "decode")}
 
     aftermath = load_while(

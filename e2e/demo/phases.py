@@ -64,7 +64,7 @@ class Phase:
 
 _DECODE_HEAVY = Phase(
     name="decode-heavy",
-    pods=1.05,
+    pods=0.95,
     loads=Role.DECODE,
     prompt_tokens=Lengths(32, 96),
     output_tokens=Lengths(240, 360),
