@@ -65,10 +65,8 @@ def ensure_engine() -> None:
     if problem := start_problem():
         raise CannotContinueError(problem)
     _install()
-    forget_stale_pid()
     with step("docker", "starting the engine"):
-        _start()
-        _await_answer()
+        _start_until_it_answers()
 
 
 def install_packages(*packages: str) -> None:
@@ -135,10 +133,11 @@ def forget_stale_pid(pid_file: Path = _PID_FILE, *, processes: Path = Path("/pro
         pid_file.unlink()
 
 
-def _start() -> None:
+def _start() -> subprocess.Popen[bytes] | None:
+    """Start the engine; returns the process where no service manager looks after it."""
     if not lacks_sys_resource() and Path("/run/systemd/system").is_dir():
         run(["systemctl", "start", "docker"])
-        return
+        return None
     command = ["dockerd"]
     if lacks_sys_resource():
         filtered = names.bin_dir() / "runc-filter"
@@ -147,7 +146,7 @@ def _start() -> None:
     log = names.cache_dir() / "dockerd.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        subprocess.Popen(
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -175,12 +174,19 @@ def _restore_runtime() -> None:
         _put_runtime(Path(path))
 
 
-def _await_answer() -> None:
+def _start_until_it_answers() -> None:
+    """Start the engine, again if it gave up beside one that was killed and still about to end."""
     deadline = time.monotonic() + _START_S
+    forget_stale_pid()
+    process = _start()
     while time.monotonic() < deadline:
         if engine_answers():
             return
         time.sleep(0.2)
+        if process is not None and process.poll() is not None:
+            time.sleep(1.0)
+            forget_stale_pid()
+            process = _start()
     log = names.cache_dir() / "dockerd.log"
     tail = ""
     with contextlib.suppress(OSError):
