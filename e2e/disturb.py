@@ -16,11 +16,14 @@ class Aftermath:
 
     Attributes:
         disturbed_s: epoch seconds at which the disturbance began.
+        dealt_s: epoch seconds at which the cluster could know of it: what was killed, was killed
+            in between.
         limit_s: how long a request may take before its client calls it hung.
     """
 
     records: tuple[Record, ...]
     disturbed_s: float
+    dealt_s: float
     limit_s: float
 
     @property
@@ -35,11 +38,11 @@ class Aftermath:
 
     @property
     def failed_without_cause(self) -> list[Record]:
-        """Failed requests that were not open at the moment of the disturbance."""
+        """Failed requests that were not open while the disturbance was made."""
         return [
             record
             for record in self.failed
-            if not record.sent_s <= self.disturbed_s <= record.ended_s
+            if record.sent_s > self.dealt_s or record.ended_s < self.disturbed_s
         ]
 
     def to_json(self) -> dict[str, object]:
@@ -52,7 +55,15 @@ class Aftermath:
             "shed": figures.shed,
             "hung": len(self.hung),
             "failed_that_were_not_open_at_the_fault": len(self.failed_without_cause),
-            "why": figures.why,
+            "fault_known_after_s": round(self.dealt_s - self.disturbed_s, 2),
+            "why": [
+                {
+                    "sent_after_fault_s": round(record.sent_s - self.disturbed_s, 2),
+                    "ended_after_fault_s": round(record.ended_s - self.disturbed_s, 2),
+                    "why": record.why,
+                }
+                for record in self.failed
+            ],
         }
 
 
@@ -77,18 +88,25 @@ def load_while(
     traffic: Traffic,
     after_s: float,
     limit_s: float = 60.0,
+    blind_s: float = 0.0,
     seed: int = 7,
 ) -> Aftermath:
-    """Send `traffic`, call `disturb` `after_s` seconds into it, and wait for every answer."""
+    """Send `traffic`, call `disturb` `after_s` seconds into it, and wait for every answer.
 
-    async def run() -> tuple[list[Record], float]:
+    `blind_s` is how long Kubernetes itself may take to see what `disturb` did.
+    """
+
+    async def run() -> tuple[list[Record], float, float]:
         async with LoadGenerator(url=url, model=model, timeout_s=limit_s) as generator:
             plan = plan_requests(traffic, seed=seed, run=traffic.name)
             load = asyncio.create_task(generator.run(plan, traffic=traffic.name))
             await asyncio.sleep(after_s)
             disturbed_s = time.time()
             await asyncio.to_thread(disturb)
-            return await load, disturbed_s
+            dealt_s = time.time() + blind_s
+            return await load, disturbed_s, dealt_s
 
-    records, disturbed_s = asyncio.run(run())
-    return Aftermath(records=tuple(records), disturbed_s=disturbed_s, limit_s=limit_s)
+    records, disturbed_s, dealt_s = asyncio.run(run())
+    return Aftermath(
+        records=tuple(records), disturbed_s=disturbed_s, dealt_s=dealt_s, limit_s=limit_s
+    )

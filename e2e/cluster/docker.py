@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def ensure_engine() -> None:
         raise CannotContinueError(problem)
     _install()
     with step("docker", "starting the engine"):
-        _start_until_it_answers()
+        start_until_it_answers()
 
 
 def install_packages(*packages: str) -> None:
@@ -174,21 +175,28 @@ def _restore_runtime() -> None:
         _put_runtime(Path(path))
 
 
-def _start_until_it_answers() -> None:
+def start_until_it_answers(
+    *,
+    start: Callable[[], subprocess.Popen[bytes] | None] = _start,
+    ready: Callable[[], bool] = engine_answers,
+    pid_file: Path = _PID_FILE,
+    within_s: float = _START_S,
+    pause_s: float = 1.0,
+) -> None:
     """Start the engine, again if it gave up beside one that was killed and still about to end."""
-    deadline = time.monotonic() + _START_S
-    forget_stale_pid()
-    process = _start()
+    deadline = time.monotonic() + within_s
+    forget_stale_pid(pid_file)
+    process = start()
     while time.monotonic() < deadline:
-        if engine_answers():
+        if ready():
             return
-        time.sleep(0.2)
+        time.sleep(pause_s / 5)
         if process is not None and process.poll() is not None:
-            time.sleep(1.0)
-            forget_stale_pid()
-            process = _start()
+            time.sleep(pause_s)
+            forget_stale_pid(pid_file)
+            process = start()
     log = names.cache_dir() / "dockerd.log"
     tail = ""
     with contextlib.suppress(OSError):
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-    raise CannotContinueError(f"dockerd did not answer within {_START_S:g} s ({log}):\n{tail}")
+    raise CannotContinueError(f"dockerd did not answer within {within_s:g} s ({log}):\n{tail}")

@@ -1,12 +1,13 @@
-"""`python -m e2e.faults`: one fault after another under load; JSON of what became of requests.
+"""`python -m e2e.faults [FAULT ...]`: faults under load; JSON of what became of requests.
 
 Only requests that a killed process held may fail, and none may hang. Exit 1 if that was not so.
 """
 
+import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.load.plan import Lengths, Traffic
 from e2e.cluster import names
@@ -20,6 +21,9 @@ COUNTS = {"prefill": 2, "decode": 2, "router": 2}
 OUT = names.BUILD / "faults.json"
 FAULT_AFTER_S = 10.0
 LIMIT_S = 60.0
+KILL = "SIGKILL of a router"
+KUBELET_BLIND_S = 2.0
+"""Until the kubelet has looked again, a Service leads to a container whose process was killed."""
 
 
 def _delete_pod(pool: Pool, role: str) -> None:
@@ -52,7 +56,7 @@ FAULTS: Mapping[str, Callable[[Pool], None]] = {
     "delete a prefill pod": lambda pool: _delete_pod(pool, "prefill"),
     "delete a decode pod": lambda pool: _delete_pod(pool, "decode"),
     "rollout restart of the routers": _restart_routers,
-    "SIGKILL of a router": _kill_router,
+    KILL: _kill_router,
     "delete the operator": _delete_operator,
     "remove Prometheus": _remove_prometheus,
 }
@@ -77,11 +81,18 @@ def _run(pool: Pool, *, name: str, url: str) -> Aftermath:
         traffic=traffic,
         after_s=FAULT_AFTER_S,
         limit_s=LIMIT_S,
+        blind_s=KUBELET_BLIND_S if name == KILL else 0.0,
     )
 
 
-def main() -> int:
-    """Run every fault on a pool of its own."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the chosen faults, or all, on a pool of their own."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.faults", description=__doc__)
+    known = "; ".join(f'"{name}"' for name in FAULTS)
+    parser.add_argument("fault", nargs="*", default=list(FAULTS), help=f"{known} (default: all)")
+    chosen = parser.parse_args(arguments).fault
+    if unknown := set(chosen) - set(FAULTS):
+        parser.error(f"there is no fault {', '.join(sorted(unknown))}; choose of {known}")
     images = setup.built_images()
     setup.cluster("prometheus")
     setup.install_operator(images=images)
@@ -93,7 +104,7 @@ def main() -> int:
     url = open_door(pool)
     results: dict[str, dict[str, object]] = {}
     kept = True
-    for name in FAULTS:
+    for name in chosen:
         _whole(pool)
         aftermath = _run(pool, name=name, url=url)
         fault_over = time.monotonic()

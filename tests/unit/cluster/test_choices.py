@@ -1,5 +1,6 @@
 """What the cluster's set-up decides from what it finds."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from e2e.cluster.cluster import (
     kind_config,
     refuse_strangers,
 )
-from e2e.cluster.docker import forget_stale_pid, lacks_sys_resource
+from e2e.cluster.docker import forget_stale_pid, lacks_sys_resource, start_until_it_answers
 from e2e.cluster.doctor import Finding, verdict
 from e2e.cluster.images import IMAGES
 from e2e.cluster.progress import CannotContinueError
@@ -93,6 +94,39 @@ def test_only_the_pid_file_of_an_engine_that_is_gone_is_removed(
     forget_stale_pid(pid_file, processes=tmp_path / "proc")
 
     assert pid_file.exists() is kept
+
+
+def test_an_engine_that_gave_up_beside_a_dying_one_is_started_again(tmp_path: Path) -> None:
+    pid_file, answering = tmp_path / "docker.pid", tmp_path / "answers"
+    pid_file.write_text("1\n")
+    # Gives up as dockerd does beside a pid file; the dying engine leaves that file behind.
+    script = f"test ! -e {pid_file} && touch {answering} && exec sleep 60"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        if not started:
+            pid_file.write_text("not the pid of any process\n")
+        started.append(subprocess.Popen(["sh", "-c", script]))
+        return started[-1]
+
+    start_until_it_answers(
+        start=start, ready=answering.exists, pid_file=pid_file, within_s=30.0, pause_s=0.05
+    )
+
+    assert len(started) == 2
+    started[-1].kill()
+    started[-1].wait()
+
+
+def test_an_engine_that_never_answers_is_reported_with_its_log(tmp_path: Path) -> None:
+    with pytest.raises(CannotContinueError, match="did not answer"):
+        start_until_it_answers(
+            start=lambda: None,
+            ready=lambda: False,
+            pid_file=tmp_path / "docker.pid",
+            within_s=0.2,
+            pause_s=0.05,
+        )
 
 
 @pytest.mark.parametrize(
