@@ -6,7 +6,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
+.PHONY: benchmark-replay help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo: .venv/ready ## From nothing to a served, autoscaled pool on a kind cluster
 
 test: .venv/ready ## Every test, with all the set-up it needs
 	@$(RUN) python -m e2e.stages
+
+benchmark-replay: ## Tandem against NVIDIA's planner in NVIDIA's simulator (QUICK=1: 10 min; TRACES=folder of public traces)
+	@$(PYTHON) benchmarks/replay/suite.py $(if $(QUICK),--quick) $(if $(TRACES),--traces $(TRACES)) $(ARGS)
 
 cluster-up: ## Make the kind cluster, or repair it (KUBECONFIG=build/kubeconfig)
 	@$(PYTHON) -m e2e.cluster up

@@ -1,0 +1,195 @@
+"""Replay one trace under one policy in NVIDIA's simulator, and write the figures as JSON.
+
+Tandem's own decision core stands behind the simulator's scaling hook, beside NVIDIA's planner,
+fixed fleets and a schedule that knows every arrival. The first call installs the simulator into the
+user's cache, in an environment of its own.
+
+    python3 benchmarks/replay/run.py --trace t.csv --format azure --policy tandem --json out.json
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# Run as a file, this folder would come first and could hide modules of other packages.
+sys.path[:] = [str(HERE.parents[1]), *(entry for entry in sys.path if Path(entry) != HERE)]
+
+from benchmarks.replay import environment  # noqa: E402
+from benchmarks.replay.setup import (  # noqa: E402
+    TIMINGS,
+    USUAL_BUDGET,
+    Setup,
+    context_of,
+    fitted_start,
+)
+from benchmarks.replay.simulate import SHARES, prepared  # noqa: E402
+from benchmarks.replay.traces import Trace, TraceError, read  # noqa: E402
+
+BUDGET_PER_PEAK = 2.0
+DEFAULT_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A fleet as it is written on the command line: 2P1D or 2,1."""
+
+    prefill: int
+    decode: int
+
+    @staticmethod
+    def parse(text: str) -> "Fleet":
+        """The fleet that `text` names."""
+        parts = text.upper().removesuffix("D").replace("P", ",").split(",")
+        if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+            raise argparse.ArgumentTypeError(f"{text!r} is no fleet; write for example 2P1D")
+        return Fleet(int(parts[0]), int(parts[1]))
+
+
+def positive(text: str) -> float:
+    """A number above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0.0):
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number above 0, for example 2")
+    return value
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    first, _, rest = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trace", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--format", choices=("azure", "mooncake", "servegen"), required=True)
+    parser.add_argument(
+        "--policy",
+        required=True,
+        choices=("tandem", "dynamo-default", "dynamo-tuned", "static-best", "clairvoyant"),
+    )
+    parser.add_argument("--json", type=Path, required=True, metavar="OUT")
+    parser.add_argument("--rate-scale", type=positive, default=1.0, metavar="X")
+    parser.add_argument("--ttft-ms", type=positive, default=500.0, metavar="N")
+    parser.add_argument("--itl-ms", type=positive, default=20.0, metavar="N")
+    parser.add_argument("--startup-s", type=positive, default=60.0, metavar="N")
+    parser.add_argument(
+        "--timing",
+        choices=tuple(TIMINGS),
+        default="bf16",
+        help="engines: NVIDIA's estimates of Llama-3.1-8B on H200 in bf16 or fp8, or its measured"
+        " fp8 table",
+    )
+    parser.add_argument(
+        "--start", type=Fleet.parse, help="first fleet, default: fitted to the first minute"
+    )
+    parser.add_argument(
+        "--gpu-budget",
+        type=int,
+        help=f"most GPUs for a policy that decides, default: {USUAL_BUDGET}, more where the trace"
+        " needs more",
+    )
+    parser.add_argument(
+        "--hours", type=positive, default=24.0, help="of a servegen trace, from its beginning"
+    )
+    parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="of a search, at once"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replay and report; 2 for what cannot work."""
+    options = parse(arguments)
+    try:
+        trace = read(
+            options.trace,
+            options.format,
+            rate_scale=options.rate_scale,
+            seed=options.seed,
+            hours=options.hours,
+        )
+        environment.enter()
+    except (TraceError, environment.NoEnvironmentError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    record = replayed(trace, options)
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(record, indent=2) + "\n")
+    print(
+        f"{record['policy']} on {record['trace']}: attainment {record['attainment']:.3f}, "
+        f"{record['good_per_gpu_s']:.2f} good requests per GPU-second, "
+        f"{record['gpu_hours']:.2f} GPU-hours"
+    )
+    return 0
+
+
+def replayed(trace: Trace, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one policy on one trace."""
+    # In the simulator's environment from here on.
+    from benchmarks.replay.profiles import profile_of  # noqa: PLC0415
+    from benchmarks.replay.search import Arena, evaluate, work  # noqa: PLC0415
+
+    def profile() -> Any:
+        return profile_of(options.timing)
+
+    itl_s = options.itl_ms / 1000.0
+    start = options.start
+    fleet = (start.prefill, start.decode) if start else fitted_start(trace, profile(), itl_s)
+    setup = Setup(
+        timing=options.timing,
+        ttft_s=options.ttft_ms / 1000.0,
+        itl_s=itl_s,
+        startup_s=options.startup_s,
+        start=fleet,
+        gpu_budget=options.gpu_budget or USUAL_BUDGET,
+        max_model_len=context_of(trace),
+    )
+    if options.gpu_budget is None:
+        peak = sum(role.peak for role in work(trace, setup, profile()))
+        setup = setup.with_budget(max(USUAL_BUDGET, math.ceil(BUDGET_PER_PEAK * peak)))
+    folder = environment.cache_directory() / "replay"
+    _, digest = prepared(trace, folder / "traces")
+    arena = Arena(trace, digest, setup, folder, jobs=max(1, options.jobs))
+    found = evaluate(arena, options.policy, profile)
+    result = found.result
+    return {
+        "policy": options.policy,
+        "trace": trace.name,
+        "seed": options.seed,
+        "requests": result.requests,
+        "completed": result.completed,
+        "good": result.good,
+        "attainment": result.attainment,
+        "gpu_hours": result.gpu_s / 3600.0,
+        "good_per_gpu_s": result.good_per_gpu_s,
+        **{f"ttft_{share}_s": result.ttft_s[share] for share in SHARES},
+        **{f"tpot_{share}_s": result.tpot_s[share] for share in SHARES},
+        "prefill_mean": result.prefill_mean,
+        "decode_mean": result.decode_mean,
+        "changes": result.changes,
+        "chosen": found.chosen,
+        "tried": [
+            {"what": what, "attainment": r.attainment, "good_per_gpu_s": r.good_per_gpu_s}
+            for what, r in found.tried
+        ],
+        "ttft_ms": options.ttft_ms,
+        "itl_ms": options.itl_ms,
+        "startup_s": options.startup_s,
+        "start": f"{setup.start[0]}P{setup.start[1]}D",
+        "gpu_budget": setup.gpu_budget,
+        "timing": options.timing,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

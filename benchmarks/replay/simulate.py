@@ -1,0 +1,177 @@
+"""One replay: a trace, a setup and a policy in, the figures out; made once and then remembered."""
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.replay.setup import Setup
+from benchmarks.replay.traces import Trace, write
+
+HERE = Path(__file__).resolve().parent
+CORE = HERE.parents[1] / "operator" / "tandem_operator" / "core"
+SOURCES = ("requirements-simulator.txt", "setup.py")
+POLICY_SOURCES = {"tandem": ("policy.py", "sight.py"), "clairvoyant": ("clairvoyant.py",)}
+SAMPLE_MS = 5000.0
+SHARES = ("p50", "p75", "p90", "p95", "p99")
+
+Telemetry = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is asked for.
+
+    Attributes:
+        policy: `tandem`, `dynamo`, `static` or `clairvoyant`.
+        options: what the policy is given besides, for example a fleet or a planner's settings.
+    """
+
+    policy: str
+    trace: str
+    trace_hash: str
+    setup: Setup
+    options: Mapping[str, Any]
+
+    def key(self) -> str:
+        """Names the result: everything that it depends on, our code where it matters included."""
+        parts = [self.policy, self.trace_hash, self.setup.key, json.dumps(dict(self.options))]
+        sources = [HERE / name for name in SOURCES + POLICY_SOURCES.get(self.policy, ())]
+        if self.policy == "tandem":
+            sources.extend(sorted(CORE.glob("*.py")))
+        parts.extend(hashlib.sha256(path.read_bytes()).hexdigest() for path in sources)
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The pool every five simulated seconds."""
+
+    at_s: float
+    arrivals_rps: float
+    prefill: int
+    decode: int
+    starting: int
+    waiting_prefill: int
+    waiting_decode: int
+    ttft_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One replay's figures. `good` requests kept both bounds; GPUs count from their order on."""
+
+    requests: int
+    completed: int
+    good: int
+    gpu_s: float
+    duration_s: float
+    prefill_mean: float
+    decode_mean: float
+    ttft_s: Mapping[str, float]
+    tpot_s: Mapping[str, float]
+    changes: int
+    moments: tuple[Moment, ...]
+
+    @property
+    def attainment(self) -> float:
+        """Share of good requests, of all that came."""
+        return self.good / self.requests
+
+    @property
+    def good_per_gpu_s(self) -> float:
+        """Good requests per second and GPU held."""
+        return self.good / self.gpu_s if self.gpu_s > 0.0 else 0.0
+
+    def to_json(self) -> str:
+        """Text that `from_json` reads back."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Result":
+        """The result that was written."""
+        raw = json.loads(text)
+        moments = tuple(Moment(**moment) for moment in raw.pop("moments"))
+        return Result(**raw, moments=moments)
+
+
+def prepared(trace: Trace, folder: Path) -> tuple[Path, str]:
+    """The trace as a file for the simulator, and its hash."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{trace.name}.{os.getpid()}.part"
+    write(trace, part)
+    digest = hashlib.sha256(part.read_bytes()).hexdigest()
+    path = folder / f"{digest[:24]}.jsonl"
+    part.replace(path)
+    return path, digest
+
+
+def run(job: Job, trace: Trace, *, folder: Path) -> Result:
+    """The result of `job`, from `folder` if it was made before."""
+    remembered = folder / "runs" / f"{job.key()}.json"
+    if remembered.is_file():
+        return Result.from_json(remembered.read_text())
+    result = _replay(job, trace, folder)
+    remembered.parent.mkdir(parents=True, exist_ok=True)
+    part = remembered.with_suffix(f".{os.getpid()}.part")
+    part.write_text(result.to_json())
+    part.replace(remembered)
+    return result
+
+
+def _replay(job: Job, trace: Trace, folder: Path) -> Result:
+    # Only here: everything else can be read, tested and typed without the simulator.
+    from benchmarks.replay import simulator  # noqa: PLC0415
+
+    path, _ = prepared(trace, folder / "traces")
+    samples: list[Mapping[str, Any]] = []
+    summary = simulator.replay(job, trace, path, folder=folder, telemetry=samples.append)
+    return _result(summary, samples)
+
+
+def _result(summary: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Result:
+    duration_s = summary["duration_ms"] / 1000.0
+    moments = tuple(_moment(sample) for sample in samples if sample["kind"] == "periodic")
+    counts = [(m.prefill, m.decode) for m in moments]
+    return Result(
+        requests=summary["num_requests"],
+        completed=summary["completed_requests"],
+        good=summary["goodput_completed_requests"],
+        gpu_s=summary["gpu_hours"] * 3600.0,
+        duration_s=duration_s,
+        prefill_mean=summary["prefill_worker_seconds"] / duration_s,
+        decode_mean=summary["decode_worker_seconds"] / duration_s,
+        ttft_s=_quantiles(summary, "ttft"),
+        tpot_s=_quantiles(summary, "tpot"),
+        changes=sum(one != two for one, two in itertools.pairwise(counts)),
+        moments=moments,
+    )
+
+
+def _quantiles(summary: Mapping[str, Any], name: str) -> dict[str, float]:
+    keys = {"p50": "median"}
+    return {share: summary[f"{keys.get(share, share)}_{name}_ms"] / 1000.0 for share in SHARES}
+
+
+def _moment(sample: Mapping[str, Any]) -> Moment:
+    traffic = sample["traffic"]
+
+    def waiting(role: str) -> int:
+        engines = sample[f"{role}_scheduler_metrics"]
+        queued: int = sum(engine["waiting_requests"] for engine in engines)
+        return queued
+
+    return Moment(
+        at_s=sample["sampled_at_ms"] / 1000.0,
+        arrivals_rps=traffic["arriving_requests"] / max(1e-9, traffic["duration_s"]),
+        prefill=len(sample["active_prefill_ids"]),
+        decode=len(sample["active_decode_ids"]),
+        starting=len(sample["starting_prefill_ids"]) + len(sample["starting_decode_ids"]),
+        waiting_prefill=waiting("prefill"),
+        waiting_decode=waiting("decode"),
+        ttft_s=traffic["avg_ttft_ms"] / 1000.0 if traffic["ttft_count"] else None,
+    )

@@ -1,0 +1,110 @@
+"""Call NVIDIA's simulator with one policy. The only module that imports it, beside `profiles`."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dynamo._core import run_mocker_trace_replay
+from dynamo.replay.api import TelemetryOptions, run_trace_replay
+
+from benchmarks.replay.clairvoyant import Clairvoyant
+from benchmarks.replay.policy import Tandem
+from benchmarks.replay.profiles import measured_table, profile_of
+from benchmarks.replay.setup import TIMINGS, Setup, engine_args, estimator
+from benchmarks.replay.simulate import SAMPLE_MS, Job
+from benchmarks.replay.traces import BLOCK_TOKENS, Trace
+
+Telemetry = Callable[[Mapping[str, Any]], None]
+TELEMETRY_MS = 1000.0
+
+
+def replay(
+    job: Job, trace: Trace, path: Path, *, folder: Path, telemetry: Telemetry
+) -> Mapping[str, Any]:
+    """The simulator's summary of `job` on the trace in `path`."""
+    keep = _thinned(telemetry)
+    if job.policy == "dynamo":
+        return _planner(job, path, folder, keep)
+    if job.policy == "static":
+        return _native(job, path, folder, keep, policy=None)
+    if job.policy == "clairvoyant":
+        profile = profile_of(job.setup.timing)
+        known = Clairvoyant(trace, profile, itl_s=job.setup.itl_s, startup_s=job.setup.startup_s)
+        return _native(job, path, folder, keep, policy=known)
+    if job.policy == "tandem":
+        tandem = Tandem(trace, job.setup)
+
+        def both(sample: Mapping[str, Any]) -> None:
+            tandem.telemetry(sample)
+            keep(sample)
+
+        return _native(job, path, folder, both, policy=tandem)
+    raise ValueError(f"no policy is called {job.policy!r}")
+
+
+def _thinned(telemetry: Telemetry) -> Telemetry:
+    every = math.floor(SAMPLE_MS / TELEMETRY_MS)
+    seen = 0
+
+    def keep(sample: Mapping[str, Any]) -> None:
+        nonlocal seen
+        if seen % every == 0:
+            telemetry(sample)
+        seen += 1
+
+    return keep
+
+
+def _arguments(job: Job, folder: Path) -> dict[str, Any]:
+    setup = job.setup
+    measured = measured_table(folder) if TIMINGS[setup.timing].measured else folder
+    prefill, decode = job.options.get("fleet", setup.start)
+    return {
+        "prefill_engine_args": engine_args(setup, "prefill", measured=measured),
+        "decode_engine_args": engine_args(setup, "decode", measured=measured),
+        "num_prefill_workers": prefill,
+        "num_decode_workers": decode,
+        "trace_block_size": BLOCK_TOKENS,
+        "sla_ttft_ms": setup.ttft_s * 1000.0,
+        "sla_itl_ms": setup.itl_s * 1000.0,
+    }
+
+
+def _native(
+    job: Job, path: Path, folder: Path, telemetry: Telemetry, *, policy: object | None
+) -> Mapping[str, Any]:
+    result = run_mocker_trace_replay(
+        [str(path)],
+        scaling_policy=policy,
+        telemetry_callback=telemetry,
+        telemetry_sample_interval_ms=TELEMETRY_MS,
+        **_arguments(job, folder),
+    )
+    return dict(result.summary)
+
+
+def _planner(job: Job, path: Path, folder: Path, telemetry: Telemetry) -> Mapping[str, Any]:
+    setup = job.setup
+    config = {
+        "mode": "disagg",
+        "ttft_ms": setup.ttft_s * 1000.0,
+        "itl_ms": setup.itl_s * 1000.0,
+        "max_gpu_budget": setup.gpu_budget,
+        "report_interval_hours": None,
+        **job.options["planner"],
+    }
+    metadata = {role: _known(setup, role) for role in ("prefill", "decode")}
+    report = run_trace_replay(
+        str(path),
+        planner_config=config,
+        performance_model_metadata=metadata if TIMINGS[setup.timing].measured else None,
+        telemetry_options=TelemetryOptions(sample_interval_ms=TELEMETRY_MS, callback=telemetry),
+        **_arguments(job, folder),
+    )
+    return dict(report.summary)
+
+
+def _known(setup: Setup, role: str) -> dict[str, Any]:
+    """What the planner is told of engines whose timing is a table."""
+    return {"provider": "ais", "config": estimator(TIMINGS[setup.timing], role)}
