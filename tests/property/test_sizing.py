@@ -30,16 +30,15 @@ def test_more_requests_never_need_fewer_replicas(
 
 
 @QUICK
-@given(services, factors, rates)
+@given(st.floats(0.02, 0.26), factors, rates)
 def test_longer_service_never_needs_less_prefill(
     service_s: float, factor: float, rate: float
 ) -> None:
+    # Always well below the bound: requests that become impossible are no longer sized for.
     sample = sampled(poisson(4.0))
-    # Requests that become impossible are no longer sized for.
-    slow_s = min(0.8, service_s * factor)
 
     quick = chosen(rate, replay(sample, service_s=service_s)).target[Role.PREFILL]
-    slow = chosen(rate, replay(sample, service_s=slow_s)).target[Role.PREFILL]
+    slow = chosen(rate, replay(sample, service_s=service_s * factor)).target[Role.PREFILL]
 
     assert slow >= quick
 

@@ -1,27 +1,30 @@
 """Simple forecasters of the arrival rate; each answers for all horizons at once.
 
-None is right everywhere: means win at rest and after a step, damped lines on ramps, the harmonic
-bank on anything periodic. The mixture in `forecast.py` decides which to believe.
+None is right everywhere: means win at rest and after a step, damped lines on ramps, sines on
+anything periodic. The mixture in `forecast.py` decides which to believe.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import cos, exp, pi, sin
+from math import cos, exp, hypot, pi, sin, sqrt
 
 Expert = Callable[[Sequence[float], Sequence[float]], list[float]]
 
 MEAN_LONGEST_S = 180
-SLOPE_DOUBT = 5.0
+SLOPE_DOUBT = 6.0
 DAMPING_S = 90.0
-HARMONIC = "harmonic"
-HARMONIC_BIN_S = 10
-HARMONIC_BINS = 120
-HARMONIC_MIN_BINS = 12
-HARMONIC_MEMORY_S = 600.0
-HARMONIC_RIDGE_S = 20.0
+SEASON = "season"
+SEASON_BIN_S = 10
+SEASON_BINS = 120
+SEASON_MEMORY_S = 600.0
+SEASON_RIDGE_S = 20.0
 RESIDUAL_MEMORY_S = 60.0
-PERIODS_S = (200.0, 260.0, 330.0, 420.0, 530.0, 600.0, 680.0, 860.0, 1100.0, 1400.0)
+PERIODS_S = tuple(180.0 * 1.085**i for i in range(24))
+LEAST_AMPLITUDE = 0.25
+MOST_SEASON_ERROR = 1.6
+MEDIAN_TO_DEVIATION = 1.48
+MOST_DEVIATIONS = 2.5
 
 
 def mean(window_s: int, *, requests: int) -> Expert:
@@ -59,7 +62,7 @@ def line(window_s: int, *, slope_share: float = 1.0) -> Expert:
         if spread > 0.0 and level > 0.0:
             slope = sum((i - centre) * y for i, y in enumerate(recent)) / spread
             strength = slope * slope * spread / level
-            slope *= slope_share * strength / (strength + SLOPE_DOUBT)
+            slope *= slope_share * strength**2 / (strength**2 + SLOPE_DOUBT**2)
         return [
             max(0.0, level + slope * (DAMPING_S * (1.0 - exp(-h / DAMPING_S)) + centre))
             for h in horizons_s
@@ -68,45 +71,102 @@ def line(window_s: int, *, slope_share: float = 1.0) -> Expert:
     return predict
 
 
-def harmonic(counts: Sequence[float], horizons_s: Sequence[float]) -> list[float]:
-    """Sines of ten periods, each fitted to the history, mixed by how well they explain it."""
+@dataclass(frozen=True, slots=True)
+class Season:
+    """What sines say of the rates ahead, and how well the best one explains the past.
+
+    Attributes:
+        error_rps: its deviation on the bins of the past.
+        noise_rps: what chance alone would leave.
+    """
+
+    rates_rps: tuple[float, ...]
+    error_rps: float
+    noise_rps: float
+    amplitude_share: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether there is a season at all: clear, and hardly more than chance left beside it."""
+        return (
+            self.amplitude_share >= LEAST_AMPLITUDE
+            and self.error_rps <= MOST_SEASON_ERROR * self.noise_rps
+        )
+
+
+def season(counts: Sequence[float], horizons_s: Sequence[float]) -> Season | None:
+    """Sines of which a whole period was seen, mixed by how well they explain the history.
+
+    Single bursts are held back in the fit: they belong to no season. What is above or below the
+    sine now fades with the horizon. `None` while no whole period was seen.
+    """
     bins = _binned(counts)
     size = len(bins)
+    if size * SEASON_BIN_S < PERIODS_S[0]:
+        return None
     scale = max(sum(bins) / size, 0.1)
-    fits: list[tuple[float, list[float]]] = []
-    for period_s in PERIODS_S:
-        basis = _basis(period_s, size)
-        moments = [sum(map(float.__mul__, row, bins)) for row in basis.weighted]
-        c = [sum(v * m for v, m in zip(row, moments, strict=True)) for row in basis.inverse]
-        residuals = [
-            z - c[0] - c[1] * cosine - c[2] * sine
-            for z, cosine, sine in zip(bins, basis.cosines, basis.sines, strict=True)
-        ]
-        error = sum(w * r * r for w, r in zip(basis.weights, residuals, strict=True))
-        error += HARMONIC_RIDGE_S * (c[1] * c[1] + c[2] * c[2])
-        now = sum(residuals[-3:]) / len(residuals[-3:])
-        turn = 2.0 * pi / period_s
-        predicted = [
+    noise_rps = sqrt(scale / SEASON_BIN_S)
+    fits = [
+        _fit(bins, period_s, horizons_s, noise_rps)
+        for period_s in PERIODS_S
+        if period_s <= size * SEASON_BIN_S
+    ]
+    least = min(fit.cost for fit in fits)
+    beliefs = [exp(-(fit.cost - least) / (4.0 * scale)) for fit in fits]
+    total = sum(beliefs)
+    best = min(fits, key=lambda fit: fit.cost)
+    return Season(
+        rates_rps=tuple(
+            max(0.0, sum(b * f.rates_rps[i] for b, f in zip(beliefs, fits, strict=True)) / total)
+            for i in range(len(horizons_s))
+        ),
+        error_rps=best.error_rps,
+        noise_rps=noise_rps,
+        amplitude_share=best.amplitude_rps / scale,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    cost: float
+    error_rps: float
+    amplitude_rps: float
+    rates_rps: list[float]
+
+
+def _fit(bins: list[float], period_s: float, horizons_s: Sequence[float], noise_rps: float) -> _Fit:
+    """One sine, fitted twice: the second time without what stands out beyond chance."""
+    basis = _basis(period_s, len(bins))
+    c = basis.solve(bins)
+    residuals = basis.residuals(bins, c)
+    usual = max(noise_rps, MEDIAN_TO_DEVIATION * sorted(map(abs, residuals))[len(bins) // 2])
+    most = MOST_DEVIATIONS * usual
+    calm = [z - r + min(most, max(-most, r)) for z, r in zip(bins, residuals, strict=True)]
+    c = basis.solve(calm)
+    residuals = basis.residuals(bins, c)
+    squares = sum(
+        w * min(r * r, most * most) for w, r in zip(basis.weights, residuals, strict=True)
+    )
+    now = sum(residuals[-3:]) / 3.0
+    turn = 2.0 * pi / period_s
+    return _Fit(
+        cost=squares + SEASON_RIDGE_S * (c[1] * c[1] + c[2] * c[2]),
+        error_rps=sqrt(squares / basis.weight),
+        amplitude_rps=hypot(c[1], c[2]),
+        rates_rps=[
             c[0] + c[1] * cos(turn * h) + c[2] * sin(turn * h) + now * exp(-h / RESIDUAL_MEMORY_S)
             for h in horizons_s
-        ]
-        fits.append((error, predicted))
-    least = min(error for error, _ in fits)
-    beliefs = [exp(-(error - least) / (4.0 * scale)) for error, _ in fits]
-    total = sum(beliefs)
-    return [
-        max(0.0, sum(b * p[i] for b, (_, p) in zip(beliefs, fits, strict=True)) / total)
-        for i in range(len(horizons_s))
-    ]
+        ],
+    )
 
 
 def _binned(counts: Sequence[float]) -> list[float]:
-    """Mean rate of each whole `HARMONIC_BIN_S` seconds, the newest last."""
-    size = min(HARMONIC_BINS, len(counts) // HARMONIC_BIN_S)
-    start = len(counts) - size * HARMONIC_BIN_S
+    """Mean rate of each whole `SEASON_BIN_S` seconds, the newest last."""
+    size = min(SEASON_BINS, len(counts) // SEASON_BIN_S)
+    start = len(counts) - size * SEASON_BIN_S
     return [
-        sum(counts[at : at + HARMONIC_BIN_S]) / HARMONIC_BIN_S
-        for at in range(start, len(counts), HARMONIC_BIN_S)
+        sum(counts[at : at + SEASON_BIN_S]) / SEASON_BIN_S
+        for at in range(start, len(counts), SEASON_BIN_S)
     ]
 
 
@@ -114,8 +174,9 @@ class _Basis:
     """Everything about one period's fit that does not depend on the data."""
 
     def __init__(self, period_s: float, size: int) -> None:
-        ages = [(i - size + 0.5) * HARMONIC_BIN_S for i in range(size)]
-        self.weights = [HARMONIC_BIN_S * exp(age / HARMONIC_MEMORY_S) for age in ages]
+        ages = [(i - size + 0.5) * SEASON_BIN_S for i in range(size)]
+        self.weights = [SEASON_BIN_S * exp(age / SEASON_MEMORY_S) for age in ages]
+        self.weight = sum(self.weights)
         self.cosines = [cos(2.0 * pi * age / period_s) for age in ages]
         self.sines = [sin(2.0 * pi * age / period_s) for age in ages]
         rows = [[1.0] * size, self.cosines, self.sines]
@@ -125,9 +186,22 @@ class _Basis:
             for left in self.weighted
         ]
         gram[0][0] += 1e-6
-        gram[1][1] += HARMONIC_RIDGE_S
-        gram[2][2] += HARMONIC_RIDGE_S
+        gram[1][1] += SEASON_RIDGE_S
+        gram[2][2] += SEASON_RIDGE_S
         self.inverse = _inverse(gram)
+
+    def solve(self, bins: Sequence[float]) -> list[float]:
+        """Level, cosine and sine that explain `bins` best."""
+        moments = [sum(map(float.__mul__, row, bins)) for row in self.weighted]
+        return [sum(map(float.__mul__, row, moments)) for row in self.inverse]
+
+    def residuals(self, bins: Sequence[float], c: Sequence[float]) -> list[float]:
+        """What the sine `c` leaves of each bin."""
+        level, cosine, sine = c
+        return [
+            z - level - cosine * x - sine * y
+            for z, x, y in zip(bins, self.cosines, self.sines, strict=True)
+        ]
 
 
 @lru_cache(maxsize=len(PERIODS_S) * 4)
@@ -163,13 +237,12 @@ class Hired:
 
 
 EXPERTS: Mapping[str, Hired] = {
-    "mean30": Hired(mean(30, requests=60), 1.0, 1),
-    "mean90": Hired(mean(90, requests=150), 0.5, 1),
-    "line40": Hired(line(40), 0.2, 40),
-    "line60": Hired(line(60), 0.3, 60),
-    "line90": Hired(line(90), 0.3, 90),
+    "mean30": Hired(mean(30, requests=60), 0.5, 1),
+    "mean90": Hired(mean(90, requests=150), 0.25, 1),
+    "line40": Hired(line(40), 0.5, 40),
+    "line60": Hired(line(60), 1.0, 60),
+    "line90": Hired(line(90), 1.0, 90),
     "half60": Hired(line(60, slope_share=0.5), 0.5, 60),
-    HARMONIC: Hired(harmonic, 0.2, HARMONIC_BIN_S * HARMONIC_MIN_BINS),
 }
 
 
@@ -182,9 +255,8 @@ def predict_all(
     takes it for a ramp.
     """
     since = counts if step_age_s is None else counts[-step_age_s:]
-    histories = {name: counts if name == HARMONIC else since for name in EXPERTS}
     return {
-        name: hired.predict(histories[name], horizons_s)
+        name: hired.predict(since, horizons_s)
         for name, hired in EXPERTS.items()
-        if len(histories[name]) >= hired.needs_s
+        if len(since) >= hired.needs_s
     }

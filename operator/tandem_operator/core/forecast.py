@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from math import exp, sqrt
 
 from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.experts import EXPERTS, predict_all
+from tandem_operator.core.experts import EXPERTS, SEASON, Season, predict_all, season
 from tandem_operator.core.steps import last_step_s
 
-LOOK_AHEAD_S = 60.0
+LOOK_AHEAD_S = 90.0
 NEAR_S = 16.0
 MIN_HISTORY_S = 20
 SCORE_WINDOW_S = 10
@@ -16,13 +16,16 @@ PINBALL = 0.7
 SHARPNESS = 8.0
 SCORES_TO_TRUST = 20.0
 LOSS_MEMORY_S = 300.0
+SEASON_CAUTION = 1.5
+LOSS_PER_DEVIATION = 0.4
 ERROR_MEMORY_S = 400.0
 ERRORS_KEPT = 60
 ERROR_SCALE = 0.7
 QUANTILES = 5
-PRIOR_ERRORS = tuple(0.15 * z for z in (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2))
+NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
+LEAST_ERROR = 0.15
 PRIOR_WEIGHT = 10.0
-MOST_GROWTH = 2.0
+MOST_GROWTH = 1.6
 MOST_ERROR = 0.6
 JUMP_WEIGHT = 0.25
 
@@ -91,6 +94,10 @@ class Forecast:
         """The level with the highest mean."""
         return max(self.levels, key=lambda level: level.mean_rps)
 
+    def at(self, horizon_s: float) -> Level:
+        """The level nearest to `horizon_s`."""
+        return min(self.levels, key=lambda level: abs(level.horizon_s - horizon_s))
+
 
 def forecast(
     track: Track, arrivals: Arrivals, *, lead_s: float, now_s: float
@@ -103,13 +110,18 @@ def forecast(
         return None, scored
     horizons_s = _horizons_s(lead_s)
     predictions = predict_all(counts, horizons_s, step_age_s=step_age_s)
-    weights = _weights(scored, predictions)
-    floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     ceiling_rps = _ceiling_rps(counts)
+    for name, rates in predictions.items():
+        predictions[name] = [min(ceiling_rps, rate) for rate in rates]
+    seasonal = season(counts, horizons_s)
+    if seasonal is not None and seasonal.seen:
+        predictions[SEASON] = list(seasonal.rates_rps)
+    weights = _weights(scored, predictions, seasonal)
+    floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     levels = []
     near, far = (_errors(scored, weights, floor_rps, now_s, near=near) for near in (True, False))
     for i, horizon_s in enumerate(horizons_s):
-        mean_rps = min(ceiling_rps, sum(weights[name] * r[i] for name, r in predictions.items()))
+        mean_rps = sum(weights[name] * r[i] for name, r in predictions.items())
         share = min(1.0, max(0.0, (horizon_s - NEAR_S) / max(1.0, lead_s - NEAR_S)))
         spread = sqrt(max(mean_rps, 0.25 * floor_rps) * floor_rps) * ERROR_SCALE
         samples = tuple(
@@ -141,7 +153,7 @@ def _horizons_s(lead_s: float) -> list[float]:
 
 
 def _ceiling_rps(counts: Sequence[float]) -> float:
-    """No forecast above twice what was just seen, chance allowed for: a jump is no trend."""
+    """No trend leads above twice what was just seen, chance allowed for: a jump is no trend."""
     recent = counts[-15:]
     level = sum(recent) / len(recent)
     return MOST_GROWTH * (level + sqrt(level / len(recent)))
@@ -189,24 +201,34 @@ def _score(track: Track, arrivals: Arrivals, step_age_s: int | None, now_s: floa
     )
 
 
-def _weights(track: Track, predictions: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def _weights(
+    track: Track, predictions: Mapping[str, Sequence[float]], seasonal: Season | None
+) -> dict[str, float]:
     """How much to believe each expert, from its losses and what it was worth at first."""
     scored = [loss for loss in track.losses.values() if loss.weight > 0.0]
     overall = sum(o.total for o in scored) / sum(o.weight for o in scored) if scored else 0.0
+    # The luckiest of few scores is not the best: each expert starts from the average of all. Only a
+    # season has shown on the whole history what it is worth.
+    first = dict.fromkeys(predictions, overall)
+    if SEASON in first and seasonal is not None:
+        first[SEASON] = SEASON_CAUTION * LOSS_PER_DEVIATION * seasonal.error_rps
     unscored = Loss(0.0, 0.0)
-    # The luckiest of few scores is not the best: each expert starts from the average of all.
     losses = {
-        name: (loss.total + SCORES_TO_TRUST * overall) / (loss.weight + SCORES_TO_TRUST)
+        name: (loss.total + SCORES_TO_TRUST * first[name]) / (loss.weight + SCORES_TO_TRUST)
         for name in predictions
         for loss in (track.losses.get(name, unscored),)
     }
     least = max(min(losses.values()), 1e-9)
     weights = {
-        name: EXPERTS[name].worth * exp(-min(50.0, SHARPNESS * (loss / least - 1.0)))
+        name: _worth(name) * exp(-min(50.0, SHARPNESS * (loss / least - 1.0)))
         for name, loss in losses.items()
     }
     total = sum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
+
+
+def _worth(name: str) -> float:
+    return 1.0 if name == SEASON else EXPERTS[name].worth
 
 
 def _errors(
@@ -232,9 +254,11 @@ def _errors(
         chance = 1.0 / (SCORE_WINDOW_S * floor_rps)
         shrink = sqrt(max(0.1, 1.0 - chance / max(variance, 1e-9)))
         errors = [(e * shrink, age) for e, age in errors]
-    prior = PRIOR_WEIGHT / len(PRIOR_ERRORS)
-    errors.extend((e, prior) for e in PRIOR_ERRORS)
-    return _quantiles(sorted(errors))
+    prior = PRIOR_WEIGHT / len(NORMAL)
+    expected = [(LEAST_ERROR * z, prior) for z in NORMAL]
+    # A forecast that was too high on the way down may be too low on the way up.
+    both = zip(_quantiles(sorted(errors + expected)), _quantiles(expected), strict=True)
+    return [max(each) for each in both]
 
 
 def _quantiles(ordered: Sequence[tuple[float, float]]) -> list[float]:

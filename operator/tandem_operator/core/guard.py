@@ -1,12 +1,12 @@
 """From what is wanted to what may be done now: confirm growth, delay shrinking, never exceed.
 
-Growth acts at once when two ticks agree. Shrinking needs fresh data, a settled fleet, a whole
-stabilisation window of agreement, and goes one step at a time. The user's bounds and budget hold
-always, stale data or not: they are orders, not guesses.
+Growth acts at once when two ticks agree. Shrinking needs fresh data and a whole stabilisation
+window, and goes no further than what the most demanding tick of that window needed. The user's
+bounds and budget hold always, stale data or not: they are orders, not guesses.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tandem_operator.core.choose import Choice
 from tandem_operator.core.decision import Reason
@@ -61,8 +61,6 @@ class Past:
 
     wants: Wants = Wants()
     keeps: Wants = Wants()
-    asked: int | None = None
-    moved_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +87,18 @@ class Scene:
     urgent: frozenset[Role] = field(default_factory=frozenset)
 
 
-def see_asked(
-    past: Mapping[Role, Past], fleets: Mapping[Role, Fleet], now_s: float
-) -> dict[Role, Past]:
-    """Note when a role's count changes, whoever changed it."""
-    updated = {}
-    for role in Role:
-        old, asked = past.get(role, Past()), fleets[role].asked
-        moved = old.asked is not None and asked != old.asked
-        updated[role] = replace(old, asked=asked, moved_s=now_s if moved else old.moved_s)
-    return updated
-
-
 def remember(
     past: Mapping[Role, Past], choice: Choice, keep: Choice, *, spec: PoolSpec, now_s: float
 ) -> dict[Role, Past]:
     """The past with this tick's targets; `keep` is the choice with room for a little more load."""
     kept_s = max(spec.stabilization_s, TRADE_S) + 2.0 * UNSEEN_S
     return {
-        role: replace(
-            past[role],
-            wants=past[role].wants.add(choice.target[role], now_s=now_s, kept_s=kept_s),
-            keeps=past[role].keeps.add(keep.target[role], now_s=now_s, kept_s=kept_s),
+        role: Past(
+            wants=old.wants.add(choice.target[role], now_s=now_s, kept_s=kept_s),
+            keeps=old.keeps.add(keep.target[role], now_s=now_s, kept_s=kept_s),
         )
         for role in Role
+        for old in (past.get(role, Past()),)
     }
 
 
@@ -224,23 +210,23 @@ class _Move:
             return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
         if not self.scene.may_shrink:
             return self._stay(Reason.STALE_METRICS)
-        if self.fleet.starting or self.scene.known_s < MIN_HISTORY_S:
+        if self.scene.known_s < MIN_HISTORY_S:
             return self._stay(Reason.STABILIZING)
         window_s = self.spec.stabilization_s
         if self.trade:
             window_s = min(window_s, TRADE_S)
         kept = self.past.keeps.within(window_s, self.now_s)
-        moved_s = self.past.moved_s
-        if kept is None or (moved_s is not None and self.now_s - moved_s < window_s):
+        if kept is None:
             return self._stay(Reason.STABILIZING)
         spare = self.current - max(kept)
+        if self.fleet.starting:
+            # Only what serves nobody yet may go: Kubernetes removes pods that are not ready first.
+            spare = min(spare, len(self.fleet.starting))
         if spare <= 0:
             return self._stay(Reason.STABILIZING)
-        # A step at a time shows what each one costs, unless it is certain that nothing is there.
-        step = spare if self.scene.idle else 1
         if self.spec.max_step is not None:
-            step = min(step, max(1, self.spec.max_step))
-        return Allowed(self.current, self.current - step, Reason.SPARE_CAPACITY)
+            spare = min(spare, max(1, self.spec.max_step))
+        return Allowed(self.current, self.current - spare, Reason.SPARE_CAPACITY)
 
 
 def _room(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:

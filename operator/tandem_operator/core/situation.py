@@ -13,7 +13,7 @@ from tandem_operator.core.prefill import Replay, prefill_work, quantile
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.core.workload import Workload, workload
+from tandem_operator.core.workload import Workload, believed, workload
 
 OUTPUT_WINDOW_S = 180
 OUTPUT_RECENT_S = 30
@@ -56,10 +56,9 @@ def measure_outputs(reports: Sequence[RouterReport], last: Outputs | None) -> Ou
     mean = (recent.output_tokens + OUTPUT_PRIOR_REQUESTS * overall) / (
         recent.answered + OUTPUT_PRIOR_REQUESTS
     )
-    variance = window.output_tokens_squared / window.answered - overall * overall
-    return Outputs(
-        mean_tokens=max(1.0, mean), cv2=min(MOST_CV2, max(0.0, variance / (overall * overall)))
-    )
+    variance = max(0.0, window.output_tokens_squared / window.answered - overall * overall)
+    mean = believed(mean, overall, variance=variance / (recent.answered + OUTPUT_PRIOR_REQUESTS))
+    return Outputs(mean_tokens=max(1.0, mean), cv2=min(MOST_CV2, variance / (overall * overall)))
 
 
 def transfer_s(samples: Sequence[EngineSample]) -> float:

@@ -10,7 +10,7 @@ from tandem_operator.core.correct import burning, correct, see_ready, violated_s
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, Forecast, forecast
-from tandem_operator.core.guard import Scene, guard, hold, remember, see_asked
+from tandem_operator.core.guard import Scene, guard, hold, remember
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
@@ -33,6 +33,8 @@ RECENT_S = 120
 LONGER_S = 300
 RATE_S = 30
 SHRINK_HEADROOM = 1.1
+# A spare that was worth its GPU a moment ago is kept until it is clearly not.
+SPARE_KEEP = 1.25
 IDLE_S = 60
 
 
@@ -45,7 +47,6 @@ def decide(
     starts = memory.starts.learn(seen.pods)
     fleets = {role: fleet(seen, role, starts, now_s) for role in Role}
     learned = learn(memory.learned, seen)
-    past = see_asked(memory.past, fleets, now_s)
     ready = {role: len(fleets[role].ready) for role in Role}
     arrivals = merge(seen.routers, expected=seen.router_pods)
     outputs = measure_outputs(seen.routers, memory.outputs)
@@ -95,6 +96,7 @@ def decide(
     plan = _plan(
         spec, situation, expected, fleets, late_price=correction.price, idle=idle, urgent=urgent
     )
+    past = memory.past
     if plan is None or not fresh.act:
         reason = Reason.STEADY if fresh.act else Reason.STALE_METRICS
         allowed = hold(spec, fleets, reason)
@@ -167,8 +169,17 @@ def _plan(
     if situation is None or expected is None:
         return None
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
-    price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
-    choice = choose(spec, expected, situation.demands, fixed=fixed, late_price=price, floors=urgent)
+    # Feedback on attainment moves the price; of jumps that did not come it knows nothing.
+    fair = 1.0 / max(1e-3, 1.0 - spec.slo.attainment)
+    choice = choose(
+        spec,
+        expected,
+        situation.demands,
+        fixed=fixed,
+        late_price=fair * late_price,
+        jump_price=fair,
+        floors=urgent,
+    )
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)
     keep = choose(
@@ -176,7 +187,8 @@ def _plan(
         expected,
         situation.demands,
         fixed=fixed,
-        late_price=price,
+        late_price=fair * late_price,
+        jump_price=SPARE_KEEP * fair,
         growth=SHRINK_HEADROOM,
         floors=urgent,
     )

@@ -16,10 +16,12 @@ RATE_HALF_WINDOW_S = 15
 LENGTH_HALF_WINDOW_S = 30
 RECENT_S = 30
 PRIOR_REQUESTS = 10.0
+CHANCE = 2.0
 MOST_CACHED_SHARE = 0.95
-# Up to so many requests are placed one by one; of more, a few entries a second stand for all.
+# So many of the latest requests are placed one by one; before them, a few entries a second stand
+# for all.
 EXACT_REQUESTS = 600
-MOST_ENTRIES_PER_S = 6
+MOST_ENTRIES_PER_S = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The sample, in order of arrival, and its means."""
+    """The sample, in order of arrival, and its means.
+
+    Attributes:
+        singles_from: the first of the latest entries that are all single requests.
+    """
 
     requests: tuple[Request, ...]
+    singles_from: int
     total: int
     mean_prompt_tokens: float
     dispersion: float
@@ -78,7 +85,20 @@ def workload(arrivals: Arrivals) -> Workload | None:
         size = p.tokens * sizes[second]
         tokens += p.count * size
         requests.append(Request(position * stretch, p.count, size, size * cached_share))
-    return Workload(tuple(requests), total, tokens / total, _dispersion(counts, rates))
+    return Workload(
+        requests=tuple(requests),
+        singles_from=_singles_from(requests),
+        total=total,
+        mean_prompt_tokens=tokens / total,
+        dispersion=_dispersion(counts, rates),
+    )
+
+
+def _singles_from(requests: Sequence[Request]) -> int:
+    first = len(requests)
+    while first > 0 and requests[first - 1].count == 1 and len(requests) - first < EXACT_REQUESTS:
+        first -= 1
+    return first
 
 
 def _placed(arrivals: Arrivals, first_s: int) -> Iterator[_Placed]:
@@ -88,14 +108,23 @@ def _placed(arrivals: Arrivals, first_s: int) -> Iterator[_Placed]:
     the count of a Poisson second it would be.
     """
     window = sorted(at for at in arrivals.seconds if first_s <= at < arrivals.end_s)
-    few = sum(g.requests for at in window for g in arrivals.seconds[at].groups) <= EXACT_REQUESTS
+    exact_from, left = arrivals.end_s, EXACT_REQUESTS
+    for second in reversed(window):
+        left -= sum(group.requests for group in arrivals.seconds[second].groups)
+        if left < 0 and exact_from < arrivals.end_s:
+            break
+        exact_from = second
     for second in window:
         groups = arrivals.seconds[second].groups
         total = sum(group.requests for group in groups)
         entries: list[_Placed] = []
         for group in groups:
             share = MOST_ENTRIES_PER_S * group.requests // total
-            parts = group.requests if few or total <= MOST_ENTRIES_PER_S else max(1, share)
+            parts = (
+                group.requests
+                if second >= exact_from or total <= MOST_ENTRIES_PER_S
+                else max(1, share)
+            )
             for part in range(parts):
                 count = group.requests * (part + 1) // parts - group.requests * part // parts
                 at_s = second - first_s + _scatter(second, len(entries))
@@ -137,7 +166,12 @@ def _length_scale(placed: list[_Placed], span_s: int, wall: int) -> list[float]:
         requests[second] += p.count
     overall = max(1.0, sum(tokens) / sum(requests))
     since = max(wall, span_s - RECENT_S)
-    recent = _shrunk(sum(tokens[since:]), sum(requests[since:]), overall)
+    variance = sum(p.count * (p.tokens - overall) ** 2 for p in placed) / sum(requests)
+    recent = believed(
+        _shrunk(sum(tokens[since:]), sum(requests[since:]), overall),
+        overall,
+        variance=variance / (sum(requests[since:]) + PRIOR_REQUESTS),
+    )
     local_tokens = _moving_mean(tokens, LENGTH_HALF_WINDOW_S, wall)
     local_requests = _moving_mean(requests, LENGTH_HALF_WINDOW_S, wall)
     width = 2 * LENGTH_HALF_WINDOW_S + 1
@@ -145,6 +179,17 @@ def _length_scale(placed: list[_Placed], span_s: int, wall: int) -> list[float]:
         recent / _shrunk(t * width, r * width, overall)
         for t, r in zip(local_tokens, local_requests, strict=True)
     ]
+
+
+def believed(recent: float, overall: float, *, variance: float) -> float:
+    """A recent mean, drawn to the overall one as far as their difference may be chance.
+
+    `variance` is that of the recent mean.
+    """
+    shift = recent - overall
+    if shift == 0.0:
+        return overall
+    return overall + shift * max(0.0, 1.0 - CHANCE * variance / (shift * shift))
 
 
 def _shrunk(total: float, count: float, prior: float) -> float:

@@ -1,9 +1,10 @@
-from math import pi, sin
+from math import cos, pi, sin
 from random import Random
 
 import pytest
 
 from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.experts import season
 from tandem_operator.core.forecast import Forecast, Track, forecast
 from tandem_operator.core.steps import last_step_s
 from tests.unit.core.scene import NOW_S
@@ -100,3 +101,33 @@ def test_neither_noise_nor_a_ramp_is_a_step(seed: int) -> None:
 
     assert last_step_s([poisson(random, 4.0) for _ in range(180)]) is None
     assert last_step_s([poisson(random, 3.0 + 0.1 * t) for t in range(180)]) is None
+
+
+def test_a_period_is_believed_after_one_whole_turn() -> None:
+    wave = [23.0 - 17.0 * cos(2 * pi * t / 600.0) for t in range(1000)]
+    # At 700 s the first turn is over and the second climbs, faster than a line through a minute.
+    made = last_forecast(wave[:700])
+
+    lead = made.at(LEAD_S)
+    assert lead.mean_rps == pytest.approx(wave[700 + int(LEAD_S)], rel=0.12)
+
+
+def test_a_burst_does_not_spoil_what_is_known_of_the_season() -> None:
+    wave = [
+        (23.0 - 17.0 * cos(2 * pi * t / 480.0)) * (1.8 if 300 <= t < 360 else 1.0)
+        for t in range(1000)
+    ]
+
+    made = last_forecast(wave[:620])
+
+    assert made.at(LEAD_S).mean_rps == pytest.approx(wave[620 + int(LEAD_S)], rel=0.15)
+
+
+def test_no_season_is_seen_in_noise_around_a_constant_rate() -> None:
+    random = Random(3)
+    counts = [poisson(random, 20.0) for _ in range(1200)]
+
+    found = season(counts, [LEAD_S])
+
+    assert found is not None
+    assert not found.seen

@@ -6,7 +6,7 @@ from dataclasses import replace
 from tandem_operator.core.choose import Choice
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.fleet import Fleet, Starts, fleet
-from tandem_operator.core.guard import Allowed, Past, Scene, guard, remember, see_asked
+from tandem_operator.core.guard import Allowed, Past, Scene, guard, remember
 from tandem_operator.core.observation import PodPhase, PodState
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
@@ -37,7 +37,6 @@ class Script:
         fleets = self.fleets()
         target = {Role.PREFILL: prefill, Role.DECODE: decode}
         choice = Choice(wanted=target, target=target)
-        self.past = see_asked(self.past, fleets, self.now_s)
         self.past = remember(self.past, choice, choice, spec=self.spec, now_s=self.now_s)
         scene = replace(
             Scene(fleets=fleets, may_shrink=True, known_s=600, idle=False),
@@ -84,15 +83,21 @@ def test_an_urgent_role_grows_at_once() -> None:
     assert script.tick(4)[Role.PREFILL].to == 4
 
 
-def test_shrinking_takes_a_whole_window_and_one_step_for_each() -> None:
+def test_shrinking_takes_a_whole_window() -> None:
     script = Script(make_spec(stabilization_s=60.0), prefill=4)
     script.tick(4)
 
-    first = script.until_shrunk(1)
-    assert 60.0 <= first <= 70.0
-    assert script.asked[Role.PREFILL] == 3
     assert 60.0 <= script.until_shrunk(1) <= 70.0
-    assert script.asked[Role.PREFILL] == 2
+    assert script.asked[Role.PREFILL] == 1
+
+
+def test_shrinking_goes_no_further_than_the_window_s_largest_need() -> None:
+    script = Script(make_spec(stabilization_s=60.0), prefill=5)
+    for _ in range(6):
+        script.tick(3)
+    script.until_shrunk(1)
+
+    assert script.asked[Role.PREFILL] == 3
 
 
 def test_one_tick_that_needs_the_replica_starts_the_window_anew() -> None:
@@ -104,11 +109,13 @@ def test_one_tick_that_needs_the_replica_starts_the_window_anew() -> None:
     assert script.until_shrunk(2) >= 60.0
 
 
-def test_a_role_with_starting_pods_does_not_shrink() -> None:
+def test_while_pods_start_only_as_many_as_start_are_given_back() -> None:
     script = Script(make_spec(stabilization_s=10.0), prefill=3)
     script.extra = pods(Role.PREFILL, 1, phase=PodPhase.STARTING, created_s=NOW_S)
 
-    assert script.until_shrunk(1, limit_s=60.0) == float("inf")
+    script.until_shrunk(1)
+
+    assert script.asked[Role.PREFILL] == 2
 
 
 def test_stuck_pods_stop_growth_of_their_role_only_and_not_its_shrink() -> None:

@@ -74,6 +74,7 @@ def chosen(
     *,
     spec: PoolSpec | None = None,
     fixed: dict[Role, int] | None = None,
+    jump_price: float = 0.0,
 ) -> Choice:
     decoding = decoding or decode()
     level = Level(30.0, rate_rps, tuple(rate_rps * f for f in (0.85, 0.95, 1.0, 1.05, 1.15)))
@@ -89,6 +90,7 @@ def chosen(
         demands,
         fixed=fixed or {},
         late_price=20.0,
+        jump_price=jump_price,
     )
 
 
@@ -103,7 +105,7 @@ def test_twice_the_service_time_needs_more_prefill() -> None:
 
 
 def test_bursts_need_more_prefill_than_poisson_arrivals_of_the_same_mean() -> None:
-    even, bursty = sampled(poisson(6.0)), sampled(poisson(6.0, clump=8))
+    even, bursty = sampled(poisson(6.0)), sampled(poisson(6.0, clump=16))
 
     calm = chosen(6.0, replay(even, service_s=0.2)).target[Role.PREFILL]
     clumped = chosen(6.0, replay(bursty, service_s=0.2)).target[Role.PREFILL]
@@ -168,8 +170,8 @@ def test_many_requests_are_replayed_in_chunks_with_about_the_same_answer() -> No
     exact = replay(sampled(poisson(3.2)), service_s=0.5)
     many = replay(sampled(poisson(32.0)), service_s=0.05)
 
-    assert not exact.work.fluid
-    assert many.work.fluid
+    assert not exact.work.chunks
+    assert many.work.chunks
     assert many.work.load(32.0) == pytest.approx(exact.work.load(3.2), rel=0.05)
     assert many.late_share(32.0, 3) <= 0.02
     assert many.late_share(32.0, 1) > 0.5
@@ -227,3 +229,39 @@ def test_decode_is_not_bought_for_requests_that_prefill_cannot_deliver() -> None
     starved = chosen(10.0, played, fixed={Role.PREFILL: 1}).target[Role.DECODE]
 
     assert starved < free
+
+
+def test_chunks_of_many_requests_are_no_bursts_of_their_own() -> None:
+    # 40 requests/s of 60 ms on four servers: three fifths of what they can do, hardly a wait.
+    busy = replay(sampled(poisson(40.0)), service_s=0.06)
+
+    assert busy.work.chunks
+    assert busy.late_share(40.0, 4) == pytest.approx(0.0, abs=0.002)
+
+
+def insured(rate_rps: float, *, spec: PoolSpec | None = None) -> tuple[Choice, Choice]:
+    """The choice without and with insurance against a jump, for short work that pools well."""
+    prefill, decoding = replay(sampled(poisson(40.0)), service_s=0.06), decode(outputs=40.0)
+    plain = chosen(rate_rps, prefill, decoding, spec=spec)
+    return plain, chosen(rate_rps, prefill, decoding, spec=spec, jump_price=20.0)
+
+
+def test_spares_for_a_jump_are_bought_where_many_would_be_late_and_not_where_few() -> None:
+    few, few_insured = insured(3.0)
+    many, many_insured = insured(60.0)
+
+    assert few_insured.wanted == few.wanted
+    assert sum(many_insured.wanted.values()) > sum(many.wanted.values())
+    assert many_insured.wanted[Role.PREFILL] > many.wanted[Role.PREFILL]
+
+
+def test_spares_for_a_jump_keep_to_bounds_and_budget() -> None:
+    plain, _ = insured(60.0)
+    budget = sum(plain.wanted.values()) + 1
+
+    _, bounded = insured(60.0, spec=make_spec(high=max(plain.wanted.values())))
+    _, paid = insured(60.0, spec=make_spec(high=64, gpu_budget=budget))
+
+    assert bounded.limits_hit == {}
+    assert sum(paid.target.values()) <= budget
+    assert paid.limits_hit == {}
