@@ -130,8 +130,8 @@ def run_demo(console: Console) -> bool:
     with watch.step("images", "operator, router and engine"):
         setup.cluster("images", "--load")
     images = setup.built_images()
+    setup.remove_pool(namespace=NAMESPACE)
     with watch.step("install", "Prometheus and the operator"):
-        setup.remove_pool(namespace=NAMESPACE)
         setup.cluster("prometheus")
         setup.install_operator(images=images)
     answer = _start_pool(watch=watch, console=console, images=images)

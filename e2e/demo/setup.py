@@ -127,8 +127,14 @@ def slo_in_force(*, namespace: str, pool: str) -> Slo:
 
 
 def remove_pool(*, namespace: str) -> None:
-    """Remove what an earlier demo left, so that this one starts from its sample."""
-    kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait", timeout_s=180.0)
+    """Remove what an earlier run left, so that this one starts from its sample.
+
+    Nobody waits for the answers of a run that is over, so its pods get no time to finish them.
+    """
+    gone = ("delete", "namespace", namespace, "--ignore-not-found")
+    kubectl(*gone, "--wait=false")
+    kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=1", "--wait=false")
+    kubectl(*gone, "--wait", timeout_s=180.0)
 
 
 def on_node(*words: str) -> str:
