@@ -86,6 +86,7 @@ def _start_pool(*, watch: Stopwatch, console: Console, images: dict[str, str]) -
 
 def _write_pool(path: Path, *, images: dict[str, str], tpot_target: str | None = None) -> Path:
     pool = setup.sample_pool(namespace=NAMESPACE, images=images, tpot_target=tpot_target)
+    pool["spec"]["metrics"] = {"prometheus": {"url": setup.PROMETHEUS_URL}}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(pool, sort_keys=False))
     return path

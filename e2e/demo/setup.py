@@ -17,6 +17,7 @@ from tandem_operator.core.spec import Slo
 
 OPERATOR_NAMESPACE = "tandem-system"
 PROMETHEUS_NAMESPACE = "monitoring"
+PROMETHEUS_URL = f"http://prometheus.{PROMETHEUS_NAMESPACE}.svc:9090"
 IMAGES = names.BUILD / "images.env"
 SAMPLE = names.ROOT / "manifests" / "samples" / "tiny-cpu.yaml"
 DOOR = Path(__file__).with_name("door.yaml")
