@@ -1,8 +1,10 @@
 """From nothing to a Ready pool: the commands a user would type, in order."""
 
+import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,13 +27,30 @@ DOOR = Path(__file__).with_name("door.yaml")
 
 def cluster(*words: str) -> None:
     """Run a command of `python -m e2e.cluster`; it prints its own progress."""
-    subprocess.run(
-        [sys.executable, "-m", "e2e.cluster", *words],
-        cwd=names.ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        check=True,
+    with cluster_beside(*words) as finish:
+        finish()
+
+
+@contextlib.contextmanager
+def cluster_beside(*words: str) -> Iterator[Callable[[], None]]:
+    """Run a command of `python -m e2e.cluster` beside the block, which may wait for its end.
+
+    What is yielded waits, and raises `CalledProcessError` if the command failed.
+    """
+    command = [sys.executable, "-m", "e2e.cluster", *words]
+    process = subprocess.Popen(
+        command, cwd=names.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
+
+    def finish() -> None:
+        if status := process.wait():
+            raise subprocess.CalledProcessError(status, command)
+
+    try:
+        yield finish
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def built_images() -> dict[str, str]:
