@@ -1,0 +1,175 @@
+"""How fast one engine replica is: seconds of a prefill pass and of a decode step.
+
+Between measured points both are straight lines; past the last point prefill bends on as the whole
+curve does, since attention grows with the square of the prompt.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+LEAST_STEP_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A function through measured points, in order of x."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.points) < 2 or any(a[0] >= b[0] for a, b in pairwise(self.points)):
+            raise ValueError("a curve needs at least 2 points in rising order of x")
+
+    def at(self, x: float) -> float:
+        """The value at `x`; outside the points, the nearest line goes on."""
+        (x0, y0), (x1, y1) = self.segment(x)
+        return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+    def segment(self, x: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The two points whose line holds at `x`."""
+        index = bisect_right(self.points, (x, float("inf")))
+        index = min(max(1, index), len(self.points) - 1)
+        return self.points[index - 1], self.points[index]
+
+    def bend(self) -> float:
+        """The coefficient of x squared of the parabola through first, middle and last point."""
+        if len(self.points) < 3:
+            return 0.0
+        (x0, y0), (x1, y1), (x2, y2) = (
+            self.points[i] for i in (0, len(self.points) // 2, len(self.points) - 1)
+        )
+        return max(0.0, ((y2 - y1) / (x2 - x1) - (y1 - y0) / (x1 - x0)) / (x2 - x0))
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """Step seconds of one batch size: `fixed_s + per_token_s * kv` up to `until_kv` tokens."""
+
+    fixed_s: float
+    per_token_s: float
+    until_kv: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile:
+    """One replica's speed and limits.
+
+    Attributes:
+        prefill: seconds to prefill one prompt alone, by its tokens.
+        steps: per context length, seconds of a decode step by batch size.
+        transfer_s, transfer_s_per_token: KV transfer between two pods.
+    """
+
+    name: str
+    prefill: Curve
+    steps: tuple[tuple[float, Curve], ...]
+    kv_capacity_tokens: int
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    transfer_s: float = 0.002
+    transfer_s_per_token: float = 5e-7
+    _lines: dict[int, tuple[StepLine, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if not self.steps or any(a[0] >= b[0] for a, b in pairwise(self.steps)):
+            raise ValueError("a profile needs decode steps in rising order of context length")
+        if self.kv_capacity_tokens < 1:
+            raise ValueError("a profile needs a KV capacity of at least 1 token")
+
+    @property
+    def pass_fixed_s(self) -> float:
+        """What a prefill pass costs before its first token."""
+        return max(0.0, self.prefill.at(0.0))
+
+    def alone_s(self, tokens: float) -> float:
+        """Seconds to prefill one prompt on an idle replica, nothing cached."""
+        last = self.prefill.points[-1][0]
+        past = max(0.0, tokens - last)
+        return self.prefill.at(tokens) + self.prefill.bend() * past * past
+
+    def chunk_s(self, context: int, tokens: int) -> float:
+        """What `tokens` more tokens add to a pass when `context` tokens stand before them."""
+        return max(0.0, self.alone_s(context + tokens) - self.alone_s(context))
+
+    def service_s(self, prompt_tokens: int, cached_tokens: int) -> float:
+        """Seconds of one prompt on an idle replica that has `cached_tokens` of it."""
+        return self.pass_fixed_s + self.chunk_s(cached_tokens, prompt_tokens - cached_tokens)
+
+    def handover_s(self, prompt_tokens: int) -> float:
+        """Seconds to bring a prompt's KV from one pod to another."""
+        return self.transfer_s + self.transfer_s_per_token * prompt_tokens
+
+    def step_s(self, batch: int, kv_tokens: float) -> float:
+        """Seconds of one decode step."""
+        line = self.line(batch, kv_tokens)
+        return line.fixed_s + line.per_token_s * kv_tokens
+
+    def line(self, batch: int, kv_tokens: float) -> StepLine:
+        """The straight piece of step time that holds at `kv_tokens` for this batch size."""
+        lines = self._lines.get(batch)
+        if lines is None:
+            lines = self._lines[batch] = self._lines_of(batch)
+        for line in lines:
+            if kv_tokens < line.until_kv:
+                return line
+        return lines[-1]
+
+    def _lines_of(self, batch: int) -> tuple[StepLine, ...]:
+        knots = [(c * batch, max(LEAST_STEP_S, curve.at(batch))) for c, curve in self.steps]
+        if len(knots) == 1:
+            return (StepLine(knots[0][1], 0.0, float("inf")),)
+        lines = []
+        for (k0, y0), (k1, y1) in pairwise(knots):
+            # Noise of a measurement may make a longer context look quicker; a simulation that
+            # believed it would run faster the fuller it got.
+            slope = max(0.0, (y1 - y0) / (k1 - k0))
+            lines.append(StepLine(max(LEAST_STEP_S, y0 - slope * k0), slope, k1))
+        lines[-1] = StepLine(lines[-1].fixed_s, lines[-1].per_token_s, float("inf"))
+        return tuple(lines)
+
+    def largest_batch(self, tpot_s: float, context_tokens: float) -> int:
+        """The largest batch whose step keeps `tpot_s` and whose KV fits; at least one."""
+        most = min(self.max_num_seqs, int(self.kv_capacity_tokens / max(1.0, context_tokens)))
+        batches = range(1, max(1, most) + 1)
+        # Noise again: the first batch that breaks the bound ends the search.
+        best = 1
+        for batch in batches:
+            if self.step_s(batch, batch * context_tokens) > tpot_s:
+                break
+            best = batch
+        return best
+
+
+def straight_profile(
+    name: str,
+    *,
+    prefill: tuple[float, float],
+    step: tuple[float, float, float],
+    kv_capacity_tokens: int,
+    max_num_seqs: int = 256,
+    max_num_batched_tokens: int = 8192,
+) -> EngineProfile:
+    """A profile of straight lines: prefill a0 + a1 u, step d0 + d1 b + d2 K."""
+    a0, a1 = prefill
+    d0, d1, d2 = step
+    steps = tuple(
+        (context, Curve(tuple((b, d0 + d1 * b + d2 * b * context) for b in (0.0, 256.0))))
+        for context in (1.0, 100_000.0)
+    )
+    return EngineProfile(
+        name=name,
+        prefill=Curve(((0.0, a0), (10_000.0, a0 + a1 * 10_000.0))),
+        steps=steps,
+        kv_capacity_tokens=kv_capacity_tokens,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+    )
+
+
+def rising(points: Sequence[tuple[float, float]]) -> Curve:
+    """A curve through points in any order; of equal x, the last counts."""
+    return Curve(tuple(sorted(dict(points).items())))
