@@ -23,6 +23,7 @@ class DecodePod:
 
     profile: EngineProfile
     slowdown: float = 1.0
+    jitter: tuple[float, ...] = (1.0,)
     at_s: float = 0.0
     ended: list[Flight] = field(default_factory=list)
     itl_sum_s: float = 0.0
@@ -138,12 +139,13 @@ class DecodePod:
             return True
         line = self.profile.line(batch, kv)
         fixed_s, per_token_s, until_kv = line.fixed_s, line.per_token_s, line.until_kv
+        jitter, wrap = self.jitter, len(self.jitter) - 1
         in_time = True
         while steps < goal and kv <= room and at_s < next_s:
             if kv >= until_kv:
                 line = self.profile.line(batch, kv)
                 fixed_s, per_token_s, until_kv = line.fixed_s, line.per_token_s, line.until_kv
-            end_s = at_s + (fixed_s + per_token_s * kv) * slow
+            end_s = at_s + (fixed_s + per_token_s * kv) * slow * jitter[steps & wrap]
             if end_s > until_s:
                 in_time = False
                 break
@@ -171,7 +173,8 @@ class DecodePod:
         tokens = min(flight.compute_tokens, max(1, self.profile.max_num_batched_tokens - batch))
         cost_s = self.profile.chunk_s(before, tokens)
         cost_s += self.profile.step_s(batch, self.kv_tokens) if batch else self.profile.pass_fixed_s
-        end_s = self.at_s + cost_s * self.slowdown
+        noise = self.jitter[self._steps & (len(self.jitter) - 1)]
+        end_s = self.at_s + cost_s * self.slowdown * noise
         if end_s > until_s:
             return False
         gaps = batch - len(self._fresh)

@@ -17,7 +17,7 @@ class Fleet(Generic[E]):
     """Pods that are there, and those that are gone. The emptiest are the first to leave.
 
     Attributes:
-        engine: makes the engine of a new pod.
+        engine: makes the engine of a new pod of a name.
         up_to_date: brings a pod's engine to the present before it is looked at.
         when_ready: told of each pod that becomes ready.
     """
@@ -27,7 +27,7 @@ class Fleet(Generic[E]):
     gpus_per_replica: int
     clock: Clock
     cluster: Cluster
-    engine: Callable[[], E]
+    engine: Callable[[str], E]
     up_to_date: Callable[[Pod[E]], None]
     when_ready: Callable[[], None]
     asked: int = 0
@@ -78,10 +78,11 @@ class Fleet(Generic[E]):
         return sum(pod.gpu_seconds(end_s) for pod in (*self.pods, *self.gone))
 
     def _new(self) -> Pod[E]:
+        name = f"{self.pool}-{self.role.value}-{self._made}"
         pod = Pod(
-            name=f"{self.pool}-{self.role.value}-{self._made}",
+            name=name,
             index=self._made,
-            engine=self.engine(),
+            engine=self.engine(name),
             gpus=self.gpus_per_replica,
             created_s=self.clock.now_s,
         )

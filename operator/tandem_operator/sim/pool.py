@@ -19,7 +19,7 @@ from tandem_operator.sim.ledger import Ledger
 from tandem_operator.sim.pods import Cluster, E, Engine, Pod
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.prefill_pod import PrefillPod, PrefixCache
-from tandem_operator.sim.profile import EngineProfile
+from tandem_operator.sim.profile import EngineProfile, jitter_factors
 from tandem_operator.sim.router_queue import Candidate, RouterQueue, RouterSettings, pick
 from tandem_operator.sim.trace import Trace, TraceRequest
 
@@ -77,7 +77,7 @@ class Pool:
             gpus_per_replica=gpus[Role.DECODE],
             clock=clock,
             cluster=cluster,
-            engine=lambda: DecodePod(setup.profile, at_s=clock.now_s),
+            engine=self._decode_engine,
             up_to_date=self._advance,
             when_ready=self._decode_ready,
         )
@@ -111,11 +111,16 @@ class Pool:
         self.queue.add(flight)
         self._pump()
 
-    def _prefill_engine(self) -> PrefillPod:
+    def _prefill_engine(self, name: str) -> PrefillPod:
         profile, block_tokens = self.setup.profile, self.setup.trace.block_tokens
         blocks = profile.kv_capacity_tokens // block_tokens
         cache = PrefixCache(blocks=blocks) if self.setup.prefix_caching else None
-        return PrefillPod(profile, block_tokens, cache)
+        return PrefillPod(profile, block_tokens, cache, jitter=jitter_factors(profile, name))
+
+    def _decode_engine(self, name: str) -> DecodePod:
+        profile = self.setup.profile
+        jitter = jitter_factors(profile, name)
+        return DecodePod(profile, jitter=jitter, at_s=self.clock.now_s)
 
     def _decode_ready(self) -> None:
         waited, self.between = self.between, []

@@ -64,8 +64,10 @@ class PrefillPod:
     block_tokens: int
     cache: PrefixCache | None
     slowdown: float = 1.0
+    jitter: tuple[float, ...] = (1.0,)
     totals: LegTotals = field(default_factory=LegTotals)
     outstanding_tokens: int = 0
+    _passes: int = 0
     _jobs: deque[_Job] = field(default_factory=deque)
     _pass: list[tuple[_Job, int]] = field(default_factory=list)
 
@@ -117,7 +119,9 @@ class PrefillPod:
             self._pass.append((job, tokens))
         if not self._pass:
             return None
-        return now_s + (profile.pass_fixed_s + cost_s) * self.slowdown
+        noise = self.jitter[self._passes & (len(self.jitter) - 1)]
+        self._passes += 1
+        return now_s + (profile.pass_fixed_s + cost_s) * self.slowdown * noise
 
     def end_pass(self, now_s: float) -> list[Flight]:
         """Finish the pass; return the requests whose whole prompt is done, in order."""

@@ -8,8 +8,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from random import Random
 
 LEAST_STEP_S = 1e-6
+JITTER_FACTORS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class EngineProfile:
         prefill: seconds to prefill one prompt alone, by its tokens.
         steps: per context length, seconds of a decode step by batch size.
         transfer_s, transfer_s_per_token: KV transfer between two pods.
+        jitter: sigma of the lognormal noise on every pass and step; zero: none.
     """
 
     name: str
@@ -70,6 +73,7 @@ class EngineProfile:
     max_num_batched_tokens: int = 8192
     transfer_s: float = 0.002
     transfer_s_per_token: float = 5e-7
+    jitter: float = 0.0
     _lines: dict[int, tuple[StepLine, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -168,6 +172,17 @@ def straight_profile(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
     )
+
+
+def jitter_factors(profile: EngineProfile, seed: str) -> tuple[float, ...]:
+    """Factors on one pod's passes and steps, used in turn: as many as a power of two.
+
+    A step's factor depends on its number alone, so that a pod looked at more often runs the same.
+    """
+    if profile.jitter <= 0.0:
+        return (1.0,)
+    random = Random(seed)
+    return tuple(random.lognormvariate(0.0, profile.jitter) for _ in range(JITTER_FACTORS))
 
 
 def rising(points: Sequence[tuple[float, float]]) -> Curve:

@@ -13,13 +13,15 @@ SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One tick of one pool. GPUs are those held by its pods."""
+    """One tick of one pool: GPUs held by its pods, requests queued, ended and good so far."""
 
     at_s: float
     asked: Mapping[Role, int]
     ready: Mapping[Role, int]
     gpus: int
     queued: int
+    finished: int
+    good: int
 
 
 @dataclass(frozen=True, slots=True)

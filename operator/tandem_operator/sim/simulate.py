@@ -32,6 +32,7 @@ class Scenario:
     Attributes:
         gpus: GPUs of the cluster; `None`: as many as anybody asks for.
         faults: what happens to the cluster; a pool's own faults stand in its setup.
+        least_s: how long to run at least, requests or not.
         patience_s: how long after the last arrival requests may still end.
     """
 
@@ -40,6 +41,7 @@ class Scenario:
     gpus: int | None = None
     faults: tuple[Fault, ...] = ()
     seed: int = 1
+    least_s: float = 0.0
     patience_s: float = PATIENCE_S
 
 
@@ -88,16 +90,16 @@ class Simulation:
     def run(self) -> dict[str, PoolReport]:
         """Run to the end; one report per pool."""
         last_s = max(setup.trace.span_s for setup in self.scenario.pools)
-        deadline_s = last_s + self.scenario.patience_s
+        deadline_s = max(last_s, self.scenario.least_s) + self.scenario.patience_s
         while not self._is_over and self.clock.now_s < deadline_s:
             self.clock.step()
         ends = [f.end_s or 0.0 for d in self._driven.values() for f in d.pool.ended]
-        end_s = max(ends, default=0.0) if self._is_over else self.clock.now_s
+        end_s = max([*ends, self.scenario.least_s]) if self._is_over else self.clock.now_s
         return {name: self._report(driven, end_s) for name, driven in self._driven.items()}
 
     @property
     def _is_over(self) -> bool:
-        return all(
+        return self.clock.now_s >= self.scenario.least_s and all(
             len(driven.pool.ended) == len(driven.pool.setup.trace.requests)
             for driven in self._driven.values()
         )
@@ -150,6 +152,8 @@ class Simulation:
                     if pod.bound_s is not None
                 ),
                 queued=len(pool.queue),
+                finished=pool.ledger.totals.finished,
+                good=pool.ledger.totals.good,
             )
         )
         self._plan_tick(driven, answer.next_tick_s)
