@@ -171,8 +171,10 @@ class DecodePod:
         flight = self._computing[0]
         before = flight.request.prompt_tokens + flight.made - flight.compute_tokens
         tokens = min(flight.compute_tokens, max(1, self.profile.max_num_batched_tokens - batch))
-        cost_s = self.profile.chunk_s(before, tokens)
-        cost_s += self.profile.step_s(batch, self.kv_tokens) if batch else self.profile.pass_fixed_s
+        cost_s = self.profile.attention_s(before, tokens) + self.profile.work_s(tokens)
+        if batch:
+            # One pass does both: what a pass costs before its first token is paid once.
+            cost_s += self.profile.step_s(batch, self.kv_tokens) - self.profile.work_s(0)
         noise = self.jitter[self._steps & (len(self.jitter) - 1)]
         end_s = self.at_s + cost_s * self.slowdown * noise
         if end_s > until_s:

@@ -130,7 +130,7 @@ class Pool:
 
     def _expected_s(self, flight: Flight) -> float:
         profile, prompt = self.setup.profile, flight.request.prompt_tokens
-        return profile.alone_s(prompt) + profile.handover_s(prompt) + profile.step_s(1, prompt)
+        return profile.service_s(prompt) + profile.handover_s(prompt) + profile.step_s(1, prompt)
 
     def _pump(self) -> None:
         """Send on every request that there is room for."""
@@ -214,7 +214,7 @@ class Pool:
         """A decode pod that can take the whole request and still keep TPOT for all inside."""
         profile, request = self.setup.profile, flight.request
         # The prompt stretches one gap of every stream there: their slack must bear it.
-        stretch_s = profile.alone_s(request.prompt_tokens) / max(32, request.output_tokens)
+        stretch_s = profile.service_s(request.prompt_tokens) / max(32, request.output_tokens)
         fit = []
         for pod in self.decode.serving:
             self._advance(pod)
@@ -231,7 +231,7 @@ class Pool:
         flight.dispatched_s = self.clock.now_s
         flight.overflowed = True
         flight.compute_tokens = flight.request.prompt_tokens
-        flight.service_s = self.setup.profile.alone_s(flight.request.prompt_tokens)
+        flight.service_s = self.setup.profile.service_s(flight.request.prompt_tokens)
         pod.engine.join(flight, self.clock.now_s)
 
     def _advance(self, pod: Pod[DecodePod]) -> None:

@@ -1,7 +1,7 @@
 """How fast one engine replica is: seconds of a prefill pass and of a decode step.
 
-Between measured points both are straight lines; past the last point prefill bends on as the whole
-curve does, since attention grows with the square of the prompt.
+A prefill pass costs what its new tokens cost together, plus attention of each prompt to itself: the
+former is read off the measured curve, the latter grows with the square of the prompt.
 """
 
 from bisect import bisect_right
@@ -36,12 +36,15 @@ class Curve:
         return self.points[index - 1], self.points[index]
 
     def bend(self) -> float:
-        """The coefficient of x squared of the parabola through first, middle and last point."""
-        if len(self.points) < 3:
+        """The coefficient of x squared, by the points nearest to the last x, its half and quarter.
+
+        Nearer to zero a curve bends for other reasons: a floor that more tokens soon outgrow.
+        """
+        last = self.points[-1][0]
+        chosen = {min(self.points, key=lambda p: abs(p[0] - last * s)) for s in (0.25, 0.5, 1.0)}
+        if len(chosen) < 3:
             return 0.0
-        (x0, y0), (x1, y1), (x2, y2) = (
-            self.points[i] for i in (0, len(self.points) // 2, len(self.points) - 1)
-        )
+        (x0, y0), (x1, y1), (x2, y2) = sorted(chosen)
         return max(0.0, ((y2 - y1) / (x2 - x1) - (y1 - y0) / (x1 - x0)) / (x2 - x0))
 
 
@@ -74,6 +77,8 @@ class EngineProfile:
     transfer_s: float = 0.002
     transfer_s_per_token: float = 5e-7
     jitter: float = 0.0
+    _bend: float = field(default=0.0, init=False, repr=False, compare=False)
+    _flat: Curve = field(init=False, repr=False, compare=False)
     _lines: dict[int, tuple[StepLine, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -83,25 +88,27 @@ class EngineProfile:
             raise ValueError("a profile needs decode steps in rising order of context length")
         if self.kv_capacity_tokens < 1:
             raise ValueError("a profile needs a KV capacity of at least 1 token")
+        bend = self.prefill.bend()
+        flat = Curve(tuple((x, y - bend * x * x) for x, y in self.prefill.points))
+        object.__setattr__(self, "_bend", bend)
+        object.__setattr__(self, "_flat", flat)
 
-    @property
-    def pass_fixed_s(self) -> float:
-        """What a prefill pass costs before its first token."""
-        return max(0.0, self.prefill.at(0.0))
+    def work_s(self, tokens: float) -> float:
+        """A pass over `tokens` new tokens in all, without attention among them."""
+        return max(0.0, self._flat.at(tokens))
 
-    def alone_s(self, tokens: float) -> float:
-        """Seconds to prefill one prompt on an idle replica, nothing cached."""
-        last = self.prefill.points[-1][0]
-        past = max(0.0, tokens - last)
-        return self.prefill.at(tokens) + self.prefill.bend() * past * past
+    def attention_s(self, context: float, tokens: float) -> float:
+        """Attention of `tokens` new tokens to themselves and the `context` before them."""
+        return self._bend * tokens * (2.0 * context + tokens)
 
-    def chunk_s(self, context: int, tokens: int) -> float:
-        """What `tokens` more tokens add to a pass when `context` tokens stand before them."""
-        return max(0.0, self.alone_s(context + tokens) - self.alone_s(context))
-
-    def service_s(self, prompt_tokens: int, cached_tokens: int) -> float:
+    def service_s(self, prompt_tokens: float, cached_tokens: float = 0) -> float:
         """Seconds of one prompt on an idle replica that has `cached_tokens` of it."""
-        return self.pass_fixed_s + self.chunk_s(cached_tokens, prompt_tokens - cached_tokens)
+        fresh = prompt_tokens - cached_tokens
+        full, rest = divmod(fresh, self.max_num_batched_tokens)
+        work_s = full * self.work_s(self.max_num_batched_tokens) + (
+            self.work_s(rest) if rest else 0
+        )
+        return work_s + self.attention_s(cached_tokens, fresh)
 
     def handover_s(self, prompt_tokens: int) -> float:
         """Seconds to bring a prompt's KV from one pod to another."""

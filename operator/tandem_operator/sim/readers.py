@@ -3,20 +3,22 @@
 A line that cannot be read is an error that names the file and the line; nothing is skipped.
 """
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from math import isfinite, log, sqrt
+from itertools import takewhile
+from math import inf, isfinite, log, sqrt
 from random import Random
 from typing import Any, TypeVar
 
-from tandem_operator.sim.trace import Trace, TraceRequest, in_order
+from tandem_operator.sim.trace import Trace, TraceRequest, in_order, scaled
 
 Number = TypeVar("Number", int, float)
 
 MOST_TOKENS = 10_000_000
+MOST_REQUESTS = 2_000_000
 MOST_CV = 8.0
 SERVEGEN_SIGMA = 1.0
 WINDOW_S = 600.0
@@ -35,33 +37,53 @@ class TraceError(ValueError):
 
 
 def read_trace(
-    lines: Iterable[str], *, source: str, form: TraceFormat, seed: int = 1, rate_scale: float = 1.0
+    lines: Iterable[str],
+    *,
+    source: str,
+    form: TraceFormat,
+    seed: int = 1,
+    rate_scale: float = 1.0,
+    span_s: float | None = None,
+    most_requests: int = MOST_REQUESTS,
 ) -> Trace:
-    """The trace that `lines` of the file named `source` hold.
+    """The trace that `lines` of the file named `source` hold, of the first `span_s` seconds.
 
-    A ServeGen file holds rates, not requests: they are drawn with `seed`. `rate_scale` multiplies
-    those rates; of recorded requests it divides the gaps.
+    A ServeGen file holds rates, not requests: they are drawn with `seed`, at `rate_scale` times the
+    rate. Recorded requests are laid over themselves, as `scaled` does it.
 
     Raises:
-        TraceError: no request, a broken line, or a scale that is not positive.
+        TraceError: no request, too many of them, a broken line, or a scale that is not positive.
     """
     if not (isfinite(rate_scale) and rate_scale > 0.0):
         raise TraceError(f"rate scale must be greater than 0, such as 2; got {rate_scale:g}")
+    end_s = inf if span_s is None else span_s
     if form is TraceFormat.SERVEGEN:
-        requests = tuple(_servegen(lines, source, Random(seed), rate_scale))
+        drawn = _servegen(lines, source, Random(seed), rate_scale)
+        requests = tuple(
+            _at_most(most_requests, takewhile(lambda r: r.at_s < end_s, drawn), source)
+        )
+        trace = Trace(name=source, requests=requests)
     else:
         read = _azure if form is TraceFormat.AZURE else _mooncake
-        found = in_order(read(lines, source))
+        found = in_order(_at_most(most_requests, read(lines, source), source))
         first_s = found[0].at_s if found else 0.0
-        requests = tuple(
-            TraceRequest(
-                (r.at_s - first_s) / rate_scale, r.prompt_tokens, r.output_tokens, r.blocks
-            )
-            for r in found
-        )
-    if not requests:
+        moved = (replace(r, at_s=r.at_s - first_s) for r in found)
+        trace = Trace(name=source, requests=tuple(r for r in moved if r.at_s < end_s))
+        if rate_scale != 1.0:
+            trace = scaled(trace, rate_scale, seed=seed)
+    if not trace.requests:
         raise TraceError(f"{source}: holds no request")
-    return Trace(name=source, requests=requests)
+    return trace
+
+
+def _at_most(most: int, requests: Iterable[TraceRequest], source: str) -> Iterator[TraceRequest]:
+    for count, request in enumerate(requests):
+        if count >= most:
+            raise TraceError(
+                f"{source}: more than {most} requests; take a shorter span, such as "
+                f"{request.at_s / 2.0:.0f} s, or a smaller rate scale"
+            )
+        yield request
 
 
 def _azure(lines: Iterable[str], source: str) -> Iterator[TraceRequest]:
@@ -145,13 +167,14 @@ def _rows(
     header = next(found, None)
     if header is None:
         raise TraceError(f"{source}: is empty")
-    names = [name.strip() for name in next(csv.reader([header]))]
+    names = [name.strip() for name in header.split(",")]
     missing = [name for name in columns if name not in names]
     if missing:
         raise TraceError(f"{source}:1: header lacks {', '.join(missing)}; got {header.strip()!r}")
-    for number, values in enumerate(csv.reader(found), 2):
-        if not values:
+    for number, line in enumerate(found, 2):
+        if not line.strip():
             continue
+        values = [value.strip() for value in line.split(",")]
         if len(values) != len(names):
             raise TraceError(f"{source}:{number}: expected {len(names)} columns; got {len(values)}")
         yield number, dict(zip(names, values, strict=True))

@@ -5,6 +5,7 @@ Nothing here changes the trace it was given; derived traces carry in their name 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import ceil
 from operator import attrgetter
 from random import Random
 
@@ -56,25 +57,32 @@ def sped_up(trace: Trace, factor: float) -> Trace:
     return replace(trace, name=f"{trace.name} x{factor:g} in time", requests=requests)
 
 
-def superposed(trace: Trace, copies: int) -> Trace:
-    """`copies` of the trace laid over each other, each shifted by an even part of the span.
+def scaled(trace: Trace, factor: float, *, seed: int = 1) -> Trace:
+    """`factor` times the load: copies laid over each other, each shifted by a part of the span.
 
-    Burstiness within a copy stays what it was. Copies share no prefix blocks.
+    Burstiness within a copy stays what it was. Of the last copy a seeded draw keeps the part that
+    makes up the factor. Copies share no prefix blocks.
+
+    Raises:
+        ValueError: `factor` is not positive.
     """
-    _positive("number of copies", copies)
-    span_s = trace.span_s
+    _positive("rate scale", factor)
+    random = Random(seed)
+    copies, span_s = ceil(factor), trace.span_s
     spaces = 1 + max((block for r in trace.requests for block in r.blocks), default=0)
-    requests = [
-        replace(
-            r,
-            at_s=(r.at_s + copy * span_s / copies) % span_s if span_s > 0.0 else r.at_s,
-            blocks=tuple(block + copy * spaces for block in r.blocks),
-        )
-        for copy in range(copies)
-        for r in trace.requests
-    ]
-    name = f"{trace.name} x{copies} copies"
-    return replace(trace, name=name, requests=in_order(requests))
+    requests = []
+    for copy in range(copies):
+        kept = min(1.0, factor - copy)
+        requests += [
+            replace(
+                r,
+                at_s=(r.at_s + copy * span_s / copies) % span_s if copy else r.at_s,
+                blocks=tuple(block + copy * spaces for block in r.blocks),
+            )
+            for r in trace.requests
+            if kept >= 1.0 or random.random() < kept
+        ]
+    return replace(trace, name=f"{trace.name} x{factor:g}", requests=in_order(requests))
 
 
 def spread(trace: Trace, width_s: float, *, seed: int) -> Trace:

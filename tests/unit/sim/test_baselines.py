@@ -147,9 +147,8 @@ def test_dynamos_throughput_loop_fills_engines_with_the_mean_of_its_window() -> 
     report = simulate(setup, Dynamo(ENGINE, DynamoSettings(throughput_s=60.0)))
 
     prompts = sum(r.prompt_tokens for r in trace.requests) / len(trace.requests)
-    marginal = ENGINE.alone_s(prompts) - ENGINE.pass_fixed_s
     batch = int(8192 / prompts)
-    rps = batch / (ENGINE.pass_fixed_s + batch * marginal)
+    rps = batch / ENGINE.work_s(batch * prompts)
     assert report.moments[-1].asked[Role.PREFILL] == -(-20.0 // rps)
 
 

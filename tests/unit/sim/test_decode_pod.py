@@ -93,7 +93,7 @@ def test_a_pod_that_computes_the_prompt_itself_yields_the_first_token_with_the_l
     pod.advance(60.0)
 
     # Two chunks, and each is a pass of its own.
-    assert whole.first_s == pytest.approx(ENGINE.alone_s(10_000) + ENGINE.pass_fixed_s)
+    assert whole.first_s == pytest.approx(ENGINE.service_s(10_000))
     assert whole.end_s == pytest.approx(whole.first_s + ENGINE.step_s(1, 10_001))
 
 

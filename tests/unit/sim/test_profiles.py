@@ -1,12 +1,13 @@
 """Engine profiles meet the points they were given, and go on sensibly between and past them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.sim.profile import Curve
+from tandem_operator.sim.profile import Curve, rising
 from tandem_operator.sim.profile_files import ProfileError, read_profile
 from tests.unit.sim.setups import ENGINE
 
@@ -39,7 +40,7 @@ def measured() -> str:
 def test_a_measured_grid_is_met_at_its_points() -> None:
     profile = read_profile(measured(), source="grid.json")
 
-    assert profile.alone_s(1000) == pytest.approx(0.040)
+    assert profile.service_s(1000) == pytest.approx(0.040)
     assert profile.step_s(100, 50_000) == pytest.approx(0.025)
     assert profile.step_s(12.5, 50_000) == pytest.approx(0.015)  # type: ignore[arg-type]
     assert profile.kv_capacity_tokens == 100_000
@@ -48,15 +49,20 @@ def test_a_measured_grid_is_met_at_its_points() -> None:
 def test_tables_are_met_at_their_points_and_picked_by_name() -> None:
     profile = read_profile(json.dumps(TABLES), source="t.json", table="h200_sxm/Model-8B/tp1")
 
-    assert profile.alone_s(1024) == pytest.approx(0.020)
+    assert profile.service_s(1024) == pytest.approx(0.020)
     assert profile.step_s(64, 64 * 4096) == pytest.approx(0.020)
     assert profile.step_s(64, 64 * 2304) == pytest.approx(0.0145)
 
 
-def test_past_its_last_point_prefill_bends_on() -> None:
-    profile = read_profile(measured(), source="grid.json")
+def test_attention_makes_long_prompts_dearer_than_their_chunks_alone() -> None:
+    curve = rising([(x, 0.01 + 1e-5 * x + 1e-9 * x * x) for x in range(0, 8193, 1024)])
+    profile = replace(ENGINE, prefill=curve)
 
-    assert profile.alone_s(20_000) > profile.prefill.at(20_000)
+    for prompt in (1500, 8192, 40_000):
+        passes = -(-prompt // 8192)
+        expected = passes * 0.01 + 1e-5 * prompt + 1e-9 * prompt * prompt
+        assert profile.service_s(prompt) == pytest.approx(expected)
+    assert profile.service_s(9000, 8000) == pytest.approx(0.01 + 0.01 + 1e-9 * 17e6)
 
 
 @given(st.integers(1, 200), st.integers(0, 100_000), st.integers(1, 5000))
@@ -66,13 +72,14 @@ def test_steps_take_longer_with_more_in_the_cache(batch: int, kv: int, more: int
     assert 0.0 < profile.step_s(batch, kv) <= profile.step_s(batch, kv + more) + 1e-12
 
 
-@given(st.integers(1, 50_000), st.integers(0, 49_999))
-def test_chunks_add_up_to_the_whole_prompt(prompt: int, cut: int) -> None:
+@given(st.integers(1, 8000), st.integers(0, 7999))
+def test_attention_of_two_chunks_is_that_of_the_whole(prompt: int, cut: int) -> None:
     cut = min(cut, prompt)
+    profile = read_profile(measured(), source="grid.json")
 
-    whole = ENGINE.pass_fixed_s + ENGINE.chunk_s(0, cut) + ENGINE.chunk_s(cut, prompt - cut)
+    parts = profile.attention_s(0, cut) + profile.attention_s(cut, prompt - cut)
 
-    assert whole == pytest.approx(ENGINE.alone_s(prompt))
+    assert parts == pytest.approx(profile.attention_s(0, prompt))
 
 
 def test_the_largest_batch_keeps_the_bound_and_one_more_does_not() -> None:

@@ -60,10 +60,21 @@ def test_servegen_windows_become_requests_at_their_rates_and_lengths() -> None:
     assert trace == read(SERVEGEN, TraceFormat.SERVEGEN)
 
 
-def test_a_rate_scale_divides_the_gaps_of_recorded_requests() -> None:
-    trace = read(MOONCAKE, TraceFormat.MOONCAKE, rate_scale=2.0)
+def test_a_rate_scale_lays_recorded_requests_over_themselves() -> None:
+    trace = read(AZURE, TraceFormat.AZURE, rate_scale=2.0)
 
-    assert trace.requests[-1].at_s == 1.5
+    assert len(trace.requests) == 6
+    assert trace.span_s <= read(AZURE, TraceFormat.AZURE).span_s
+
+
+def test_a_span_cuts_what_comes_later() -> None:
+    assert len(read(AZURE, TraceFormat.AZURE, span_s=2.0).requests) == 2
+    assert read(SERVEGEN, TraceFormat.SERVEGEN, span_s=60.0).span_s < 60.0
+
+
+def test_a_trace_too_large_to_hold_says_what_would_do() -> None:
+    with pytest.raises(TraceError, match="more than 100 requests; take a shorter span"):
+        read(SERVEGEN, TraceFormat.SERVEGEN, most_requests=100)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_ttft_of_a_lone_request_is_prefill_transfer_and_one_step() -> None:
     report = simulate(setup, Static(setup.start))
 
     steps = [ENGINE.step_s(1, 2000 + made) for made in range(10)]
-    alone_s = ENGINE.alone_s(2000) + ENGINE.handover_s(2000)
+    alone_s = ENGINE.service_s(2000) + ENGINE.handover_s(2000)
     assert report.ttft_s["p50"] == pytest.approx(alone_s + steps[0])
     assert report.tpot_s["p50"] == pytest.approx(sum(steps[1:]) / 9)
     assert report.good == 1

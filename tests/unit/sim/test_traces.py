@@ -24,9 +24,9 @@ from tandem_operator.sim.trace import (
     TraceRequest,
     joined,
     lengthened,
+    scaled,
     sped_up,
     spread,
-    superposed,
     window,
 )
 from tests.unit.sim.setups import CHAT, of, steady
@@ -97,15 +97,16 @@ def test_one_seed_gives_one_trace() -> None:
     assert steady(5.0, 60.0, seed=4) != steady(5.0, 60.0, seed=5)
 
 
-def test_copies_multiply_the_load_and_share_no_blocks() -> None:
-    trace = Trace("t", tuple(TraceRequest(float(i), 600, 5, (0, i)) for i in range(100)))
+@pytest.mark.parametrize(("factor", "expected"), [(4.0, 4000), (0.5, 500), (2.5, 2500)])
+def test_scaled_load_is_made_of_copies_that_share_no_blocks(factor: float, expected: int) -> None:
+    trace = Trace("t", tuple(TraceRequest(float(i), 600, 5, (0, i)) for i in range(1000)))
 
-    copies = superposed(trace, 4)
+    more = scaled(trace, factor)
 
-    assert len(copies.requests) == 400
-    assert copies.requests[-1].at_s < trace.span_s
-    assert [r.at_s for r in copies.requests] == sorted(r.at_s for r in copies.requests)
-    assert len({r.blocks for r in copies.requests}) == 400
+    assert len(more.requests) == pytest.approx(expected, rel=0.1)
+    assert more.requests[-1].at_s <= trace.span_s
+    assert [r.at_s for r in more.requests] == sorted(r.at_s for r in more.requests)
+    assert len({r.blocks for r in more.requests}) == len(more.requests)
 
 
 def test_derived_traces_change_what_they_say_and_nothing_else() -> None:

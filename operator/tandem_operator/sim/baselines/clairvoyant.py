@@ -43,7 +43,7 @@ class Clairvoyant:
         context = sum(r.prompt_tokens + r.output_tokens / 2 for r in trace.requests) / count
         for request in trace.requests:
             second = int(request.at_s)
-            work[second] += profile.alone_s(request.prompt_tokens)
+            work[second] += profile.service_s(request.prompt_tokens)
             tokens[second + STREAM_DELAY_S] += request.output_tokens
         batch = profile.largest_batch(spec.slo.tpot_s, context)
         tokens_per_s = batch / profile.step_s(batch, batch * context)

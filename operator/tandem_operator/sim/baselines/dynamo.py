@@ -111,10 +111,9 @@ class Dynamo:
     def _prefill_rps(self, spec: PoolSpec, demand: Demand) -> float:
         profile = self._profile
         tokens = max(1.0, demand.prompt_tokens * (1.0 - min(demand.hit_share, MOST_HIT_SHARE)))
-        marginal_s = profile.alone_s(tokens) - profile.pass_fixed_s
-        best = 1.0 / profile.alone_s(tokens)
-        for batch in range(2, max(2, int(profile.max_num_batched_tokens / tokens)) + 1):
-            pass_s = profile.pass_fixed_s + batch * marginal_s
+        best = 1.0 / profile.service_s(tokens)
+        for batch in range(2, int(profile.max_num_batched_tokens / tokens) + 1):
+            pass_s = profile.work_s(batch * tokens) + batch * profile.attention_s(0, tokens)
             if pass_s > spec.slo.ttft_bound_s(demand.prompt_tokens):
                 break
             best = max(best, batch / pass_s)
@@ -157,12 +156,9 @@ class Dynamo:
             batch = max(1, round((sample.running + sample.waiting) * factor))
             return profile.step_s(batch, tokens)
         mean = self._last.prompt_tokens if self._last is not None else 0.0
-        chunk = profile.max_num_batched_tokens
-        ahead = tokens + mean
-        return (
-            ceil(ahead / chunk) * profile.pass_fixed_s
-            + ahead * (profile.alone_s(chunk) - profile.pass_fixed_s) / chunk
-        )
+        # Chunked drain: what waits goes in full passes, attention aside.
+        passes = (tokens + mean) / profile.max_num_batched_tokens
+        return passes * profile.work_s(profile.max_num_batched_tokens)
 
 
 def _demand(observation: Observation, window_s: int) -> Demand | None:
