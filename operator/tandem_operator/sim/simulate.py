@@ -3,6 +3,7 @@
 The same scenario and seed give the same run, to the last bit.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,6 +52,7 @@ class _Driven:
 
     pool: Pool
     policy: Policy
+    reads: deque[tuple[float, Observation]] = field(default_factory=deque)
     moments: list[Moment] = field(default_factory=list)
     changes: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
 
@@ -121,21 +123,31 @@ class Simulation:
         self._expect(driven, requests)
 
     def _plan_tick(self, driven: _Driven, in_s: float) -> None:
-        """Read the metrics at their age before the tick, then tick."""
-        at_s = self.clock.now_s + in_s
-        delay_s = driven.pool.setup.metric_delay_s
-        self.clock.at(at_s - delay_s, partial(self._read, driven, at_s))
+        """Read the metrics as long before the tick as they are late, then tick."""
+        early_s = min(in_s, driven.pool.setup.metric_delay_s)
+        self.clock.after(in_s - early_s, partial(self._read, driven))
+        self.clock.after(in_s, partial(self._tick, driven))
 
-    def _read(self, driven: _Driven, tick_s: float) -> None:
+    def _read(self, driven: _Driven) -> None:
         seen = observe(driven.pool)
         faults = (*self.scenario.faults, *driven.pool.setup.faults)
         if any(isinstance(f, MetricsGone) and during(f, self.clock.now_s) for f in faults):
             seen = without_metrics(seen)
-        self.clock.at(tick_s, partial(self._tick, driven, seen))
+        driven.reads.append((self.clock.now_s, seen))
 
-    def _tick(self, driven: _Driven, seen: Observation) -> None:
+    def _newest(self, driven: _Driven) -> Observation:
+        """The newest metrics that have arrived; those of now, emptied, while none has."""
+        arrived_s = self.clock.now_s - driven.pool.setup.metric_delay_s + 1e-6
+        reads = driven.reads
+        while len(reads) > 1 and reads[1][0] <= arrived_s:
+            reads.popleft()
+        read_s, seen = reads[0]
+        return seen if read_s <= arrived_s else without_metrics(seen)
+
+    def _tick(self, driven: _Driven) -> None:
         pool = driven.pool
-        answer = driven.policy.tick(pool.spec, with_pods(pool, seen), self.clock.now_s + EPOCH_S)
+        seen = with_pods(pool, self._newest(driven))
+        answer = driven.policy.tick(pool.spec, seen, self.clock.now_s + EPOCH_S)
         for role, count in answer.replicas.items():
             fleet = pool.fleet(role)
             driven.changes[role] += count != fleet.asked

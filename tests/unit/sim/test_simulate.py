@@ -147,6 +147,25 @@ def test_metrics_come_as_old_as_their_delay_and_pods_as_they_are() -> None:
     assert len(plan.seen[2].pods) == 5
 
 
+@pytest.mark.parametrize("delay_s", [0.0, 2.0, 5.0, 12.0])
+def test_metrics_are_never_younger_than_their_delay(delay_s: float) -> None:
+    class Ages(Plan):
+        ages: tuple[float, ...] = ()
+
+        def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+            self.ages += tuple(now_s - report.sampled_s for report in observation.routers)
+            return super().tick(spec, observation, now_s)
+
+    plan = Ages((2, 2))
+    setup = make_setup(steady(2.0, 60.0), metric_delay_s=delay_s)
+
+    simulate(setup, plan)
+
+    assert len(plan.ages) >= 8
+    assert min(plan.ages) >= delay_s - 1e-3
+    assert max(plan.ages) <= delay_s + 5.0
+
+
 def test_a_blocked_cluster_binds_nothing_until_it_is_free_again() -> None:
     setup = make_setup(steady(2.0, 120.0))
     scenario = Scenario(
