@@ -24,6 +24,7 @@ from tandem_operator.sim.router_queue import Candidate, RouterQueue, RouterSetti
 from tandem_operator.sim.trace import Trace, TraceRequest
 
 AFFINITY_SLACK_PASSES = 1.0
+OVERFLOW_TPOT_SHARE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +212,18 @@ class Pool:
         self._choose_decode(pods).engine.join(flight, self.clock.now_s + flight.handover_s)
 
     def _slack_for(self, flight: Flight) -> Pod[DecodePod] | None:
-        """A decode pod that can take the whole request and still keep TPOT for all inside."""
+        """A decode pod that can take the whole request and still keep TPOT for all inside.
+
+        Only for a request that would be late where it waits, and would not be late there.
+        """
         profile, request = self.setup.profile, flight.request
+        most_step_s = OVERFLOW_TPOT_SHARE * self.spec.slo.tpot_s
+        least_s = self.clock.now_s + self._expected_s(flight)
+        waiting = min((pod.engine.outstanding_tokens for pod in self.prefill.serving), default=0)
+        full = profile.max_num_batched_tokens
+        wait_s = waiting * profile.work_s(full) / full
+        if not least_s <= flight.deadline_s < least_s + wait_s:
+            return None
         # The prompt stretches one gap of every stream there: their slack must bear it.
         stretch_s = profile.service_s(request.prompt_tokens) / max(32, request.output_tokens)
         fit = []
@@ -223,7 +234,7 @@ class Pool:
             kv_tokens = engine.kv_tokens + request.prompt_tokens + request.output_tokens
             room = kv_tokens <= profile.kv_capacity_tokens and batch <= profile.max_num_seqs
             step_s = profile.step_s(batch, kv_tokens) + stretch_s
-            if room and engine.computing == 0 and step_s <= self.spec.slo.tpot_s:
+            if room and engine.computing == 0 and step_s <= most_step_s:
                 fit.append(pod)
         return self._choose_decode(fit) if fit else None
 
