@@ -25,10 +25,17 @@ class SlowPod:
 
 @dataclass(frozen=True, slots=True)
 class MetricsGone:
-    """Neither routers nor engines answer; pods and replica counts stay known."""
+    """Routers and engines do not answer; pods and replica counts stay known.
+
+    Attributes:
+        routers: whether the routers are silent too.
+        engine_share: share of the engine pods that are silent, the longest known first.
+    """
 
     at_s: float
     until_s: float
+    routers: bool = True
+    engine_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

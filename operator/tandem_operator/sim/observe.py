@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 
 from tandem_operator.core.observation import (
     EngineSample,
@@ -52,9 +53,15 @@ def with_pods(pool: Pool, seen: Observation) -> Observation:
     )
 
 
-def without_metrics(seen: Observation) -> Observation:
-    """What is left when neither routers nor engines answer."""
-    return replace(seen, engines=(), routers=(), latency=None)
+def without_metrics(seen: Observation, *, routers: bool, engine_share: float) -> Observation:
+    """What is left when these do not answer; the router's latencies are gone with it."""
+    silent = ceil(engine_share * len(seen.engines))
+    return replace(
+        seen,
+        engines=seen.engines[silent:],
+        routers=() if routers else seen.routers,
+        latency=None if routers else seen.latency,
+    )
 
 
 def _state(pod: Pod[PrefillPod] | Pod[DecodePod], role: Role) -> PodState:

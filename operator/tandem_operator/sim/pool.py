@@ -20,7 +20,7 @@ from tandem_operator.sim.pods import Cluster, E, Engine, Pod
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.prefill_pod import PrefillPod, PrefixCache
 from tandem_operator.sim.profile import EngineProfile, jitter_factors
-from tandem_operator.sim.router_queue import Candidate, RouterQueue, RouterSettings, pick
+from tandem_operator.sim.router_queue import Candidate, RouterQueue, RouterSettings, Spread, pick
 from tandem_operator.sim.trace import Trace, TraceRequest
 
 AFFINITY_SLACK_PASSES = 1.0
@@ -151,8 +151,13 @@ class Pool:
                 return
 
     def _choose_prefill(self, pods: list[Pod[PrefillPod]], flight: Flight) -> Pod[PrefillPod]:
+        affine = self.setup.router.spread is Spread.PREFIX_AFFINE
         candidates = [
-            Candidate(pod.index, pod.engine.outstanding_tokens, pod.engine.cached_tokens(flight))
+            Candidate(
+                index=pod.index,
+                load_tokens=pod.engine.outstanding_tokens,
+                cached_tokens=pod.engine.cached_tokens(flight) if affine else 0,
+            )
             for pod in pods
         ]
         return self._picked(pods, candidates, Role.PREFILL)

@@ -131,8 +131,9 @@ class Simulation:
     def _read(self, driven: _Driven) -> None:
         seen = observe(driven.pool)
         faults = (*self.scenario.faults, *driven.pool.setup.faults)
-        if any(isinstance(f, MetricsGone) and during(f, self.clock.now_s) for f in faults):
-            seen = without_metrics(seen)
+        for fault in faults:
+            if isinstance(fault, MetricsGone) and during(fault, self.clock.now_s):
+                seen = without_metrics(seen, routers=fault.routers, engine_share=fault.engine_share)
         driven.reads.append((self.clock.now_s, seen))
 
     def _newest(self, driven: _Driven) -> Observation:
@@ -142,7 +143,9 @@ class Simulation:
         while len(reads) > 1 and reads[1][0] <= arrived_s:
             reads.popleft()
         read_s, seen = reads[0]
-        return seen if read_s <= arrived_s else without_metrics(seen)
+        if read_s <= arrived_s:
+            return seen
+        return without_metrics(seen, routers=True, engine_share=1.0)
 
     def _tick(self, driven: _Driven) -> None:
         pool = driven.pool

@@ -15,6 +15,7 @@ from tandem_operator.sim.policy import Answer, Static, Tandem
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
+from tandem_operator.sim.trace import Trace, TraceRequest
 from tests.unit.sim.setups import ENGINE, counts, make_setup, make_spec, of, steady
 
 
@@ -133,6 +134,34 @@ def test_metrics_that_are_gone_leave_pods_and_counts_visible() -> None:
     missing = [seen for seen in plan.seen if not seen.routers]
     assert len(missing) == 4
     assert all(len(seen.pods) == 4 and not seen.engines for seen in missing)
+
+
+def test_half_the_engines_may_be_silent_while_the_routers_answer() -> None:
+    plan = Plan((2, 2))
+    gone = MetricsGone(20.0, 40.0, routers=False, engine_share=0.5)
+    setup = make_setup(steady(2.0, 60.0), faults=(gone,))
+
+    simulate(setup, plan)
+
+    assert [len(seen.engines) for seen in plan.seen].count(2) == 4
+    assert all(seen.routers and len(seen.pods) == 4 for seen in plan.seen)
+
+
+def test_prefix_affine_requests_find_their_blocks_again() -> None:
+    requests = tuple(
+        TraceRequest(float(i), 4000, 5, tuple(range(8 * (i % 3), 8 * (i % 3) + 7)))
+        for i in range(60)
+    )
+    trace = Trace("shared", requests)
+
+    def hits(spread: Spread) -> int:
+        setup = make_setup(trace, prefill=4, router=RouterSettings(spread=spread))
+        run = Simulation(Scenario(pools=(setup,)), {"pool": Static(setup.start)})
+        run.run()
+        return sum(flight.cached_tokens > 0 for flight in run.pool("pool").ended)
+
+    assert hits(Spread.PREFIX_AFFINE) == 57
+    assert hits(Spread.ROUND_ROBIN) == 48
 
 
 def test_metrics_come_as_old_as_their_delay_and_pods_as_they_are() -> None:
