@@ -65,7 +65,12 @@ STAGES = (
         pytest=("tests/integration", "-n", "3", "--dist", "loadfile"),
     ),
     Stage("engine", "real vLLM", targets=("engine-env",), pytest=("tests/engine",)),
-    Stage("e2e", "everything, on kind", targets=("cluster-up", "images"), pytest=("e2e",)),
+    Stage(
+        "e2e",
+        "everything, on kind",
+        targets=("cluster-up", "images", "prometheus"),
+        pytest=("e2e",),
+    ),
 )
 
 

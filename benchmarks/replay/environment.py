@@ -25,7 +25,7 @@ def cache_directory() -> Path:
     """Where Tandem keeps what can be made again."""
     named = os.environ.get("TANDEM_CACHE")
     if named:
-        return Path(named)
+        return Path(named).resolve()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tandem"
 

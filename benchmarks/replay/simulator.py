@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dynamo._core import run_mocker_trace_replay
@@ -95,13 +97,16 @@ def _planner(job: Job, path: Path, folder: Path, telemetry: Telemetry) -> Mappin
         **job.options["planner"],
     }
     metadata = {role: _known(setup, role) for role in ("prefill", "decode")}
-    report = run_trace_replay(
-        str(path),
-        planner_config=config,
-        performance_model_metadata=metadata if TIMINGS[setup.timing].measured else None,
-        telemetry_options=TelemetryOptions(sample_interval_ms=TELEMETRY_MS, callback=telemetry),
-        **_arguments(job, folder),
-    )
+    arguments = _arguments(job, folder)
+    # The planner writes reports into the folder that it runs in.
+    with TemporaryDirectory() as reports, chdir(reports):
+        report = run_trace_replay(
+            str(path),
+            planner_config=config,
+            performance_model_metadata=metadata if TIMINGS[setup.timing].measured else None,
+            telemetry_options=TelemetryOptions(sample_interval_ms=TELEMETRY_MS, callback=telemetry),
+            **arguments,
+        )
     return dict(report.summary)
 
 

@@ -1,8 +1,10 @@
 """From nothing to a Ready pool: the commands a user would type, in order."""
 
+import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +19,7 @@ from tandem_operator.core.spec import Slo
 
 OPERATOR_NAMESPACE = "tandem-system"
 PROMETHEUS_NAMESPACE = "monitoring"
+PROMETHEUS_URL = f"http://prometheus.{PROMETHEUS_NAMESPACE}.svc:9090"
 IMAGES = names.BUILD / "images.env"
 SAMPLE = names.ROOT / "manifests" / "samples" / "tiny-cpu.yaml"
 DOOR = Path(__file__).with_name("door.yaml")
@@ -24,13 +27,30 @@ DOOR = Path(__file__).with_name("door.yaml")
 
 def cluster(*words: str) -> None:
     """Run a command of `python -m e2e.cluster`; it prints its own progress."""
-    subprocess.run(
-        [sys.executable, "-m", "e2e.cluster", *words],
-        cwd=names.ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        check=True,
+    with cluster_beside(*words) as finish:
+        finish()
+
+
+@contextlib.contextmanager
+def cluster_beside(*words: str) -> Iterator[Callable[[], None]]:
+    """Run a command of `python -m e2e.cluster` beside the block, which may wait for its end.
+
+    What is yielded waits, and raises `CalledProcessError` if the command failed.
+    """
+    command = [sys.executable, "-m", "e2e.cluster", *words]
+    process = subprocess.Popen(
+        command, cwd=names.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
+
+    def finish() -> None:
+        if status := process.wait():
+            raise subprocess.CalledProcessError(status, command)
+
+    try:
+        yield finish
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def built_images() -> dict[str, str]:
@@ -127,8 +147,14 @@ def slo_in_force(*, namespace: str, pool: str) -> Slo:
 
 
 def remove_pool(*, namespace: str) -> None:
-    """Remove what an earlier demo left, so that this one starts from its sample."""
-    kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait", timeout_s=180.0)
+    """Remove what an earlier run left, so that this one starts from its sample.
+
+    Nobody waits for the answers of a run that is over, so its pods get no time to finish them.
+    """
+    gone = ("delete", "namespace", namespace, "--ignore-not-found")
+    kubectl(*gone, "--wait=false")
+    kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=1", "--wait=false")
+    kubectl(*gone, "--wait", timeout_s=180.0)
 
 
 def on_node(*words: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tandem_operator.api.parse import InvalidPoolError, parse_pool
-from tandem_operator.api.v1alpha1.scaling import Metrics
+from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.kube.apply import (
@@ -58,6 +58,7 @@ class _Known:
     replicas: Mapping[str, int] = field(default_factory=dict)
     """What the last pass wrote, by component; absent where it left them to somebody else."""
     problems: tuple[str, ...] = ()
+    metrics_source: MetricsSource = MetricsSource.DIRECT
     told: tuple[int, ...] = ()
     """The counts of the last decision that was logged."""
 
@@ -116,6 +117,7 @@ class PoolLoop:
             memory=told.memory,
             replicas=told.replicas,
             problems=collected.problems,
+            metrics_source=collected.source,
             told=_counts(told),
         )
         await self._tell(world, told, collected, before=known)
@@ -140,6 +142,8 @@ class PoolLoop:
             engines=collected.engines,
             routers=collected.routers,
             latency=collected.latency,
+            metrics_source=collected.source,
+            prometheus_passed_over=collected.passed_over is not None,
             memory=known.memory,
         )
         return world, collected
@@ -215,6 +219,9 @@ class PoolLoop:
         where = {"namespace": pool["metadata"]["namespace"], "pool": pool["metadata"]["name"]}
         if collected.problems != before.problems:
             log.info("metrics changed", extra={**where, "missing": collected.problems})
+        if collected.source != before.metrics_source:
+            why = {"source": collected.source.value, "passed_over": collected.passed_over}
+            log.info("metrics source changed", extra={**where, **why})
         if told.decision is None:
             return
         self._exported.show(

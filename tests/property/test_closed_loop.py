@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.policy import Answer, Tandem
 from tests.property.observations import specs
-from tests.simulation.fake_pool import Engine, FakePool, Phase
-
-ENGINE = Engine(start_s=(10.0, 25.0))
+from tests.simulation.stories import Phase, play
 
 
 @dataclass(frozen=True)
@@ -43,30 +42,30 @@ def stories(draw: st.DrawFn) -> Story:
     return Story(spec, phases, outages, draw(st.integers(0, 1000)))
 
 
-class Watched(FakePool):
-    """A pool that checks every decision before it is carried out."""
+class Watched(Tandem):
+    """The core, with every decision checked before it is carried out."""
 
-    outages: frozenset[int] = frozenset()
+    def __init__(self, outages: frozenset[int]) -> None:
+        super().__init__()
+        self.outages = outages
 
-    def tick(self, change: object = None) -> Decision:
-        before = dict(self.replicas)
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
         blind = len(self.decisions) in self.outages
         self.memory = Memory.from_json(self.memory.to_json())
-        decision = super().tick(without_routers if blind else lambda seen: seen)
-        for role, plan in decision.roles.items():
-            bounds = self.spec.roles[role]
+        before = observation.replicas
+        if spec.gpu_budget is not None:
+            held = sum(spec.roles[pod.role].gpus_per_replica for pod in observation.pods)
+            assert held <= spec.gpu_budget
+        answer = super().tick(
+            spec, replace(observation, routers=()) if blind else observation, now_s
+        )
+        for role, plan in self.decisions[-1].roles.items():
+            bounds = spec.roles[role]
             assert plan.current == before[role]
             assert 1 <= plan.to <= bounds.max_replicas
             if blind and before[role] <= bounds.max_replicas:
                 assert plan.to >= before[role] or "gpuBudget" in plan.limits_hit
-        if self.spec.gpu_budget is not None:
-            held = sum(self.spec.roles[p.role].gpus_per_replica for p in self.pods)
-            assert held <= self.spec.gpu_budget
-        return decision
-
-
-def without_routers(seen: Observation) -> Observation:
-    return replace(seen, routers=())
+        return answer
 
 
 @settings(
@@ -76,9 +75,12 @@ def without_routers(seen: Observation) -> Observation:
 )
 @given(stories())
 def test_a_living_pool_keeps_bounds_budget_and_caution(story: Story) -> None:
-    pool = Watched(story.spec, ENGINE, seed=story.seed)
-    pool.outages = story.outages
+    results = play(
+        story.spec,
+        list(story.phases),
+        seed=story.seed,
+        policy=Watched(story.outages),
+        starts=ColdStart(16.0, 0.3),
+    )
 
-    pool.run(list(story.phases))
-
-    assert all(pool.replicas[role] >= 1 for role in Role)
+    assert all(results[phase.name].end[role] >= 1 for phase in story.phases for role in Role)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
+import uvloop
 
 from tandem_engine.router import logs
 from tandem_engine.router.app import Options, Router
@@ -166,7 +167,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         grammar.error("either --pool NAME, or --settings FILE with --endpoints FILE")
     logs.configure(arguments.log_level)
     try:
-        asyncio.run(serve(arguments))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(arguments))
     except (SettingsError, OSError) as error:
         logger.critical("router cannot start", extra={"reason": str(error)})
         sys.exit(1)

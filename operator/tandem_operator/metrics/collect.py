@@ -5,7 +5,6 @@ may blur it.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from tandem_operator.metrics.direct import DirectSource
 from tandem_operator.metrics.prometheus import PrometheusSource
 from tandem_operator.metrics.source import MetricSource, Reading, Targets
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class Collected:
@@ -28,6 +25,7 @@ class Collected:
     Attributes:
         ready: Ready engine pods by role.
         age_s: of the oldest engine sample; `None` without any.
+        passed_over: why Prometheus was not used although the spec names one; `None` if it was.
     """
 
     engines: tuple[EngineSample, ...]
@@ -37,6 +35,7 @@ class Collected:
     problems: tuple[str, ...]
     ready: Mapping[str, int]
     age_s: float | None
+    passed_over: str | None = None
 
 
 class Collector:
@@ -48,7 +47,7 @@ class Collector:
 
     async def collect(self, targets: Targets, wanted: Metrics, *, now_s: float) -> Collected:
         """Everything that routers and engines of one pool say now."""
-        (routers, missing), (reading, source) = await asyncio.gather(
+        (routers, missing), (reading, source, passed_over) = await asyncio.gather(
             self._direct.reports(targets, now_s=now_s),
             self._read(targets, wanted, now_s=now_s),
         )
@@ -60,6 +59,7 @@ class Collector:
             problems=(*missing, *reading.problems),
             ready=Counter(engine.role.value for engine in targets.engines),
             age_s=reading.oldest_s(now_s=now_s),
+            passed_over=passed_over,
         )
 
     def forget(self, *, namespace: str, pool: str) -> None:
@@ -73,15 +73,15 @@ class Collector:
 
     async def _read(
         self, targets: Targets, wanted: Metrics, *, now_s: float
-    ) -> tuple[Reading, MetricsSource]:
+    ) -> tuple[Reading, MetricsSource, str | None]:
         if wanted.source is MetricsSource.DIRECT or wanted.prometheus is None:
-            return await self._direct.read(targets, now_s=now_s), MetricsSource.DIRECT
+            return await self._direct.read(targets, now_s=now_s), MetricsSource.DIRECT, None
         prometheus: MetricSource = self._client(wanted.prometheus.url)
         reading = await prometheus.read(targets, now_s=now_s)
         if wanted.source is MetricsSource.PROMETHEUS or not reading.problems:
-            return reading, MetricsSource.PROMETHEUS
-        log.debug("prometheus incomplete, asking pods", extra={"problem": reading.problems[0]})
-        return await self._direct.read(targets, now_s=now_s), MetricsSource.DIRECT
+            return reading, MetricsSource.PROMETHEUS, None
+        direct = await self._direct.read(targets, now_s=now_s)
+        return direct, MetricsSource.DIRECT, reading.problems[0]
 
     def _client(self, url: str) -> PrometheusSource:
         if url not in self._prometheus:

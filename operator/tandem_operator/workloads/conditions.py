@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus, format_duration
+from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.facts import Facts
@@ -137,6 +138,10 @@ def _slo_met(facts: Facts) -> Verdict:
 
 def _metrics_fresh(facts: Facts) -> Verdict:
     message = facts.decision.fresh_message
+    if facts.metrics_source is MetricsSource.PROMETHEUS:
+        message += " (read from Prometheus)"
+    elif facts.prometheus_passed_over:
+        message += " (read from the pods: Prometheus has no fresh samples of all of them)"
     if facts.decision.fresh:
         return Verdict(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
     before = facts.previous.condition(ConditionType.METRICS_FRESH)

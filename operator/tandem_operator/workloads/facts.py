@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tandem_operator.api import PoolStatus
+from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
@@ -33,6 +34,8 @@ class Facts:
     decision: Decision
     previous: PoolStatus
     outcome: Outcome
+    metrics_source: MetricsSource
+    prometheus_passed_over: bool
     now_s: float
 
     def serving(self, component: str) -> tuple[SeenPod, ...]:

@@ -172,6 +172,8 @@ def _told(
         decision=planned.decision,
         previous=_previous(world),
         outcome=outcome,
+        metrics_source=world.metrics_source,
+        prometheus_passed_over=world.prometheus_passed_over,
         now_s=now_s,
     )
     status = status_of(facts)

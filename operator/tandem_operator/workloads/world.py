@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
 
 Object = dict[str, Any]
@@ -32,6 +33,8 @@ class World:
         children: every live object whose controller is this pool (all kinds that `plan` builds),
             whole and with `apiVersion` and `kind`. One that is missing here is created.
         pods: every live pod that carries the pool's label, router pods included.
+        metrics_source: where `engines` and `latency` come from.
+        prometheus_passed_over: whether the spec names a Prometheus that could not be used.
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
             read from the ConfigMap among `children`).
     """
@@ -43,4 +46,6 @@ class World:
     engines: tuple[EngineSample, ...] = ()
     routers: tuple[RouterReport, ...] = ()
     latency: Latency | None = None
+    metrics_source: MetricsSource = MetricsSource.DIRECT
+    prometheus_passed_over: bool = False
     memory: Any = None

@@ -151,6 +151,7 @@ async def test_auto_uses_prometheus_while_it_is_fresh_and_pods_when_it_is_not():
 
     assert (fresh.source, fresh.engines[0].running) == ("Prometheus", 3.0)
     assert (stale.source, stale.engines[0].running, stale.age_s) == ("Direct", 8.0, 0.0)
+    assert (fresh.passed_over, "300 s old" in stale.passed_over) == (None, True)
     assert asked
     assert stale.ready == {"prefill": 1}
 

@@ -1,11 +1,18 @@
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
 
 from tandem_engine.router.app import Options, Router
 from tests.unit.router.pool import Pool
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run these tests on the event loop that the router runs on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.api import parse_status
+from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.observation import Latency, Quantiles
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan
@@ -271,6 +272,20 @@ def test_a_silent_router_makes_the_metrics_stale():
 
     assert condition(planned.status, "MetricsFresh")["status"] == "False"
     assert any(event.type is EventType.WARNING for event in planned.events)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"metrics_source": MetricsSource.PROMETHEUS}, "read from Prometheus"),
+        ({"prometheus_passed_over": True}, "read from the pods: Prometheus has no fresh samples"),
+    ],
+)
+def test_a_user_of_prometheus_is_told_whether_it_is_used(seen, said):
+    fresh = condition(status_of(replace(running(), routers=(report(),), **seen)), "MetricsFresh")
+
+    assert fresh["status"] == "True"
+    assert said in fresh["message"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""What others do about replica counts, by their own published rules, to be measured against."""

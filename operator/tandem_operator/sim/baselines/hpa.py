@@ -1,0 +1,150 @@
+"""Kubernetes' HorizontalPodAutoscaler, one per role: tolerance, stabilisation and rate policies.
+
+Follows `autoscaling/v2` of the controller: totals are divided over replicas (`AverageValue`),
+latencies are compared as they are (`Value`) and scale the ready pods. KEDA feeds the same
+controller: its queue scaling is the same algorithm on an external total.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from tandem_operator.core.observation import Observation
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec, RoleSpec
+from tandem_operator.sim.baselines.signals import Fleet, Signal, fleet_of, reading
+from tandem_operator.sim.policy import Answer
+
+SYNC_S = 15.0
+TOLERANCE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RatePolicy:
+    """How much may change within a period: so many pods, or such a share of them."""
+
+    period_s: float
+    pods: int | None = None
+    percent: float | None = None
+
+    def grown(self, start: int) -> int:
+        """The most that `start` replicas may become."""
+        if self.pods is not None:
+            return start + self.pods
+        return ceil(start * (1.0 + (self.percent or 0.0) / 100.0))
+
+    def shrunk(self, start: int) -> int:
+        """The least that `start` replicas may become."""
+        if self.pods is not None:
+            return start - self.pods
+        return int(start * (1.0 - (self.percent or 0.0) / 100.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One direction: a window of agreement, and policies of which the widest counts."""
+
+    stabilization_s: float
+    policies: tuple[RatePolicy, ...]
+
+
+SCALE_UP = Rules(0.0, (RatePolicy(15.0, percent=100.0), RatePolicy(15.0, pods=4)))
+SCALE_DOWN = Rules(300.0, (RatePolicy(15.0, percent=100.0),))
+
+
+@dataclass(frozen=True, slots=True)
+class HpaSettings:
+    """What to watch, and the value per replica (or, for latency, the value) to keep."""
+
+    signal: Signal
+    target: Mapping[Role, float]
+    up: Rules = SCALE_UP
+    down: Rules = SCALE_DOWN
+
+
+@dataclass(slots=True)
+class _History:
+    recommended: list[tuple[float, int]] = field(default_factory=list)
+    changed: list[tuple[float, int]] = field(default_factory=list)
+
+
+class Hpa:
+    """One autoscaler per role, each for itself: neither knows of the other."""
+
+    def __init__(self, name: str, settings: HpaSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._history = {role: _History() for role in Role}
+
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+        """One sync of both."""
+        replicas = {role: self._sync(role, spec.roles[role], observation, now_s) for role in Role}
+        return Answer(replicas=replicas, next_tick_s=SYNC_S)
+
+    def _sync(self, role: Role, bounds: RoleSpec, observation: Observation, now_s: float) -> int:
+        fleet = fleet_of(observation, role)
+        value = reading(observation, role, self._settings.signal)
+        low, high = max(1, bounds.min_replicas), bounds.max_replicas
+        if value is None:
+            # A metric that cannot be read stops this autoscaler until it can.
+            return min(max(fleet.asked, low), high)
+        desired = proposal(
+            value, self._settings.target[role], fleet, total=self._settings.signal != Signal.LATENCY
+        )
+        history = self._history[role]
+        if not history.recommended:
+            # The controller, too, takes what it finds for its first recommendation.
+            history.recommended.append((now_s, fleet.asked))
+        stable = _stabilized(desired, fleet.asked, history, self._settings, now_s)
+        limited = _rate_limited(stable, fleet.asked, history, self._settings, now_s)
+        to = min(max(limited, low), high)
+        if to != fleet.asked:
+            history.changed.append((now_s, to - fleet.asked))
+        return to
+
+
+def proposal(value: float, target: float, fleet: Fleet, *, total: bool) -> int:
+    """Replicas that would bring the metric to its target; the present count within tolerance."""
+    if total:
+        ratio = value / (target * max(1, fleet.existing))
+        wanted = ceil(value / target - 1e-9)
+    else:
+        ratio = value / target
+        wanted = ceil(ratio * fleet.ready - 1e-9)
+    return fleet.asked if abs(1.0 - ratio) <= TOLERANCE else wanted
+
+
+def _stabilized(
+    desired: int, current: int, history: _History, settings: HpaSettings, now_s: float
+) -> int:
+    """No lower than the highest of the down window, no higher than the lowest of the up window."""
+    kept_s = max(settings.up.stabilization_s, settings.down.stabilization_s)
+    history.recommended = [each for each in history.recommended if each[0] > now_s - kept_s]
+    up, down = desired, desired
+    for at_s, count in history.recommended:
+        if at_s > now_s - settings.up.stabilization_s:
+            up = min(up, count)
+        if at_s > now_s - settings.down.stabilization_s:
+            down = max(down, count)
+    history.recommended.append((now_s, desired))
+    return min(max(current, up), down)
+
+
+def _rate_limited(
+    desired: int, current: int, history: _History, settings: HpaSettings, now_s: float
+) -> int:
+    def start(policy: RatePolicy) -> int:
+        return current - sum(d for at_s, d in history.changed if at_s > now_s - policy.period_s)
+
+    if desired > current:
+        most = max(policy.grown(start(policy)) for policy in settings.up.policies)
+        return min(desired, max(current, most))
+    if desired < current:
+        least = min(policy.shrunk(start(policy)) for policy in settings.down.policies)
+        return max(desired, min(current, least))
+    return desired
+
+
+def keda(target: Mapping[Role, float], *, signal: Signal = Signal.CONCURRENCY) -> Hpa:
+    """Queue scaling as KEDA does it: a total per replica, with its defaults for the rest."""
+    return Hpa(f"KEDA-like on {signal}", HpaSettings(signal=signal, target=target))

@@ -1,0 +1,79 @@
+"""What a metrics pipeline shows of a role: the numbers that threshold autoscalers act on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tandem_operator.core.observation import Observation, PodPhase, RouterReport
+from tandem_operator.core.role import Role
+
+
+class Signal(StrEnum):
+    """What is measured. All but `LATENCY` are totals of a role, to be divided by its replicas."""
+
+    QUEUE = "queue"
+    """Requests that wait, in the router for prefill, in the engines for either role."""
+    CONCURRENCY = "concurrency"
+    """Requests that wait or run."""
+    TOKENS = "tokens"
+    """Tokens of requests that wait or run."""
+    LATENCY = "latency"
+    """TTFT p95 for prefill, TPOT p95 for decode, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """How many pods a role has, as a Deployment's status counts them."""
+
+    asked: int
+    ready: int
+    starting: int
+    unscheduled: int
+
+    @property
+    def existing(self) -> int:
+        """Pods that are not on their way out."""
+        return self.ready + self.starting + self.unscheduled
+
+
+def fleet_of(observation: Observation, role: Role) -> Fleet:
+    """The role's pods by phase."""
+    phases = [pod.phase for pod in observation.pods if pod.role is role]
+    return Fleet(
+        asked=observation.replicas[role],
+        ready=phases.count(PodPhase.READY),
+        starting=phases.count(PodPhase.STARTING),
+        unscheduled=phases.count(PodPhase.UNSCHEDULED),
+    )
+
+
+def reading(observation: Observation, role: Role, signal: Signal) -> float | None:
+    """The signal now; `None` where it is not to be had."""
+    if signal is Signal.LATENCY:
+        latency = observation.latency
+        if latency is None:
+            return None
+        return latency.ttft.p95_s if role is Role.PREFILL else latency.tpot.p95_s
+    if not observation.routers:
+        return None
+    total = _in_router(observation.routers, role)[signal]
+    for sample in observation.engines:
+        if sample.role is role:
+            match signal:
+                case Signal.QUEUE:
+                    total += sample.waiting
+                case Signal.CONCURRENCY:
+                    total += sample.waiting + sample.running
+                case Signal.TOKENS:
+                    held = (sample.kv_usage_ratio or 0.0) * (sample.kv_capacity_tokens or 0.0)
+                    total += held
+    return total
+
+
+def _in_router(routers: tuple[RouterReport, ...], role: Role) -> Mapping[Signal, float]:
+    """What waits in the router waits for prefill."""
+    if role is Role.DECODE:
+        return dict.fromkeys(Signal, 0.0)
+    requests = float(sum(report.queued_requests for report in routers))
+    tokens = float(sum(report.queued_prompt_tokens for report in routers))
+    return {Signal.QUEUE: requests, Signal.CONCURRENCY: requests, Signal.TOKENS: tokens}

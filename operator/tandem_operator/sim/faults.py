@@ -1,0 +1,63 @@
+"""What goes wrong in a simulated pool, and when. Times are seconds of the simulation."""
+
+from dataclasses import dataclass
+
+from tandem_operator.core.role import Role
+
+
+@dataclass(frozen=True, slots=True)
+class PodLoss:
+    """The oldest ready pod of a role dies; its Deployment makes another."""
+
+    at_s: float
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPod:
+    """The oldest ready pod of a role takes `factor` times as long for a while."""
+
+    at_s: float
+    until_s: float
+    role: Role
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsGone:
+    """Routers and engines do not answer; pods and replica counts stay known.
+
+    Attributes:
+        routers: whether the routers are silent too.
+        engine_share: share of the engine pods that are silent, the longest known first.
+    """
+
+    at_s: float
+    until_s: float
+    routers: bool = True
+    engine_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityBlocked:
+    """No node takes a new pod."""
+
+    at_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowStarts:
+    """Pods bound in this time take `factor` times as long to start."""
+
+    at_s: float
+    until_s: float
+    factor: float
+
+
+Fault = PodLoss | SlowPod | MetricsGone | CapacityBlocked | SlowStarts
+
+
+def during(fault: MetricsGone | CapacityBlocked | SlowStarts, now_s: float) -> bool:
+    """Whether the fault is on."""
+    return fault.at_s <= now_s < fault.until_s

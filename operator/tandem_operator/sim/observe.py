@@ -1,0 +1,142 @@
+"""A simulated pool as the operator would see it: the same plain data as from a real one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from tandem_operator.core.observation import (
+    EngineSample,
+    Leg,
+    Observation,
+    PodState,
+    RouterReport,
+)
+from tandem_operator.core.role import Role
+from tandem_operator.sim.decode_pod import DecodePod
+from tandem_operator.sim.ledger import BUCKET_EDGES_TOKENS
+from tandem_operator.sim.pods import Pod
+from tandem_operator.sim.policy import EPOCH_S
+from tandem_operator.sim.pool import Pool
+from tandem_operator.sim.prefill_pod import PrefillPod
+
+REVISION = "r1"
+UNSCHEDULED = "Unschedulable: no node has a free GPU"
+
+
+def observe(pool: Pool) -> Observation:
+    """Everything as it is now."""
+    pool.catch_up()
+    now_s = pool.clock.now_s
+    return with_pods(
+        pool,
+        Observation(
+            replicas={},
+            pods=(),
+            engines=(
+                *(_prefill_sample(pod, now_s) for pod in pool.prefill.serving),
+                *(_decode_sample(pod, now_s) for pod in pool.decode.serving),
+            ),
+            routers=(_report(pool, now_s),),
+            router_pods=1,
+            latency=pool.ledger.latency(now_s),
+        ),
+    )
+
+
+def with_pods(pool: Pool, seen: Observation) -> Observation:
+    """Older metrics beside the pods and counts of now: the API server answers at once."""
+    fleets = {role: pool.fleet(role) for role in Role}
+    return replace(
+        seen,
+        replicas={role: fleet.asked for role, fleet in fleets.items()},
+        pods=tuple(_state(pod, role) for role, fleet in fleets.items() for pod in fleet.pods),
+    )
+
+
+def without_metrics(seen: Observation, *, routers: bool, engine_share: float) -> Observation:
+    """What is left when these do not answer; the router's latencies are gone with it."""
+    silent = ceil(engine_share * len(seen.engines))
+    return replace(
+        seen,
+        engines=seen.engines[silent:],
+        routers=() if routers else seen.routers,
+        latency=None if routers else seen.latency,
+    )
+
+
+def _state(pod: Pod[PrefillPod] | Pod[DecodePod], role: Role) -> PodState:
+    return PodState(
+        name=pod.name,
+        role=role,
+        revision=REVISION,
+        phase=pod.phase,
+        created_s=pod.created_s + EPOCH_S,
+        # Pods that were there from the start tell nothing of how long a start takes.
+        ready_s=None if pod.ready_s is None else pod.ready_s + EPOCH_S,
+        problem=UNSCHEDULED if pod.bound_s is None else None,
+    )
+
+
+def _prefill_sample(pod: Pod[PrefillPod], now_s: float) -> EngineSample:
+    engine = pod.engine
+    return EngineSample(
+        pod=pod.name,
+        role=Role.PREFILL,
+        sampled_s=now_s + EPOCH_S,
+        running=float(engine.running),
+        waiting=float(engine.requests - engine.running),
+        kv_usage_ratio=min(1.0, engine.outstanding_tokens / engine.profile.kv_capacity_tokens),
+        kv_capacity_tokens=float(engine.profile.kv_capacity_tokens),
+    )
+
+
+def _decode_sample(pod: Pod[DecodePod], now_s: float) -> EngineSample:
+    engine = pod.engine
+    capacity = engine.profile.kv_capacity_tokens
+    return EngineSample(
+        pod=pod.name,
+        role=Role.DECODE,
+        sampled_s=now_s + EPOCH_S,
+        running=float(engine.running),
+        waiting=float(engine.waiting(now_s)),
+        kv_usage_ratio=engine.kv_tokens / capacity,
+        kv_capacity_tokens=float(capacity),
+        itl_sum_s=engine.itl_sum_s,
+        itl_count=float(engine.itl_count),
+        generation_tokens_total=float(engine.tokens_made),
+        transfer_sum_s=engine.transfer_sum_s,
+        transfer_count=float(engine.transfer_count),
+    )
+
+
+def _report(pool: Pool, now_s: float) -> RouterReport:
+    prefill = sum(pod.engine.requests for pod in pool.prefill.pods)
+    decode = sum(pod.engine.requests for pod in pool.decode.pods)
+    return RouterReport(
+        router="router-1",
+        sampled_s=now_s + EPOCH_S,
+        started_s=EPOCH_S,
+        bucket_edges_tokens=BUCKET_EDGES_TOKENS,
+        arrivals=pool.ledger.arrivals(now_s),
+        finished=pool.ledger.finished(now_s),
+        queued_requests=len(pool.queue),
+        queued_prompt_tokens=pool.queue.prompt_tokens,
+        prefill_requests=prefill,
+        decode_requests=decode + len(pool.between),
+        legs=tuple(_legs(pool, now_s)),
+    )
+
+
+def _legs(pool: Pool, now_s: float) -> Iterator[Leg]:
+    for pod in pool.prefill.pods:
+        totals = pod.engine.totals
+        yield Leg(
+            pod=pod.name,
+            role=Role.PREFILL,
+            busy_s=totals.busy_until(now_s),
+            requests=totals.requests,
+            prompt_tokens=totals.prompt_tokens,
+            cached_tokens=totals.cached_tokens,
+            prompt_token_contexts=totals.prompt_token_contexts,
+            output_tokens=totals.requests,
+        )

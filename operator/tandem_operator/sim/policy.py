@@ -1,0 +1,68 @@
+"""What decides replica counts in a simulation: the live core, or one of the baselines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tandem_operator.core.decision import Decision
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.observation import Observation
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tick import decide
+
+# The core reckons in epoch seconds; a simulation begins here.
+EPOCH_S = 1_700_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Replicas to ask for, and how long to wait before the next tick."""
+
+    replicas: Mapping[Role, int]
+    next_tick_s: float
+
+
+class Policy(Protocol):
+    """Sees what an operator sees, and nothing else. One instance decides for one pool, once."""
+
+    @property
+    def name(self) -> str:
+        """How reports call it."""
+
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+        """The counts from now on; `now_s` is in epoch seconds, as all times of the observation."""
+
+
+class Tandem:
+    """The decision core that runs live, with its memory."""
+
+    name = "tandem"
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = Memory() if memory is None else memory
+        self.decisions: list[Decision] = []
+
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+        """One tick of the core."""
+        decision, self.memory = decide(spec, observation, self.memory, now_s)
+        self.decisions.append(decision)
+        replicas = {role: plan.to for role, plan in decision.roles.items()}
+        return Answer(replicas=replicas, next_tick_s=decision.next_tick_s)
+
+
+class Static:
+    """The fleet that was there at the start."""
+
+    def __init__(self, replicas: Mapping[Role, int]) -> None:
+        self.replicas = dict(replicas)
+
+    @property
+    def name(self) -> str:
+        """The fleet, such as `static 5P3D`."""
+        return f"static {self.replicas[Role.PREFILL]}P{self.replicas[Role.DECODE]}D"
+
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+        """Always the same."""
+        del spec, observation, now_s
+        return Answer(replicas=self.replicas, next_tick_s=60.0)

@@ -1,0 +1,197 @@
+"""How fast one engine replica is: seconds of a prefill pass and of a decode step.
+
+A prefill pass costs what its new tokens cost together, plus attention of each prompt to itself: the
+former is read off the measured curve, the latter grows with the square of the prompt.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+LEAST_STEP_S = 1e-6
+JITTER_FACTORS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A function through measured points, in order of x."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.points) < 2 or any(a[0] >= b[0] for a, b in pairwise(self.points)):
+            raise ValueError("a curve needs at least 2 points in rising order of x")
+
+    def at(self, x: float) -> float:
+        """The value at `x`; outside the points, the nearest line goes on."""
+        (x0, y0), (x1, y1) = self.segment(x)
+        return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+    def segment(self, x: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The two points whose line holds at `x`."""
+        index = bisect_right(self.points, (x, float("inf")))
+        index = min(max(1, index), len(self.points) - 1)
+        return self.points[index - 1], self.points[index]
+
+    def bend(self) -> float:
+        """The coefficient of x squared, by the points nearest to the last x, its half and quarter.
+
+        Nearer to zero a curve bends for other reasons: a floor that more tokens soon outgrow.
+        """
+        last = self.points[-1][0]
+        chosen = {min(self.points, key=lambda p: abs(p[0] - last * s)) for s in (0.25, 0.5, 1.0)}
+        if len(chosen) < 3:
+            return 0.0
+        (x0, y0), (x1, y1), (x2, y2) = sorted(chosen)
+        return max(0.0, ((y2 - y1) / (x2 - x1) - (y1 - y0) / (x1 - x0)) / (x2 - x0))
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """Step seconds of one batch size: `fixed_s + per_token_s * kv` up to `until_kv` tokens."""
+
+    fixed_s: float
+    per_token_s: float
+    until_kv: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile:
+    """One replica's speed and limits.
+
+    Attributes:
+        prefill: seconds to prefill one prompt alone, by its tokens.
+        steps: per context length, seconds of a decode step by batch size.
+        transfer_s, transfer_s_per_token: KV transfer between two pods.
+        jitter: sigma of the lognormal noise on every pass and step; zero: none.
+    """
+
+    name: str
+    prefill: Curve
+    steps: tuple[tuple[float, Curve], ...]
+    kv_capacity_tokens: int
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    transfer_s: float = 0.002
+    transfer_s_per_token: float = 5e-7
+    jitter: float = 0.0
+    _bend: float = field(default=0.0, init=False, repr=False, compare=False)
+    _flat: Curve = field(init=False, repr=False, compare=False)
+    _lines: dict[int, tuple[StepLine, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if not self.steps or any(a[0] >= b[0] for a, b in pairwise(self.steps)):
+            raise ValueError("a profile needs decode steps in rising order of context length")
+        if self.kv_capacity_tokens < 1:
+            raise ValueError("a profile needs a KV capacity of at least 1 token")
+        bend = self.prefill.bend()
+        flat = Curve(tuple((x, y - bend * x * x) for x, y in self.prefill.points))
+        object.__setattr__(self, "_bend", bend)
+        object.__setattr__(self, "_flat", flat)
+
+    def work_s(self, tokens: float) -> float:
+        """A pass over `tokens` new tokens in all, without attention among them."""
+        return max(0.0, self._flat.at(tokens))
+
+    def attention_s(self, context: float, tokens: float) -> float:
+        """Attention of `tokens` new tokens to themselves and the `context` before them."""
+        return self._bend * tokens * (2.0 * context + tokens)
+
+    def service_s(self, prompt_tokens: float, cached_tokens: float = 0) -> float:
+        """Seconds of one prompt on an idle replica that has `cached_tokens` of it."""
+        fresh = prompt_tokens - cached_tokens
+        full, rest = divmod(fresh, self.max_num_batched_tokens)
+        work_s = full * self.work_s(self.max_num_batched_tokens) + (
+            self.work_s(rest) if rest else 0
+        )
+        return work_s + self.attention_s(cached_tokens, fresh)
+
+    def handover_s(self, prompt_tokens: int) -> float:
+        """Seconds to bring a prompt's KV from one pod to another."""
+        return self.transfer_s + self.transfer_s_per_token * prompt_tokens
+
+    def step_s(self, batch: int, kv_tokens: float) -> float:
+        """Seconds of one decode step."""
+        line = self.line(batch, kv_tokens)
+        return line.fixed_s + line.per_token_s * kv_tokens
+
+    def line(self, batch: int, kv_tokens: float) -> StepLine:
+        """The straight piece of step time that holds at `kv_tokens` for this batch size."""
+        lines = self._lines.get(batch)
+        if lines is None:
+            lines = self._lines[batch] = self._lines_of(batch)
+        for line in lines:
+            if kv_tokens < line.until_kv:
+                return line
+        return lines[-1]
+
+    def _lines_of(self, batch: int) -> tuple[StepLine, ...]:
+        knots = [(c * batch, max(LEAST_STEP_S, curve.at(batch))) for c, curve in self.steps]
+        if len(knots) == 1:
+            return (StepLine(knots[0][1], 0.0, float("inf")),)
+        lines = []
+        for (k0, y0), (k1, y1) in pairwise(knots):
+            # Noise of a measurement may make a longer context look quicker; a simulation that
+            # believed it would run faster the fuller it got.
+            slope = max(0.0, (y1 - y0) / (k1 - k0))
+            lines.append(StepLine(max(LEAST_STEP_S, y0 - slope * k0), slope, k1))
+        lines[-1] = StepLine(lines[-1].fixed_s, lines[-1].per_token_s, float("inf"))
+        return tuple(lines)
+
+    def largest_batch(self, tpot_s: float, context_tokens: float) -> int:
+        """The largest batch whose step keeps `tpot_s` and whose KV fits; at least one."""
+        most = min(self.max_num_seqs, int(self.kv_capacity_tokens / max(1.0, context_tokens)))
+        batches = range(1, max(1, most) + 1)
+        # Noise again: the first batch that breaks the bound ends the search.
+        best = 1
+        for batch in batches:
+            if self.step_s(batch, batch * context_tokens) > tpot_s:
+                break
+            best = batch
+        return best
+
+
+def straight_profile(
+    name: str,
+    *,
+    prefill: tuple[float, float],
+    step: tuple[float, float, float],
+    kv_capacity_tokens: int,
+    max_num_seqs: int = 256,
+    max_num_batched_tokens: int = 8192,
+) -> EngineProfile:
+    """A profile of straight lines: prefill a0 + a1 u, step d0 + d1 b + d2 K."""
+    a0, a1 = prefill
+    d0, d1, d2 = step
+    steps = tuple(
+        (context, Curve(tuple((b, d0 + d1 * b + d2 * b * context) for b in (0.0, 256.0))))
+        for context in (1.0, 100_000.0)
+    )
+    return EngineProfile(
+        name=name,
+        prefill=Curve(((0.0, a0), (10_000.0, a0 + a1 * 10_000.0))),
+        steps=steps,
+        kv_capacity_tokens=kv_capacity_tokens,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+    )
+
+
+def jitter_factors(profile: EngineProfile, seed: str) -> tuple[float, ...]:
+    """Factors on one pod's passes and steps, used in turn: as many as a power of two.
+
+    A step's factor depends on its number alone, so that a pod looked at more often runs the same.
+    """
+    if profile.jitter <= 0.0:
+        return (1.0,)
+    random = Random(seed)
+    return tuple(random.lognormvariate(0.0, profile.jitter) for _ in range(JITTER_FACTORS))
+
+
+def rising(points: Sequence[tuple[float, float]]) -> Curve:
+    """A curve through points in any order; of equal x, the last counts."""
+    return Curve(tuple(sorted(dict(points).items())))

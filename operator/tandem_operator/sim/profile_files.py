@@ -1,0 +1,80 @@
+"""Read engine profiles: a measured grid, or tables of estimates by context and batch."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tandem_operator.sim.profile import EngineProfile, rising
+
+MS = 1e-3
+ESTIMATED_KV_TOKENS = 14_000 * 64
+
+
+class ProfileError(ValueError):
+    """A profile cannot be read; the sentence names the file and the field."""
+
+
+def read_profile(text: str, *, source: str, table: str | None = None) -> EngineProfile:
+    """The profile that a JSON file named `source` holds.
+
+    A file of tables holds several: `table` picks one by `system/model/tpN`.
+
+    Raises:
+        ProfileError: not JSON, a field missing or of the wrong kind, an unknown table.
+    """
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ProfileError(f"{source}:{error.lineno}: not JSON ({error.msg})") from None
+    if not isinstance(raw, dict):
+        raise ProfileError(f"{source}: expected an object with `prefill` and `decode`")
+    try:
+        if "tables" in raw:
+            return _estimated(raw["tables"], source, table)
+        return _measured(raw, source)
+    except KeyError as error:
+        raise ProfileError(f"{source}: lacks the field {error}") from None
+    except (TypeError, ValueError, IndexError) as error:
+        if isinstance(error, ProfileError):
+            raise
+        raise ProfileError(f"{source}: {error}") from None
+
+
+def _measured(raw: Mapping[str, Any], source: str) -> EngineProfile:
+    prefill, decode = raw["prefill"], raw["decode"]
+    capacity = int(decode["max_kv_tokens"][0])
+    rows: dict[float, list[tuple[float, float]]] = {}
+    columns = (decode["x_kv_usage"], decode["y_context_length"], decode["z_itl"])
+    for usage, context, itl_ms in zip(*columns, strict=True):
+        batch = usage * capacity / context
+        rows.setdefault(float(context), []).append((batch, itl_ms * MS))
+    return EngineProfile(
+        name=source,
+        prefill=rising(_pairs(prefill["prefill_isl"], prefill["prefill_ttft"])),
+        steps=tuple((context, rising(rows[context])) for context in sorted(rows)),
+        kv_capacity_tokens=capacity,
+    )
+
+
+def _pairs(tokens: Sequence[float], ms: Sequence[float]) -> list[tuple[float, float]]:
+    return [(float(x), float(y) * MS) for x, y in zip(tokens, ms, strict=True)]
+
+
+def _estimated(
+    tables: Sequence[Mapping[str, Any]], source: str, wanted: str | None
+) -> EngineProfile:
+    names = [f"{t['system']}/{t['model'].rsplit('/', 1)[-1]}/tp{t['tp']}" for t in tables]
+    if wanted not in names:
+        raise ProfileError(f"{source}: no table {wanted!r}; one of {', '.join(names)}")
+    found = tables[names.index(wanted)]
+    prefill = [(float(isl), ms * MS) for isl, ms in found["prefill_ms"].items()]
+    steps = sorted(
+        (float(context), rising([(float(b), ms * MS) for b, ms in row.items()]))
+        for context, row in found["decode_itl_ms"].items()
+    )
+    return EngineProfile(
+        name=wanted,
+        prefill=rising(prefill),
+        steps=tuple(steps),
+        kv_capacity_tokens=ESTIMATED_KV_TOKENS,
+    )

@@ -1,0 +1,111 @@
+"""What came of a simulation: attainment, goodput per GPU, latencies, counts over time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tandem_operator.core.role import Role
+from tandem_operator.sim.flight import Ending, Flight
+from tandem_operator.sim.ledger import quantile
+
+SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One tick of one pool: GPUs held by its pods, requests queued, ended and good so far."""
+
+    at_s: float
+    asked: Mapping[Role, int]
+    ready: Mapping[Role, int]
+    gpus: int
+    queued: int
+    finished: int
+    good: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    """One pool's run.
+
+    Attributes:
+        unfinished: requests that were still inside when the simulation was cut off.
+        changes: by role, how often the count that was asked for changed.
+        end_s: when the last request of the simulation ended.
+    """
+
+    pool: str
+    policy: str
+    trace: str
+    seed: int
+    requests: int
+    completed: int
+    failed: int
+    unfinished: int
+    good: int
+    late_ttft: int
+    late_tpot: int
+    gpu_seconds: Mapping[Role, float]
+    replica_seconds: Mapping[Role, float]
+    ttft_s: Mapping[str, float | None]
+    tpot_s: Mapping[str, float | None]
+    blame: Mapping[str, int]
+    changes: Mapping[Role, int]
+    preemptions: int
+    overflowed: int
+    output_tokens: int
+    end_s: float
+    moments: tuple[Moment, ...]
+
+    @property
+    def attainment(self) -> float:
+        """Good requests over all requests, unfinished ones included."""
+        return self.good / self.requests if self.requests else 1.0
+
+    @property
+    def good_per_gpu_s(self) -> float:
+        """Good requests per GPU-second held."""
+        held = sum(self.gpu_seconds.values())
+        return self.good / held if held > 0.0 else 0.0
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU-hours of all pods, starting and draining ones included."""
+        return sum(self.gpu_seconds.values()) / 3600.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers, by the names that every benchmark of this project uses."""
+        return {
+            "policy": self.policy,
+            "trace": self.trace,
+            "seed": self.seed,
+            "requests": self.requests,
+            "completed": self.completed,
+            "failed": self.failed,
+            "unfinished": self.unfinished,
+            "good": self.good,
+            "attainment": self.attainment,
+            "gpu_hours": self.gpu_hours,
+            "good_per_gpu_s": self.good_per_gpu_s,
+            **{f"ttft_{name}_s": value for name, value in self.ttft_s.items()},
+            **{f"tpot_{name}_s": value for name, value in self.tpot_s.items()},
+            "late_ttft": self.late_ttft,
+            "late_tpot": self.late_tpot,
+            "blame": dict(self.blame),
+            "mean_replicas": {
+                role.value: seconds / max(1e-9, self.end_s)
+                for role, seconds in self.replica_seconds.items()
+            },
+            "changes": {role.value: count for role, count in self.changes.items()},
+            "end_s": self.end_s,
+        }
+
+
+def latency_quantiles(flights: Sequence[Flight]) -> tuple[dict[str, float | None], ...]:
+    """TTFT and TPOT quantiles of requests that were answered."""
+    answered = [f for f in flights if f.ending is Ending.ANSWERED]
+    ttft = sorted(f.ttft_s for f in answered if f.ttft_s is not None)
+    tpot = sorted(f.tpot_s for f in answered if f.tpot_s is not None)
+    return tuple(
+        {name: quantile(values, share) for name, share in SHARES.items()} for values in (ttft, tpot)
+    )

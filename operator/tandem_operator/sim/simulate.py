@@ -1,0 +1,217 @@
+"""Run pools, the cluster they share and what decides for them, until every request has ended.
+
+The same scenario and seed give the same run, to the last bit.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+
+from tandem_operator.core.observation import Observation
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.clock import Clock
+from tandem_operator.sim.faults import Fault, MetricsGone, during
+from tandem_operator.sim.flight import Ending
+from tandem_operator.sim.observe import observe, with_pods, without_metrics
+from tandem_operator.sim.pods import Cluster, ColdStart
+from tandem_operator.sim.policy import EPOCH_S, Policy
+from tandem_operator.sim.pool import Pool, PoolSetup
+from tandem_operator.sim.report import Moment, PoolReport, latency_quantiles
+from tandem_operator.sim.trace import TraceRequest
+
+FIRST_TICK_S = 5.0
+PATIENCE_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything a run depends on.
+
+    Attributes:
+        gpus: GPUs of the cluster; `None`: as many as anybody asks for.
+        faults: what happens to the cluster; a pool's own faults stand in its setup.
+        least_s: how long to run at least, requests or not.
+        patience_s: how long after the last arrival requests may still end.
+    """
+
+    pools: tuple[PoolSetup, ...]
+    cold_start: ColdStart = field(default_factory=ColdStart)
+    gpus: int | None = None
+    faults: tuple[Fault, ...] = ()
+    seed: int = 1
+    least_s: float = 0.0
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(slots=True)
+class _Driven:
+    """A pool and what decides for it."""
+
+    pool: Pool
+    policy: Policy
+    reads: deque[tuple[float, Observation]] = field(default_factory=deque)
+    moments: list[Moment] = field(default_factory=list)
+    changes: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
+
+
+class Simulation:
+    """A scenario under way."""
+
+    def __init__(self, scenario: Scenario, policies: Mapping[str, Policy]) -> None:
+        self.scenario = scenario
+        self.clock = Clock()
+        self.cluster = Cluster(
+            clock=self.clock,
+            random=Random(scenario.seed),
+            cold_start=scenario.cold_start,
+            gpus=scenario.gpus,
+            faults=scenario.faults,
+        )
+        self._driven = {
+            setup.name: _Driven(
+                pool=Pool(setup, clock=self.clock, cluster=self.cluster),
+                policy=policies[setup.name],
+            )
+            for setup in scenario.pools
+        }
+        for driven in self._driven.values():
+            self._expect(driven, iter(driven.pool.setup.trace.requests))
+            self._plan_tick(driven, FIRST_TICK_S)
+
+    def pool(self, name: str) -> Pool:
+        """A pool of the scenario."""
+        return self._driven[name].pool
+
+    def edit(self, name: str, spec: PoolSpec, *, at_s: float) -> None:
+        """Have a user change a pool's spec at a moment."""
+        self.clock.at(at_s, partial(self._set_spec, name, spec))
+
+    def run(self) -> dict[str, PoolReport]:
+        """Run to the end; one report per pool."""
+        last_s = max(setup.trace.span_s for setup in self.scenario.pools)
+        deadline_s = max(last_s, self.scenario.least_s) + self.scenario.patience_s
+        while not self._is_over and self.clock.now_s < deadline_s:
+            self.clock.step()
+        ends = [f.end_s or 0.0 for d in self._driven.values() for f in d.pool.ended]
+        end_s = max([*ends, self.scenario.least_s]) if self._is_over else self.clock.now_s
+        return {name: self._report(driven, end_s) for name, driven in self._driven.items()}
+
+    @property
+    def _is_over(self) -> bool:
+        return self.clock.now_s >= self.scenario.least_s and all(
+            len(driven.pool.ended) == len(driven.pool.setup.trace.requests)
+            for driven in self._driven.values()
+        )
+
+    def _set_spec(self, name: str, spec: PoolSpec) -> None:
+        pool = self.pool(name)
+        pool.catch_up()
+        pool.spec = spec
+
+    def _expect(self, driven: _Driven, requests: Iterator[TraceRequest]) -> None:
+        request = next(requests, None)
+        if request is not None:
+            self.clock.at(request.at_s, partial(self._arrive, driven, request, requests))
+
+    def _arrive(
+        self, driven: _Driven, request: TraceRequest, requests: Iterator[TraceRequest]
+    ) -> None:
+        driven.pool.enter(request)
+        self._expect(driven, requests)
+
+    def _plan_tick(self, driven: _Driven, in_s: float) -> None:
+        """Read the metrics as long before the tick as they are late, then tick."""
+        early_s = min(in_s, driven.pool.setup.metric_delay_s)
+        self.clock.after(in_s - early_s, partial(self._read, driven))
+        self.clock.after(in_s, partial(self._tick, driven))
+
+    def _read(self, driven: _Driven) -> None:
+        seen = observe(driven.pool)
+        faults = (*self.scenario.faults, *driven.pool.setup.faults)
+        for fault in faults:
+            if isinstance(fault, MetricsGone) and during(fault, self.clock.now_s):
+                seen = without_metrics(seen, routers=fault.routers, engine_share=fault.engine_share)
+        driven.reads.append((self.clock.now_s, seen))
+
+    def _newest(self, driven: _Driven) -> Observation:
+        """The newest metrics that have arrived; those of now, emptied, while none has."""
+        arrived_s = self.clock.now_s - driven.pool.setup.metric_delay_s + 1e-6
+        reads = driven.reads
+        while len(reads) > 1 and reads[1][0] <= arrived_s:
+            reads.popleft()
+        read_s, seen = reads[0]
+        if read_s <= arrived_s:
+            return seen
+        return without_metrics(seen, routers=True, engine_share=1.0)
+
+    def _tick(self, driven: _Driven) -> None:
+        pool = driven.pool
+        seen = with_pods(pool, self._newest(driven))
+        answer = driven.policy.tick(pool.spec, seen, self.clock.now_s + EPOCH_S)
+        for role, count in answer.replicas.items():
+            fleet = pool.fleet(role)
+            driven.changes[role] += count != fleet.asked
+            fleet.scale(count)
+        driven.moments.append(
+            Moment(
+                at_s=self.clock.now_s,
+                asked={role: pool.fleet(role).asked for role in Role},
+                ready={role: len(pool.fleet(role).serving) for role in Role},
+                gpus=sum(
+                    pod.gpus
+                    for role in Role
+                    for pod in pool.fleet(role).pods
+                    if pod.bound_s is not None
+                ),
+                queued=len(pool.queue),
+                finished=pool.ledger.totals.finished,
+                good=pool.ledger.totals.good,
+            )
+        )
+        self._plan_tick(driven, answer.next_tick_s)
+
+    def _report(self, driven: _Driven, end_s: float) -> PoolReport:
+        pool = driven.pool
+        flights = pool.ended
+        totals = pool.ledger.totals
+        ttft, tpot = latency_quantiles(flights)
+        answered = sum(1 for f in flights if f.ending is Ending.ANSWERED)
+        gpu_seconds = {role: pool.fleet(role).gpu_seconds(end_s) for role in Role}
+        decode_pods = (*pool.decode.pods, *pool.decode.gone)
+        return PoolReport(
+            pool=pool.setup.name,
+            policy=driven.policy.name,
+            trace=pool.setup.trace.name,
+            seed=self.scenario.seed,
+            requests=pool.entered,
+            completed=answered,
+            failed=len(flights) - answered,
+            unfinished=pool.entered - len(flights),
+            good=totals.good,
+            late_ttft=totals.late_ttft,
+            late_tpot=totals.late_tpot,
+            gpu_seconds=gpu_seconds,
+            replica_seconds={
+                role: held / pool.setup.spec.roles[role].gpus_per_replica
+                for role, held in gpu_seconds.items()
+            },
+            ttft_s=ttft,
+            tpot_s=tpot,
+            blame=dict(sorted(totals.blame.items())),
+            changes=dict(driven.changes),
+            preemptions=sum(pod.engine.preemptions for pod in decode_pods),
+            overflowed=sum(1 for f in flights if f.overflowed),
+            output_tokens=totals.output_tokens,
+            end_s=end_s,
+            moments=tuple(driven.moments),
+        )
+
+
+def simulate(setup: PoolSetup, policy: Policy, scenario: Scenario | None = None) -> PoolReport:
+    """Run one pool; `scenario` gives the cluster around it, its pools are not looked at."""
+    around = Scenario(pools=()) if scenario is None else scenario
+    run = Simulation(replace(around, pools=(setup,)), {setup.name: policy})
+    return run.run()[setup.name]

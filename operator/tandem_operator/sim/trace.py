@@ -1,0 +1,130 @@
+"""What users ask for: requests in order of arrival, and the ways to derive one trace from another.
+
+Nothing here changes the trace it was given; derived traces carry in their name what was done.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+from operator import attrgetter
+from random import Random
+
+BLOCK_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """One request: when it arrives, its lengths, and the ids of its prompt's prefix blocks."""
+
+    at_s: float
+    prompt_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in order of arrival; a prefix block holds `block_tokens` tokens."""
+
+    name: str
+    requests: tuple[TraceRequest, ...]
+    block_tokens: int = BLOCK_TOKENS
+
+    @property
+    def span_s(self) -> float:
+        """Time from zero to the last arrival."""
+        return self.requests[-1].at_s if self.requests else 0.0
+
+    @property
+    def rate_rps(self) -> float:
+        """Mean arrivals per second over the span."""
+        return len(self.requests) / self.span_s if self.span_s > 0.0 else 0.0
+
+
+def in_order(requests: Iterable[TraceRequest]) -> tuple[TraceRequest, ...]:
+    """The requests by time of arrival; of one moment, in the order given."""
+    return tuple(sorted(requests, key=attrgetter("at_s")))
+
+
+def sped_up(trace: Trace, factor: float) -> Trace:
+    """The trace with every gap divided by `factor`: more load, and burstier against a cold start.
+
+    Raises:
+        ValueError: `factor` is not positive.
+    """
+    _positive("rate scale", factor)
+    requests = tuple(replace(r, at_s=r.at_s / factor) for r in trace.requests)
+    return replace(trace, name=f"{trace.name} x{factor:g} in time", requests=requests)
+
+
+def scaled(trace: Trace, factor: float, *, seed: int = 1) -> Trace:
+    """`factor` times the load: copies laid over each other, each shifted by a part of the span.
+
+    Burstiness within a copy stays what it was. Of the last copy a seeded draw keeps the part that
+    makes up the factor. Copies share no prefix blocks.
+
+    Raises:
+        ValueError: `factor` is not positive.
+    """
+    _positive("rate scale", factor)
+    random = Random(seed)
+    copies, span_s = ceil(factor), trace.span_s
+    spaces = 1 + max((block for r in trace.requests for block in r.blocks), default=0)
+    requests = []
+    for copy in range(copies):
+        kept = min(1.0, factor - copy)
+        requests += [
+            replace(
+                r,
+                at_s=(r.at_s + copy * span_s / copies) % span_s if copy else r.at_s,
+                blocks=tuple(block + copy * spaces for block in r.blocks),
+            )
+            for r in trace.requests
+            if kept >= 1.0 or random.random() < kept
+        ]
+    return replace(trace, name=f"{trace.name} x{factor:g}", requests=in_order(requests))
+
+
+def spread(trace: Trace, width_s: float, *, seed: int) -> Trace:
+    """The trace with each arrival moved later by a seeded draw from 0 to `width_s`.
+
+    For traces whose clock ticks so slowly that requests arrive in clumps that were never there.
+    """
+    random = Random(seed)
+    requests = [replace(r, at_s=r.at_s + random.uniform(0.0, width_s)) for r in trace.requests]
+    name = f"{trace.name} spread over {width_s:g} s"
+    return replace(trace, name=name, requests=in_order(requests))
+
+
+def window(trace: Trace, start_s: float, end_s: float) -> Trace:
+    """The part of the trace from `start_s` until `end_s`, its clock set to zero."""
+    requests = tuple(
+        replace(r, at_s=r.at_s - start_s) for r in trace.requests if start_s <= r.at_s < end_s
+    )
+    return replace(trace, name=f"{trace.name} {start_s:g}-{end_s:g} s", requests=requests)
+
+
+def lengthened(trace: Trace, *, prompts: float = 1.0, outputs: float = 1.0) -> Trace:
+    """The trace with prompt and output lengths times a factor, at least one token each."""
+    _positive("factor on prompts", prompts)
+    _positive("factor on outputs", outputs)
+    requests = tuple(
+        replace(
+            r,
+            prompt_tokens=max(1, round(r.prompt_tokens * prompts)),
+            output_tokens=max(1, round(r.output_tokens * outputs)),
+        )
+        for r in trace.requests
+    )
+    return replace(trace, requests=requests)
+
+
+def joined(name: str, traces: Iterable[Trace]) -> Trace:
+    """All requests of several traces on one clock."""
+    requests = in_order(r for trace in traces for r in trace.requests)
+    return Trace(name=name, requests=requests)
+
+
+def _positive(what: str, value: float) -> None:
+    if not value > 0.0:
+        raise ValueError(f"{what} must be greater than 0, such as 2; got {value:g}")

@@ -1,0 +1,192 @@
+"""Ten things that happen to pools, each with what must come of it. The live core decides."""
+
+from dataclasses import replace
+
+from tandem_operator.core.decision import Reason
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.faults import CapacityBlocked, Fault, MetricsGone, SlowPod
+from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson, ramp, step
+from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.policy import EPOCH_S, Tandem
+from tandem_operator.sim.pool import PoolSetup
+from tandem_operator.sim.profile import straight_profile
+from tandem_operator.sim.report import PoolReport
+from tandem_operator.sim.simulate import Scenario, Simulation
+from tandem_operator.sim.trace import Trace, joined
+from tests.unit.core.scene import make_spec
+
+ENGINE = straight_profile(
+    "quick",
+    prefill=(0.01, 4e-5),
+    step=(0.008, 4e-4, 0.0),
+    kv_capacity_tokens=400_000,
+    max_num_seqs=64,
+)
+SPEC = replace(
+    make_spec(ttft_s=0.8, tpot_s=0.02, high=12, stabilization_s=60.0), max_model_len=32_768
+)
+CHAT = Mix(Lengths(1500, 0.4, 16, 8000), Lengths(100, 0.4, 2, 400))
+STARTS = ColdStart(40.0, 0.1)
+TWO_EACH = dict.fromkeys(Role, 2)
+
+
+def load(rate: Rate, span_s: float, *, mix: Mix = CHAT, most_rps: float = 40.0) -> Trace:
+    return poisson("load", rate, most_rps=most_rps, span_s=span_s, mix=mix, seed=11)
+
+
+def after(first: Trace, then: Trace) -> Trace:
+    """One load, and another when it is over."""
+    begin_s = first.span_s
+    later = tuple(replace(r, at_s=r.at_s + begin_s) for r in then.requests)
+    return joined("shift", [first, replace(then, requests=later)])
+
+
+def play(
+    trace: Trace,
+    *,
+    spec: PoolSpec = SPEC,
+    faults: tuple[Fault, ...] = (),
+    starts: ColdStart = STARTS,
+    gpus: int | None = None,
+    start: dict[Role, int] = TWO_EACH,
+) -> tuple[PoolReport, Tandem]:
+    setup = PoolSetup(
+        name="pool", spec=spec, trace=trace, profile=ENGINE, start=start, faults=faults
+    )
+    policy = Tandem()
+    scenario = Scenario(
+        pools=(setup,),
+        cold_start=starts,
+        gpus=gpus,
+        faults=tuple(f for f in faults if isinstance(f, CapacityBlocked)),
+    )
+    return Simulation(scenario, {"pool": policy}).run()["pool"], policy
+
+
+def asked(report: PoolReport, role: Role, at_s: float) -> int:
+    """What was asked for at the last tick until `at_s`."""
+    return [m.asked[role] for m in report.moments if m.at_s <= at_s][-1]
+
+
+def attainment(report: PoolReport, begin_s: float, end_s: float) -> float:
+    """Good among what ended in a time."""
+    inside = [m for m in report.moments if begin_s <= m.at_s <= end_s]
+    finished = inside[-1].finished - inside[0].finished
+    return (inside[-1].good - inside[0].good) / finished
+
+
+def test_a_burst_of_three_times_the_load_costs_one_start_and_no_more() -> None:
+    report, _ = play(load(step(6.0, 18.0, at_s=200.0), 500.0))
+
+    assert asked(report, Role.PREFILL, 220.0) > asked(report, Role.PREFILL, 199.0)
+    assert attainment(report, 20.0, 200.0) >= 0.95
+    assert attainment(report, 300.0, 500.0) >= 0.95
+
+
+def test_a_slow_ramp_is_ridden_without_a_dip() -> None:
+    report, _ = play(load(ramp(4.0, 24.0, begin_s=120.0, end_s=720.0), 840.0))
+
+    assert attainment(report, 120.0, 840.0) >= 0.97
+
+
+def test_longer_prompts_at_the_same_rate_grow_prefill_alone() -> None:
+    long = replace(CHAT, prompt=Lengths(4500, 0.4, 16, 16_000))
+
+    report, _ = play(
+        after(load(constant(8.0), 240.0), load(constant(8.0), 300.0, mix=long)),
+        start={Role.PREFILL: 1, Role.DECODE: 1},
+    )
+
+    assert asked(report, Role.PREFILL, 500.0) > asked(report, Role.PREFILL, 235.0)
+    assert asked(report, Role.DECODE, 500.0) == asked(report, Role.DECODE, 235.0)
+    assert attainment(report, 340.0, 540.0) >= 0.95
+
+
+def test_longer_answers_at_the_same_rate_grow_decode_alone() -> None:
+    long = replace(CHAT, output=Lengths(300, 0.4, 2, 1000))
+
+    report, _ = play(after(load(constant(8.0), 240.0), load(constant(8.0), 300.0, mix=long)))
+
+    assert asked(report, Role.DECODE, 500.0) > asked(report, Role.DECODE, 235.0)
+    assert asked(report, Role.PREFILL, 500.0) <= asked(report, Role.PREFILL, 235.0)
+    assert attainment(report, 340.0, 540.0) >= 0.95
+
+
+def test_a_prefix_cache_that_stops_to_hit_grows_prefill() -> None:
+    mix = replace(CHAT, prompt=Lengths(4096))
+    trace = load(constant(8.0), 600.0, mix=mix)
+    # The same system prompt for all, and from one moment on another for each.
+    requests = tuple(
+        replace(r, blocks=tuple(range(7)) if r.at_s < 300.0 else tuple(range(i * 8, i * 8 + 7)))
+        for i, r in enumerate(trace.requests)
+    )
+
+    report, _ = play(replace(trace, requests=requests), start={Role.PREFILL: 1, Role.DECODE: 1})
+
+    assert asked(report, Role.PREFILL, 295.0) == 1
+    assert asked(report, Role.PREFILL, 400.0) > 1
+    assert asked(report, Role.DECODE, 400.0) == asked(report, Role.DECODE, 295.0)
+    assert attainment(report, 480.0, 600.0) >= 0.95
+
+
+def test_a_slow_pod_is_made_up_for() -> None:
+    slow = SlowPod(200.0, 500.0, Role.PREFILL, factor=3.0)
+
+    report, _ = play(load(constant(12.0), 500.0), faults=(slow,))
+
+    assert asked(report, Role.PREFILL, 300.0) > asked(report, Role.PREFILL, 199.0)
+    assert attainment(report, 300.0, 500.0) >= 0.95
+
+
+def test_cold_starts_five_times_as_long_are_looked_ahead_for() -> None:
+    trace = load(ramp(4.0, 24.0, begin_s=120.0, end_s=1320.0), 1400.0)
+
+    report, _ = play(trace, starts=ColdStart(200.0, 0.1))
+
+    assert attainment(report, 120.0, 1400.0) >= 0.97
+
+
+def test_ten_minutes_without_metrics_change_nothing_though_the_load_grew() -> None:
+    gone = MetricsGone(200.0, 800.0)
+
+    report, policy = play(load(step(6.0, 18.0, at_s=400.0), 1100.0), faults=(gone,))
+
+    # The last metrics stay usable for half a minute.
+    blind = [d for d in policy.decisions if 200.0 < d.at_s - EPOCH_S < 800.0]
+    assert all(plan.to == plan.current for d in blind for plan in d.roles.values())
+    assert all(r.reason is Reason.STALE_METRICS for d in blind[8:] for r in d.roles.values())
+    assert attainment(report, 950.0, 1100.0) >= 0.95
+
+
+def test_a_cluster_without_room_is_named_and_not_asked_again_and_again() -> None:
+    full = CapacityBlocked(90.0, 300.0)
+
+    report, policy = play(load(step(6.0, 18.0, at_s=100.0), 500.0), faults=(full,))
+
+    told = [d.capacity_blocked for d in policy.decisions if d.capacity_blocked]
+    counts = {m.asked[Role.PREFILL] for m in report.moments if 180.0 <= m.at_s < 300.0}
+    assert told
+    assert "Unschedulable" in told[0]
+    assert len(counts) == 1
+    assert attainment(report, 380.0, 500.0) >= 0.95
+
+
+def test_two_pools_live_on_the_gpus_of_one_cluster() -> None:
+    early = load(step(14.0, 3.0, at_s=250.0), 600.0)
+    late = load(step(3.0, 14.0, at_s=300.0), 600.0)
+    setups = tuple(
+        PoolSetup(name=name, spec=SPEC, trace=trace, profile=ENGINE, start=TWO_EACH)
+        for name, trace in (("early", early), ("late", late))
+    )
+    run = Simulation(
+        Scenario(pools=setups, cold_start=STARTS, gpus=9),
+        {setup.name: Tandem() for setup in setups},
+    )
+
+    reports = run.run()
+
+    assert run.cluster.most_held <= 9
+    assert all(r.unfinished == 0 and r.failed == 0 for r in reports.values())
+    assert attainment(reports["early"], 20.0, 600.0) >= 0.95
+    assert attainment(reports["late"], 450.0, 600.0) >= 0.95

@@ -1,0 +1,140 @@
+"""Published trace formats: what is read, and what is said of what cannot be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem_operator.sim.readers import TraceError, TraceFormat, read_trace
+
+AZURE = [
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n",
+    "2023-11-16 18:15:46.6805900,374,44\n",
+    "2023-11-16 18:15:50.9951690,396,0\n",
+    "2023-11-16 18:15:48.0000000,879,55\n",
+]
+MOONCAKE = [
+    '{"timestamp": 3000, "input_length": 1100, "output_length": 5, "hash_ids": [0, 1, 2]}\n',
+    "\n",
+    '{"timestamp": 6000, "input_length": 600, "output_length": 7, "hash_ids": [0, 3]}\n',
+]
+SERVEGEN_HEADER = (
+    "t_s,rate_rps,rate_weighted_cv,mean_input_tokens,mean_output_tokens,active_clients\n"
+)
+SERVEGEN = [
+    SERVEGEN_HEADER,
+    "0,5,1.0,400,100,9\n",
+    "600,0,0,0,0,0\n",
+    "1200,10,2.0,800,50,9\n",
+]
+
+
+def read(lines: list[str], form: TraceFormat, **more: float):
+    return read_trace(lines, source="some.file", form=form, **more)
+
+
+def test_azure_rows_come_in_order_of_time_from_zero() -> None:
+    trace = read(AZURE, TraceFormat.AZURE)
+
+    assert [r.at_s for r in trace.requests] == pytest.approx([0.0, 1.31941, 4.314579], abs=1e-5)
+    assert [r.prompt_tokens for r in trace.requests] == [374, 879, 396]
+    assert [r.output_tokens for r in trace.requests] == [44, 55, 1]
+
+
+def test_mooncake_rows_keep_their_prefix_blocks() -> None:
+    trace = read(MOONCAKE, TraceFormat.MOONCAKE)
+
+    assert [r.at_s for r in trace.requests] == [0.0, 3.0]
+    assert trace.requests[1].blocks == (0, 3)
+    assert trace.block_tokens == 512
+
+
+def test_servegen_windows_become_requests_at_their_rates_and_lengths() -> None:
+    trace = read(SERVEGEN, TraceFormat.SERVEGEN)
+
+    first = [r for r in trace.requests if r.at_s < 600]
+    third = [r for r in trace.requests if r.at_s >= 1200]
+    assert not [r for r in trace.requests if 600 <= r.at_s < 1200]
+    assert len(first) == pytest.approx(3000, rel=0.1)
+    assert len(third) == pytest.approx(6000, rel=0.15)
+    assert sum(r.prompt_tokens for r in third) / len(third) == pytest.approx(800, rel=0.1)
+    assert trace == read(SERVEGEN, TraceFormat.SERVEGEN)
+
+
+def test_a_rate_scale_lays_recorded_requests_over_themselves() -> None:
+    trace = read(AZURE, TraceFormat.AZURE, rate_scale=2.0)
+
+    assert len(trace.requests) == 6
+    assert trace.span_s <= read(AZURE, TraceFormat.AZURE).span_s
+
+
+def test_a_span_cuts_what_comes_later() -> None:
+    assert len(read(AZURE, TraceFormat.AZURE, span_s=2.0).requests) == 2
+    assert read(SERVEGEN, TraceFormat.SERVEGEN, span_s=60.0).span_s < 60.0
+
+
+def test_a_trace_too_large_to_hold_says_what_would_do() -> None:
+    with pytest.raises(TraceError, match="more than 100 requests; take a shorter span"):
+        read(SERVEGEN, TraceFormat.SERVEGEN, most_requests=100)
+
+
+@pytest.mark.parametrize(
+    ("form", "lines", "sentence"),
+    [
+        (TraceFormat.AZURE, [], "some.file: is empty"),
+        (TraceFormat.AZURE, AZURE[:1], "some.file: holds no request"),
+        (TraceFormat.AZURE, ["a,b\n", "1,2\n"], "some.file:1: header lacks TIMESTAMP"),
+        (TraceFormat.AZURE, [*AZURE, "yesterday,1,2\n"], "some.file:5: TIMESTAMP must be like"),
+        (TraceFormat.AZURE, [*AZURE, "2023-11-16 18:15:46,1\n"], "some.file:5: expected 3 columns"),
+        (
+            TraceFormat.AZURE,
+            [*AZURE, "2023-11-16 18:15:46,-4,2\n"],
+            "some.file:5: ContextTokens must be a whole number of tokens of at least 0; got '-4'",
+        ),
+        (TraceFormat.MOONCAKE, [*MOONCAKE, "{oops\n"], "some.file:4: not JSON"),
+        (TraceFormat.MOONCAKE, ["[1]\n"], "some.file:1: expected an object"),
+        (
+            TraceFormat.MOONCAKE,
+            ['{"timestamp": 1, "input_length": 2}\n'],
+            "some.file:1: output_length must be a whole number of tokens of at least 0; got None",
+        ),
+        (
+            TraceFormat.MOONCAKE,
+            ['{"timestamp": 1, "input_length": 2, "output_length": 3, "hash_ids": "x"}\n'],
+            "some.file:1: hash_ids must be a list",
+        ),
+        (
+            TraceFormat.SERVEGEN,
+            [SERVEGEN_HEADER, "0,-5,1,400,100,9\n"],
+            "some.file:2: rate_rps must be a number of at least 0; got '-5'",
+        ),
+        (
+            TraceFormat.SERVEGEN,
+            [SERVEGEN_HEADER, "0,nan,1,400,100,9\n"],
+            "some.file:2: rate_rps must be a number",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_file_and_line(
+    form: TraceFormat, lines: list[str], sentence: str
+) -> None:
+    with pytest.raises(TraceError) as raised:
+        read(lines, form)
+
+    assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_scale_that_is_not_positive_is_refused(scale: float) -> None:
+    with pytest.raises(TraceError, match="rate scale must be greater than 0, such as 2"):
+        read(MOONCAKE, TraceFormat.MOONCAKE, rate_scale=scale)
+
+
+@given(st.sampled_from(TraceFormat), st.lists(st.text(max_size=60), max_size=4))
+def test_any_text_is_a_trace_or_a_sentence(form: TraceFormat, lines: list[str]) -> None:
+    message, requests = "", ()
+    try:
+        requests = read(lines, form).requests
+    except TraceError as error:
+        message = str(error)
+
+    assert requests or message.startswith("some.file")
