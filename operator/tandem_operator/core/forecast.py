@@ -8,7 +8,7 @@ from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.experts import EXPERTS, SEASON, Season, predict_all, season
 from tandem_operator.core.steps import last_step_s
 
-LOOK_AHEAD_S = 90.0
+LOOK_AHEAD_S = 60.0
 NEAR_S = 16.0
 MIN_HISTORY_S = 20
 SCORE_WINDOW_S = 10

@@ -32,9 +32,9 @@ MINUTE_S = 60
 RECENT_S = 120
 LONGER_S = 300
 RATE_S = 30
-SHRINK_HEADROOM = 1.1
+SHRINK_HEADROOM = 1.05
 # A spare that was worth its GPU a moment ago is kept until it is clearly not.
-SPARE_KEEP = 1.25
+SPARE_KEEP = 1.1
 IDLE_S = 60
 
 

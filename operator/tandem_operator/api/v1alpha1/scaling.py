@@ -31,7 +31,7 @@ class Scaling(ApiModel):
         duration_rule(name="scaling.stabilization", example="60s", least="0s", most="1h"),
     ] = "10s"
     """How long fewer replicas must have been enough before a fleet shrinks. Enough means: until a
-    replica ordered now would serve, and a minute and a half beyond."""
+    replica ordered now would serve, and a minute beyond."""
     max_step: Annotated[Count, Field(ge=1, le=1000)] | None = None
     """Most replicas that one decision adds to or takes from a fleet. Without it: no such
     bound."""
