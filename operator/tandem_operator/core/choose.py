@@ -17,9 +17,6 @@ LateShare = Callable[[float, int], float]
 NEGLIGIBLE_COST = 1e-3
 SEARCH_PAST_BEST = 2
 BUDGET_SEARCH = 64
-JUMP_SHARE = 0.012
-JUMP_FACTOR = 1.8
-MOST_SPARE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +56,13 @@ def choose(
     *,
     fixed: Mapping[Role, int],
     late_price: float,
-    jump_price: float = 0.0,
     growth: float = 1.0,
     floors: Mapping[Role, int] | None = None,
 ) -> Choice:
     """Counts for the largest need between now and the look-ahead, all rates times `growth`.
 
-    `late_price` is what a late request costs, in units of its own GPU time; `jump_price` the same
-    in a sudden jump, 0 for no insurance. `fixed` holds the counts of roles that another owner sets:
-    they are taken as they are. `floors` holds what violations demand at once, whatever the models
-    say.
+    `fixed` holds the counts of roles that another owner sets: they are taken as they are.
+    `floors` holds what violations demand at once, whatever the models say.
     """
     budget = spec.gpu_budget
     request_gpu_s = sum(demands[role].busy * spec.roles[role].gpus_per_replica for role in demands)
@@ -93,10 +87,6 @@ def choose(
             drain = ceil(forecast.peak.mean_rps * growth * demand.busy + demand.backlog - 1e-9)
             wanted[role] = max(wanted[role], min(drain, 2 * wanted[role], most))
         wanted[role] = max(wanted[role], (floors or {}).get(role, 1))
-    if jump_price > 0.0:
-        jump_rps = JUMP_FACTOR * growth * forecast.at(forecast.lead_s).mean_rps
-        jump_cost = jump_price * request_gpu_s
-        wanted = _insured(spec, jump_rps, demands, wanted, fixed=fixed, price=jump_cost)
     limits: dict[Role, tuple[str, ...]] = {}
     target: dict[Role, int] = {}
     for role, count in wanted.items():
@@ -156,51 +146,6 @@ def _least_cost(
             break
         count += 1
     return best
-
-
-def _insured(
-    spec: PoolSpec,
-    rate_rps: float,
-    demands: Mapping[Role, Demand],
-    wanted: Mapping[Role, int],
-    *,
-    fixed: Mapping[Role, int],
-    price: float,
-) -> dict[Role, int]:
-    """The counts with spare replicas where a jump to `rate_rps` would cost more than they do.
-
-    A jump is over before a replica that is ordered for it starts, and it meets both roles at once:
-    a spare replica of one is worth nothing without the other's. Spares keep to bounds and budget.
-    """
-
-    def good(counts: Mapping[Role, int]) -> float:
-        share = 1.0
-        for role, demand in demands.items():
-            share *= 1.0 - demand.late_share(rate_rps, counts[role])
-        return share
-
-    def room(role: Role) -> range:
-        most = spec.roles[role].max_replicas - wanted[role]
-        return range(0 if role in fixed else max(0, min(MOST_SPARE, most)), -1, -1)
-
-    def gpus(counts: Mapping[Role, int]) -> int:
-        return sum(counts[role] * spec.roles[role].gpus_per_replica for role in counts)
-
-    plain = {role: fixed.get(role, count) for role, count in wanted.items()}
-    best, best_gain = plain, 0.0
-    for spare_prefill in room(Role.PREFILL):
-        for spare_decode in room(Role.DECODE):
-            counts = {
-                Role.PREFILL: plain[Role.PREFILL] + spare_prefill,
-                Role.DECODE: plain[Role.DECODE] + spare_decode,
-            }
-            if spec.gpu_budget is not None and gpus(counts) > spec.gpu_budget:
-                continue
-            cost = gpus(counts) - gpus(plain)
-            gain = JUMP_SHARE * price * rate_rps * (good(counts) - good(plain)) - cost
-            if gain > best_gain:
-                best, best_gain = counts, gain
-    return {role: wanted[role] if role in fixed else best[role] for role in wanted}
 
 
 def _fit_budget(

@@ -20,7 +20,7 @@ SEASON_CAUTION = 1.5
 LOSS_PER_DEVIATION = 0.4
 ERROR_MEMORY_S = 400.0
 ERRORS_KEPT = 60
-ERROR_SCALE = 0.7
+ERROR_SCALE = 0.78
 QUANTILES = 5
 NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
 LEAST_ERROR = 0.15
@@ -255,9 +255,10 @@ def _errors(
         shrink = sqrt(max(0.1, 1.0 - chance / max(variance, 1e-9)))
         errors = [(e * shrink, age) for e, age in errors]
     prior = PRIOR_WEIGHT / len(NORMAL)
-    expected = [(LEAST_ERROR * z, prior) for z in NORMAL]
+    errors.extend((LEAST_ERROR * z, prior) for z in NORMAL)
     # A forecast that was too high on the way down may be too low on the way up.
-    both = zip(_quantiles(sorted(errors + expected)), _quantiles(expected), strict=True)
+    either = [(sign * e, 0.5 * age) for e, age in errors for sign in (1.0, -1.0)]
+    both = zip(_quantiles(sorted(errors)), _quantiles(sorted(either)), strict=True)
     return [max(each) for each in both]
 
 

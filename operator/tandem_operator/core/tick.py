@@ -33,8 +33,6 @@ RECENT_S = 120
 LONGER_S = 300
 RATE_S = 30
 SHRINK_HEADROOM = 1.05
-# A spare that was worth its GPU a moment ago is kept until it is clearly not.
-SPARE_KEEP = 1.1
 IDLE_S = 60
 
 
@@ -169,17 +167,8 @@ def _plan(
     if situation is None or expected is None:
         return None
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
-    # Feedback on attainment moves the price; of jumps that did not come it knows nothing.
-    fair = 1.0 / max(1e-3, 1.0 - spec.slo.attainment)
-    choice = choose(
-        spec,
-        expected,
-        situation.demands,
-        fixed=fixed,
-        late_price=fair * late_price,
-        jump_price=fair,
-        floors=urgent,
-    )
+    price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
+    choice = choose(spec, expected, situation.demands, fixed=fixed, late_price=price, floors=urgent)
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)
     keep = choose(
@@ -187,8 +176,7 @@ def _plan(
         expected,
         situation.demands,
         fixed=fixed,
-        late_price=fair * late_price,
-        jump_price=SPARE_KEEP * fair,
+        late_price=price,
         growth=SHRINK_HEADROOM,
         floors=urgent,
     )

@@ -74,7 +74,6 @@ def chosen(
     *,
     spec: PoolSpec | None = None,
     fixed: dict[Role, int] | None = None,
-    jump_price: float = 0.0,
 ) -> Choice:
     decoding = decoding or decode()
     level = Level(30.0, rate_rps, tuple(rate_rps * f for f in (0.85, 0.95, 1.0, 1.05, 1.15)))
@@ -90,7 +89,6 @@ def chosen(
         demands,
         fixed=fixed or {},
         late_price=20.0,
-        jump_price=jump_price,
     )
 
 
@@ -237,31 +235,3 @@ def test_chunks_of_many_requests_are_no_bursts_of_their_own() -> None:
 
     assert busy.work.chunks
     assert busy.late_share(40.0, 4) == pytest.approx(0.0, abs=0.002)
-
-
-def insured(rate_rps: float, *, spec: PoolSpec | None = None) -> tuple[Choice, Choice]:
-    """The choice without and with insurance against a jump, for short work that pools well."""
-    prefill, decoding = replay(sampled(poisson(40.0)), service_s=0.06), decode(outputs=40.0)
-    plain = chosen(rate_rps, prefill, decoding, spec=spec)
-    return plain, chosen(rate_rps, prefill, decoding, spec=spec, jump_price=20.0)
-
-
-def test_a_spare_for_a_jump_is_bought_where_it_saves_many_and_not_where_few() -> None:
-    few, few_insured = insured(3.0)
-    many, many_insured = insured(35.0)
-
-    assert few_insured.wanted == few.wanted
-    assert sum(many_insured.wanted.values()) > sum(many.wanted.values())
-    assert many_insured.wanted[Role.PREFILL] > many.wanted[Role.PREFILL]
-
-
-def test_spares_for_a_jump_keep_to_bounds_and_budget() -> None:
-    plain, _ = insured(35.0)
-    budget = sum(plain.wanted.values())
-
-    _, bounded = insured(35.0, spec=make_spec(high=max(plain.wanted.values())))
-    _, paid = insured(35.0, spec=make_spec(high=64, gpu_budget=budget))
-
-    assert bounded.limits_hit == {}
-    assert sum(paid.target.values()) <= budget
-    assert paid.limits_hit == {}
