@@ -61,10 +61,14 @@ async def followed(tmp_path: Path) -> AsyncIterator[Followed]:
 
 
 async def test_only_the_pools_own_objects_are_asked_for(followed: Followed) -> None:
-    queries = dict(followed.server.queries[:2])
+    selectors = {
+        "pods": {"labelSelector": "tandem-inference.io/pool=tiny"},
+        "configmaps": {"fieldSelector": "metadata.name=tiny-router"},
+    }
 
-    assert queries["pods"] == {"labelSelector": "tandem-inference.io/pool=tiny"}
-    assert queries["configmaps"] == {"fieldSelector": "metadata.name=tiny-router"}
+    assert {kind for kind, _ in followed.server.queries} == set(selectors)
+    for kind, query in followed.server.queries:
+        assert query.items() >= selectors[kind].items()
 
 
 async def test_pods_come_and_go_as_the_watch_says(followed: Followed) -> None:
