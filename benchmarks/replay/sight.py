@@ -27,10 +27,9 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
+from tandem_operator.sim.ledger import BUCKET_EDGES_TOKENS, HISTORY_S
 
 EPOCH_S = 1_790_000_000.0
-BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
-HISTORY_S = 1200
 LATENCY_WINDOW_S = 120.0
 ROUTER, REVISION = "replay", "replay"
 

@@ -143,7 +143,6 @@ class PoolLoop:
             routers=collected.routers,
             latency=collected.latency,
             metrics_source=collected.source,
-            prometheus_passed_over=collected.passed_over is not None,
             memory=known.memory,
         )
         return world, collected

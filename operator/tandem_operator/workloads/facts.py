@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tandem_operator.api import PoolStatus
-from tandem_operator.api.v1alpha1.scaling import MetricsSource
+from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
@@ -35,7 +35,7 @@ class Facts:
     previous: PoolStatus
     outcome: Outcome
     metrics_source: MetricsSource
-    prometheus_passed_over: bool
+    wanted_metrics: Metrics
     now_s: float
 
     def serving(self, component: str) -> tuple[SeenPod, ...]:
@@ -52,6 +52,15 @@ class Facts:
             for role in Role
             for pod in self.seen.of(role)
             if pod.phase in _ON_A_NODE
+        )
+
+    @property
+    def prometheus_passed_over(self) -> bool:
+        """Whether the pods were asked although the spec names a Prometheus to be asked first."""
+        return (
+            self.wanted_metrics.source is MetricsSource.AUTO
+            and self.wanted_metrics.prometheus is not None
+            and self.metrics_source is MetricsSource.DIRECT
         )
 
     @property

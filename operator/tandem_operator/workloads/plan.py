@@ -173,7 +173,7 @@ def _told(
         previous=_previous(world),
         outcome=outcome,
         metrics_source=world.metrics_source,
-        prometheus_passed_over=world.prometheus_passed_over,
+        wanted_metrics=read.pool.spec.metrics,
         now_s=now_s,
     )
     status = status_of(facts)

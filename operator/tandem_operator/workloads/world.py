@@ -34,7 +34,6 @@ class World:
             whole and with `apiVersion` and `kind`. One that is missing here is created.
         pods: every live pod that carries the pool's label, router pods included.
         metrics_source: where `engines` and `latency` come from.
-        prometheus_passed_over: whether the spec names a Prometheus that could not be used.
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
             read from the ConfigMap among `children`).
     """
@@ -47,5 +46,4 @@ class World:
     routers: tuple[RouterReport, ...] = ()
     latency: Latency | None = None
     metrics_source: MetricsSource = MetricsSource.DIRECT
-    prometheus_passed_over: bool = False
     memory: Any = None

@@ -275,17 +275,27 @@ def test_a_silent_router_makes_the_metrics_stale():
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("source", "said"),
     [
-        ({"metrics_source": MetricsSource.PROMETHEUS}, "read from Prometheus"),
-        ({"prometheus_passed_over": True}, "read from the pods: Prometheus has no fresh samples"),
+        (MetricsSource.PROMETHEUS, "read from Prometheus"),
+        (MetricsSource.DIRECT, "read from the pods: Prometheus has no fresh samples"),
     ],
 )
-def test_a_user_of_prometheus_is_told_whether_it_is_used(seen, said):
-    fresh = condition(status_of(replace(running(), routers=(report(),), **seen)), "MetricsFresh")
+def test_a_user_of_prometheus_is_told_whether_it_is_used(source, said):
+    named = running({"metrics": {"prometheus": {"url": "http://prometheus.monitoring:9090"}}})
+    seen = replace(named, routers=(report(),), metrics_source=source)
+
+    fresh = condition(status_of(seen), "MetricsFresh")
 
     assert fresh["status"] == "True"
     assert said in fresh["message"]
+
+
+@pytest.mark.parametrize("metrics", [{}, {"source": "Direct"}])
+def test_who_asked_for_the_pods_is_told_nothing_of_prometheus(metrics):
+    seen = replace(running({"metrics": metrics}), routers=(report(),))
+
+    assert "Prometheus" not in condition(status_of(seen), "MetricsFresh")["message"]
 
 
 @pytest.mark.parametrize(
