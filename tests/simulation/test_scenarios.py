@@ -14,6 +14,7 @@ from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.trace import Trace, joined
+from tests.simulation.stories import long_known
 from tests.unit.core.scene import make_spec
 
 ENGINE = straight_profile(
@@ -54,7 +55,7 @@ def play(
     setup = PoolSetup(
         name="pool", spec=spec, trace=trace, profile=ENGINE, start=start, faults=faults
     )
-    policy = Tandem()
+    policy = long_known()
     scenario = Scenario(
         pools=(setup,),
         cold_start=starts,
@@ -162,7 +163,7 @@ def test_ten_minutes_without_metrics_change_nothing_though_the_load_grew() -> No
 def test_a_cluster_without_room_is_named_and_not_asked_again_and_again() -> None:
     full = CapacityBlocked(90.0, 300.0)
 
-    report, policy = play(load(step(6.0, 18.0, at_s=100.0), 500.0), faults=(full,))
+    report, policy = play(load(step(6.0, 26.0, at_s=100.0), 500.0), faults=(full,))
 
     told = [d.capacity_blocked for d in policy.decisions if d.capacity_blocked]
     counts = {m.asked[Role.PREFILL] for m in report.moments if 180.0 <= m.at_s < 300.0}

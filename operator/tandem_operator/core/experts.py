@@ -20,7 +20,10 @@ SEASON_BINS = 120
 SEASON_MEMORY_S = 600.0
 SEASON_RIDGE_S = 20.0
 RESIDUAL_MEMORY_S = 60.0
-PERIODS_S = tuple(180.0 * 1.085**i for i in range(24))
+STEP_NEWS_S = 120
+PERIODS_S = tuple(180.0 * 1.0425**i for i in range(48))
+# A period of which two thirds were seen may be the true one, where a shorter one shows a season.
+SEASON_REACH = 1.5
 LEAST_AMPLITUDE = 0.25
 MOST_SEASON_ERROR = 1.6
 MEDIAN_TO_DEVIATION = 1.48
@@ -94,7 +97,9 @@ class Season:
         )
 
 
-def season(counts: Sequence[float], horizons_s: Sequence[float]) -> Season | None:
+def season(
+    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+) -> Season | None:
     """Sines of which a whole period was seen, mixed by how well they explain the history.
 
     Single bursts are held back in the fit: they belong to no season. What is above or below the
@@ -106,19 +111,24 @@ def season(counts: Sequence[float], horizons_s: Sequence[float]) -> Season | Non
         return None
     scale = max(sum(bins) / size, 0.1)
     noise_rps = sqrt(scale / SEASON_BIN_S)
-    fits = [
-        _fit(bins, period_s, horizons_s, noise_rps)
+    bins_since_step = None
+    if step_age_s is not None and step_age_s <= STEP_NEWS_S:
+        bins_since_step = max(1, step_age_s // SEASON_BIN_S)
+    seen_s = size * SEASON_BIN_S
+    fits = {
+        period_s: _fit(bins, period_s, horizons_s, noise_rps, bins_since_step)
         for period_s in PERIODS_S
-        if period_s <= size * SEASON_BIN_S
-    ]
-    least = min(fit.cost for fit in fits)
-    beliefs = [exp(-(fit.cost - least) / (4.0 * scale)) for fit in fits]
+        if period_s <= SEASON_REACH * seen_s
+    }
+    # That there is a season shows in a whole period; how long it is may still be open.
+    best = min((f for p, f in fits.items() if p <= seen_s), key=lambda fit: fit.cost)
+    least = min(fit.cost for fit in fits.values())
+    beliefs = [exp(-(fit.cost - least) / (4.0 * scale)) for fit in fits.values()]
     total = sum(beliefs)
-    best = min(fits, key=lambda fit: fit.cost)
     return Season(
         rates_rps=tuple(
-            max(0.0, sum(b * f.rates_rps[i] for b, f in zip(beliefs, fits, strict=True)) / total)
-            for i in range(len(horizons_s))
+            max(0.0, sum(b * r for b, r in zip(beliefs, rates, strict=True)) / total)
+            for rates in zip(*(fit.rates_rps for fit in fits.values()), strict=True)
         ),
         error_rps=best.error_rps,
         noise_rps=noise_rps,
@@ -134,7 +144,13 @@ class _Fit:
     rates_rps: list[float]
 
 
-def _fit(bins: list[float], period_s: float, horizons_s: Sequence[float], noise_rps: float) -> _Fit:
+def _fit(
+    bins: list[float],
+    period_s: float,
+    horizons_s: Sequence[float],
+    noise_rps: float,
+    bins_since_step: int | None,
+) -> _Fit:
     """One sine, fitted twice: the second time without what stands out beyond chance."""
     basis = _basis(period_s, len(bins))
     c = basis.solve(bins)
@@ -147,14 +163,17 @@ def _fit(bins: list[float], period_s: float, horizons_s: Sequence[float], noise_
     squares = sum(
         w * min(r * r, most * most) for w, r in zip(basis.weights, residuals, strict=True)
     )
-    now = sum(residuals[-3:]) / 3.0
+    # What stands out now fades; what jumped may stay, and nothing is known yet of how long.
+    beside = residuals[-(bins_since_step or 3) :]
+    now = sum(beside) / len(beside)
+    memory_s = RESIDUAL_MEMORY_S if bins_since_step is None else float("inf")
     turn = 2.0 * pi / period_s
     return _Fit(
-        cost=squares + SEASON_RIDGE_S * (c[1] * c[1] + c[2] * c[2]),
+        cost=squares,
         error_rps=sqrt(squares / basis.weight),
         amplitude_rps=hypot(c[1], c[2]),
         rates_rps=[
-            c[0] + c[1] * cos(turn * h) + c[2] * sin(turn * h) + now * exp(-h / RESIDUAL_MEMORY_S)
+            c[0] + c[1] * cos(turn * h) + c[2] * sin(turn * h) + now * exp(-h / memory_s)
             for h in horizons_s
         ],
     )

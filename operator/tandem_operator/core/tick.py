@@ -105,7 +105,7 @@ def decide(
             may_shrink=fresh.shrink,
             known_s=arrivals.known_s,
             idle=idle,
-            urgent=frozenset(urgent),
+            urgent=frozenset(Role if expected is not None and expected.jumped else urgent),
         )
         allowed = guard(spec, plan.choice, past, scene, now_s)
     decision = report(
@@ -168,7 +168,14 @@ def _plan(
         return None
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
     price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
-    choice = choose(spec, expected, situation.demands, fixed=fixed, late_price=price, floors=urgent)
+    choice = choose(
+        spec,
+        expected,
+        situation.demands,
+        fixed=fixed,
+        late_price=price,
+        floors=urgent,
+    )
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)
     keep = choose(
