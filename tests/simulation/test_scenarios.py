@@ -114,7 +114,7 @@ def test_longer_answers_at_the_same_rate_grow_decode_alone() -> None:
     assert attainment(report, 340.0, 540.0) >= 0.95
 
 
-def test_a_prefix_cache_that_stops_to_hit_grows_prefill() -> None:
+def test_a_prefix_cache_that_stops_to_hit_grows_prefill_within_twenty_seconds() -> None:
     mix = replace(CHAT, prompt=Lengths(4096))
     trace = load(constant(8.0), 600.0, mix=mix)
     # The same system prompt for all, and from one moment on another for each.
@@ -126,9 +126,10 @@ def test_a_prefix_cache_that_stops_to_hit_grows_prefill() -> None:
     report, _ = play(replace(trace, requests=requests), start={Role.PREFILL: 1, Role.DECODE: 1})
 
     assert asked(report, Role.PREFILL, 295.0) == 1
-    assert asked(report, Role.PREFILL, 400.0) > 1
+    # Noticed long before a pod could have started, and mended by the first one that did.
+    assert asked(report, Role.PREFILL, 320.0) > 1
     assert asked(report, Role.DECODE, 400.0) == asked(report, Role.DECODE, 295.0)
-    assert attainment(report, 480.0, 600.0) >= 0.95
+    assert attainment(report, 420.0, 600.0) >= 0.95
 
 
 def test_a_slow_pod_is_made_up_for() -> None:

@@ -39,12 +39,16 @@ class Arrivals:
             begins where the youngest router did.
         seconds: detail of the recent seconds that saw anything, by second.
         complete: whether every router answered; otherwise the counts are a lower bound.
+        queued_prompt_tokens: of requests that wait in routers now.
+        prefill_requests: those that prefill pods have now. Of neither is known yet what was cached.
     """
 
     end_s: int
     counts: tuple[float, ...]
     seconds: Mapping[int, Second]
     complete: bool
+    queued_prompt_tokens: int = 0
+    prefill_requests: int = 0
 
     @property
     def known_s(self) -> int:
@@ -81,7 +85,14 @@ def merge(reports: Sequence[RouterReport], *, expected: int) -> Arrivals:
         second: Second(groups=tuple(found), cached_tokens=cached[second])
         for second, found in sorted(groups.items())
     }
-    return Arrivals(end_s=end_s, counts=tuple(counts), seconds=seconds, complete=complete)
+    return Arrivals(
+        end_s=end_s,
+        counts=tuple(counts),
+        seconds=seconds,
+        complete=complete,
+        queued_prompt_tokens=sum(report.queued_prompt_tokens for report in reports),
+        prefill_requests=sum(report.prefill_requests for report in reports),
+    )
 
 
 def _groups(requests: Sequence[int], tokens: Sequence[int]) -> list[PromptGroup]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_operator.core.arrivals import Arrivals, outcomes
+from tandem_operator.core.chance import believed
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.correct import Correction
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
@@ -13,7 +14,7 @@ from tandem_operator.core.prefill import Replay, prefill_work, quantile
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.core.workload import Workload, believed, workload
+from tandem_operator.core.workload import Workload, workload
 
 OUTPUT_WINDOW_S = 180
 OUTPUT_RECENT_S = 30

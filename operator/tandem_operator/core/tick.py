@@ -11,6 +11,7 @@ from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, Forecast, forecast
 from tandem_operator.core.guard import Scene, guard, hold, remember
+from tandem_operator.core.headroom import headroom
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
@@ -32,7 +33,6 @@ MINUTE_S = 60
 RECENT_S = 120
 LONGER_S = 300
 RATE_S = 30
-SHRINK_HEADROOM = 1.05
 IDLE_S = 60
 
 
@@ -178,13 +178,14 @@ def _plan(
     )
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)
+    more = headroom(rate_rps=expected.peak.mean_rps, dispersion=situation.sample.dispersion)
     keep = choose(
         spec,
         expected,
         situation.demands,
         fixed=fixed,
         late_price=price,
-        growth=SHRINK_HEADROOM,
+        growth=1.0 + more,
         floors=urgent,
     )
     return _Plan(choice=choice, keep=keep)

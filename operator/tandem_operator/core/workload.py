@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.chance import believed
+from tandem_operator.core.hits import cached_share
 from tandem_operator.core.steps import last_step_s
 
 WINDOW_S = 180
@@ -16,8 +18,6 @@ RATE_HALF_WINDOW_S = 15
 LENGTH_HALF_WINDOW_S = 30
 RECENT_S = 30
 PRIOR_REQUESTS = 10.0
-CHANCE = 2.0
-MOST_CACHED_SHARE = 0.95
 # So many of the latest requests are placed one by one; before them, a few entries a second stand
 # for all.
 EXACT_REQUESTS = 600
@@ -74,9 +74,7 @@ def workload(arrivals: Arrivals) -> Workload | None:
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
     sizes = _length_scale(placed, len(counts), wall)
-    cached = sum(s.cached_tokens for at, s in arrivals.seconds.items() if at >= first_s)
-    prompt = sum(p.count * p.tokens for p in placed)
-    cached_share = min(MOST_CACHED_SHARE, cached / prompt) if prompt > 0.0 else 0.0
+    cached = cached_share(arrivals, first_s=first_s)
     requests = []
     tokens = 0.0
     for p in placed:
@@ -84,7 +82,7 @@ def workload(arrivals: Arrivals) -> Workload | None:
         position = passed[second] + (passed[second + 1] - passed[second]) * (p.at_s - second)
         size = p.tokens * sizes[second]
         tokens += p.count * size
-        requests.append(Request(position * stretch, p.count, size, size * cached_share))
+        requests.append(Request(position * stretch, p.count, size, size * cached))
     return Workload(
         requests=tuple(requests),
         singles_from=_singles_from(requests),
@@ -179,17 +177,6 @@ def _length_scale(placed: list[_Placed], span_s: int, wall: int) -> list[float]:
         recent / _shrunk(t * width, r * width, overall)
         for t, r in zip(local_tokens, local_requests, strict=True)
     ]
-
-
-def believed(recent: float, overall: float, *, variance: float) -> float:
-    """A recent mean, drawn to the overall one as far as their difference may be chance.
-
-    `variance` is that of the recent mean.
-    """
-    shift = recent - overall
-    if shift == 0.0:
-        return overall
-    return overall + shift * max(0.0, 1.0 - CHANCE * variance / (shift * shift))
 
 
 def _shrunk(total: float, count: float, prior: float) -> float:
