@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 # Run as a file, this folder would come first and could hide modules of other packages.
-sys.path[:] = [str(HERE.parents[1]), *(entry for entry in sys.path if Path(entry) != HERE)]
+sys.path[:] = [
+    str(ROOT),
+    str(ROOT / "operator"),
+    *(entry for entry in sys.path if Path(entry) != HERE),
+]
 
 from benchmarks.replay import environment  # noqa: E402
+from benchmarks.replay.search import POLICIES, Arena, evaluate, work  # noqa: E402
 from benchmarks.replay.setup import (  # noqa: E402
     TIMINGS,
     USUAL_BUDGET,
@@ -30,10 +36,14 @@ from benchmarks.replay.setup import (  # noqa: E402
     fitted_start,
 )
 from benchmarks.replay.simulate import SHARES, prepared  # noqa: E402
-from benchmarks.replay.traces import Trace, TraceError, read  # noqa: E402
+from benchmarks.replay.traces import in_whole_ms, opened  # noqa: E402
+from benchmarks.replay.workers import Workers  # noqa: E402
+from tandem_operator.sim.readers import TraceError, TraceFormat  # noqa: E402
+from tandem_operator.sim.trace import Trace  # noqa: E402
 
 BUDGET_PER_PEAK = 2.0
 DEFAULT_SEED = 1
+SERVEGEN_HOURS = 24.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +80,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--trace", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--format", choices=("azure", "mooncake", "servegen"), required=True)
-    parser.add_argument(
-        "--policy",
-        required=True,
-        choices=("tandem", "dynamo-default", "dynamo-tuned", "static-best", "clairvoyant"),
-    )
+    parser.add_argument("--format", type=TraceFormat, choices=tuple(TraceFormat), required=True)
+    parser.add_argument("--policy", required=True, choices=POLICIES)
     parser.add_argument("--json", type=Path, required=True, metavar="OUT")
     parser.add_argument("--rate-scale", type=positive, default=1.0, metavar="X")
     parser.add_argument("--ttft-ms", type=positive, default=500.0, metavar="N")
@@ -98,7 +104,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         " needs more",
     )
     parser.add_argument(
-        "--hours", type=positive, default=24.0, help="of a servegen trace, from its beginning"
+        "--hours",
+        type=positive,
+        help="of the trace, from its beginning; default: all, of a servegen trace 24",
     )
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
     parser.add_argument(
@@ -107,16 +115,25 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _span_s(options: argparse.Namespace) -> float | None:
+    hours = options.hours
+    if hours is None and options.format is TraceFormat.SERVEGEN:
+        hours = SERVEGEN_HOURS
+    return None if hours is None else hours * 3600.0
+
+
 def main(arguments: Sequence[str]) -> int:
     """Replay and report; 2 for what cannot work."""
     options = parse(arguments)
     try:
-        trace = read(
-            options.trace,
-            options.format,
-            rate_scale=options.rate_scale,
-            seed=options.seed,
-            hours=options.hours,
+        trace = in_whole_ms(
+            opened(
+                options.trace,
+                options.format,
+                rate_scale=options.rate_scale,
+                seed=options.seed,
+                span_s=_span_s(options),
+            )
         )
         environment.enter()
     except (TraceError, environment.NoEnvironmentError) as error:
@@ -137,7 +154,6 @@ def replayed(trace: Trace, options: argparse.Namespace) -> dict[str, Any]:
     """The figures of one policy on one trace."""
     # In the simulator's environment from here on.
     from benchmarks.replay.profiles import profile_of  # noqa: PLC0415
-    from benchmarks.replay.search import Arena, evaluate, work  # noqa: PLC0415
 
     def profile() -> Any:
         return profile_of(options.timing)
@@ -159,8 +175,9 @@ def replayed(trace: Trace, options: argparse.Namespace) -> dict[str, Any]:
         setup = setup.with_budget(max(USUAL_BUDGET, math.ceil(BUDGET_PER_PEAK * peak)))
     folder = environment.cache_directory() / "replay"
     _, digest = prepared(trace, folder / "traces")
-    arena = Arena(trace, digest, setup, folder, jobs=max(1, options.jobs))
-    found = evaluate(arena, options.policy, profile)
+    with Workers(options.jobs) as workers:
+        arena = Arena(trace, digest, setup, folder, workers)
+        found = evaluate(arena, options.policy, profile)
     result = found.result
     return {
         "policy": options.policy,

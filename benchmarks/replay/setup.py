@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.replay.traces import Trace
+from tandem_operator.sim.trace import Trace
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"
 KV_BLOCK_TOKENS = 64
@@ -126,7 +126,8 @@ def fitted_start(trace: Trace, profile: Profile, itl_s: float) -> tuple[int, int
 
 def context_of(trace: Trace) -> int:
     """The engines' context length: the usual one, or what the longest request needs."""
-    return USUAL_CONTEXT if trace.longest_tokens <= USUAL_CONTEXT else LONG_CONTEXT
+    longest = max(r.prompt_tokens + r.output_tokens for r in trace.requests)
+    return USUAL_CONTEXT if longest <= USUAL_CONTEXT else LONG_CONTEXT
 
 
 def estimator(timing: Timing, role: str) -> dict[str, Any]:

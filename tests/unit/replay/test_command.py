@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replay import environment
-from benchmarks.replay.recipes import SUITE
 from benchmarks.replay.run import Fleet, main, parse
+from benchmarks.replay.search import Found
 from benchmarks.replay.simulate import Result
-from benchmarks.replay.suite import Row, summary, table
+from benchmarks.replay.tables import Row, summary, table
 
 NEEDED = ["--trace", "t.csv", "--format", "azure", "--policy", "tandem", "--json", "out.json"]
 
 
-def row(policy: str, *, good: int, share: float | None = None, chosen: str | None = None) -> Row:
-    result = Result(
+def result(good: int, *, gpu_s: float = 250.0) -> Result:
+    return Result(
         requests=1000,
         completed=1000,
         good=good,
-        gpu_s=250.0,
+        gpu_s=gpu_s,
         duration_s=100.0,
         prefill_mean=1.0,
         decode_mean=1.0,
@@ -27,7 +27,21 @@ def row(policy: str, *, good: int, share: float | None = None, chosen: str | Non
         changes=3,
         moments=(),
     )
-    return Row("A", SUITE["A"], policy, 60.0, chosen, result, share)
+
+
+def row(
+    policy: str,
+    *,
+    good: int,
+    gpu_s: float = 250.0,
+    share: float | None = None,
+    chosen: str | None = None,
+    startup_s: float = 60.0,
+    trace: str = "A",
+    tried: tuple[tuple[str, Result], ...] = (),
+) -> Row:
+    found = Found(result(good, gpu_s=gpu_s), chosen, tried)
+    return Row(trace, policy, startup_s, found, share)
 
 
 @pytest.mark.parametrize(("text", "fleet"), [("2P1D", (2, 1)), ("10p4d", (10, 4)), ("5,3", (5, 3))])
@@ -78,16 +92,49 @@ def test_the_cache_is_where_it_is_asked_for(
 
 
 def test_the_table_has_a_line_for_each_trace_and_a_column_for_each_policy() -> None:
-    rows = [row("clairvoyant", good=980), row("dynamo-tuned", good=890, chosen="floor 4P2D")]
+    rows = [
+        row("clairvoyant", good=980),
+        row("dynamo-tuned", good=890, chosen="floor 4P2D"),
+        row("clairvoyant", good=970, startup_s=15.0),
+    ]
 
     assert table(rows).splitlines() == [
-        "| trace | clairvoyant | dynamo-tuned |",
+        "| start-up 60 s | clairvoyant | dynamo-tuned |",
         "|---|---|---|",
         "| A | 0.980 @ 3.92 | 0.890 @ 3.56 (4P2D) |",
+        "",
+        "| start-up 15 s | clairvoyant | dynamo-tuned |",
+        "|---|---|---|",
+        "| A | 0.970 @ 3.88 |  |",
     ]
 
 
 def test_the_summary_tells_mean_worst_and_the_share_of_the_bound() -> None:
-    told = summary([row("tandem", good=960, share=0.8), row("tandem", good=940, share=0.7)])
+    told = summary(
+        [row("tandem", good=960, share=0.8), row("tandem", good=940, share=0.7, trace="A5")]
+    )
 
     assert "2 jump traces: attainment 0.950 in the mean, 0.940 at worst, 0.75 of the bound" in told
+
+
+def test_the_summary_names_what_is_not_beaten() -> None:
+    floors = (
+        ("floor 5P3D", result(980, gpu_s=200.0)),
+        ("floor 4P2D", result(900, gpu_s=250.0)),
+        ("floor 3P2D", result(940, gpu_s=160.0)),
+    )
+
+    told = summary(
+        [
+            row("tandem", good=930),
+            row("dynamo-default", good=200, gpu_s=50.0),
+            row("dynamo-tuned", good=980, gpu_s=200.0, tried=floors),
+            row("static-best", good=990, gpu_s=240.0, chosen="5P3D"),
+        ]
+    ).splitlines()
+
+    assert "A: not ahead of Dynamo's defaults on both axes" in told
+    assert "A: floor 5P3D is as efficient at 0.980" in told
+    assert "A: floor 3P2D is ahead on both axes" in told
+    assert "A: 5P3D needs no more GPU-hours" in told
+    assert not any("4P2D" in line for line in told)
