@@ -12,6 +12,7 @@ from typing import Any
 from tandem_operator.sim.trace import Trace
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"
+SYSTEM = "h200_sxm"
 KV_BLOCK_TOKENS = 64
 MAX_NUM_SEQS = 256
 USUAL_CONTEXT, LONG_CONTEXT = 32_768, 131_072
@@ -135,7 +136,7 @@ def estimator(timing: Timing, role: str) -> dict[str, Any]:
     config: dict[str, Any] = {
         "model": MODEL,
         "backend": "vllm",
-        "system": "h200_sxm",
+        "system": SYSTEM,
         "worker_type": role,
         "tp": 1,
     }

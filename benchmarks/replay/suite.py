@@ -22,7 +22,7 @@ sys.path[:] = [
     *(entry for entry in sys.path if Path(entry) != HERE),
 ]
 
-from benchmarks.replay import environment  # noqa: E402
+from benchmarks.replay import environment, standing  # noqa: E402
 from benchmarks.replay.recipes import SUITE  # noqa: E402
 from benchmarks.replay.search import POLICIES, Arena, evaluate, single, work  # noqa: E402
 from benchmarks.replay.setup import (  # noqa: E402
@@ -33,7 +33,7 @@ from benchmarks.replay.setup import (  # noqa: E402
     fitted_start,
 )
 from benchmarks.replay.simulate import Result, prepared  # noqa: E402
-from benchmarks.replay.tables import FIELDS, Row, summary, table  # noqa: E402
+from benchmarks.replay.tables import FIELDS, Row, table  # noqa: E402
 from benchmarks.replay.workers import NotReplayedError, Workers  # noqa: E402
 from tandem_operator.sim.readers import TraceError  # noqa: E402
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
                         _write(rows, options.out)
                 except TraceError as error:
                     print(f"{name}: left out: {error}", file=sys.stderr, flush=True)
-    print(f"\n{summary(rows)}")
+    print(f"\n{standing.summary(standing.standings(rows))}")
     print(f"{options.out}/results.json, .csv, .md and plots; {time.monotonic() - began_s:.0f} s")
     return 0
 
@@ -161,7 +161,9 @@ def _write(rows: Sequence[Row], folder: Path) -> None:
         writer = csv.DictWriter(out, FIELDS, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(records)
-    (folder / "results.md").write_text(table(rows) + "\n\n" + summary(rows) + "\n")
+    found = standing.standings(rows)
+    parts = (table(rows), standing.table(found), standing.summary(found))
+    (folder / "results.md").write_text("\n\n".join(parts) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.replay.recipes import SUITE, Recipe
-from benchmarks.replay.search import OBJECTIVE, Found
+from benchmarks.replay.search import Found
 from benchmarks.replay.simulate import Result
 
 FIELDS = (
@@ -89,57 +89,17 @@ def table(rows: Sequence[Row]) -> str:
             "|---|" + "---|" * len(policies),
         ]
         for name in dict.fromkeys(row.trace for row in some):
-            cells = (_of(some, name, policy) for policy in policies)
+            cells = (row_of(some, name, policy) for policy in policies)
             lines.append(f"| {name} | " + " | ".join((c and _cell(c)) or "" for c in cells) + " |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
 
-def _of(rows: Iterable[Row], trace: str, policy: str) -> Row | None:
+def row_of(rows: Iterable[Row], trace: str, policy: str) -> Row | None:
+    """The row of one policy on one trace."""
     return next((row for row in rows if (row.trace, row.policy) == (trace, policy)), None)
 
 
 def _cell(row: Row) -> str:
     chosen = f" ({row.found.chosen.rpartition(' ')[2]})" if row.found.chosen else ""
     return f"{row.result.attainment:.3f} @ {row.result.good_per_gpu_s:.2f}{chosen}"
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """How Tandem stands on each kind of trace, and against each policy."""
-    lines = []
-    for startup_s in dict.fromkeys(row.startup_s for row in rows):
-        some = [row for row in rows if row.startup_s == startup_s]
-        ours = [row for row in some if row.policy == "tandem"]
-        for kind, unseen in dict.fromkeys((row.recipe.kind, row.recipe.unseen) for row in ours):
-            group = [r for r in ours if (r.recipe.kind, r.recipe.unseen) == (kind, unseen)]
-            attained = [row.result.attainment for row in group]
-            shares = [row.of_clairvoyant for row in group if row.of_clairvoyant]
-            share = f"{sum(shares) / len(shares):.2f} of the bound" if shares else "no bound"
-            lines.append(
-                f"start-up {startup_s:g} s, tandem on {len(group)} {'unseen ' if unseen else ''}"
-                f"{kind} traces: attainment {sum(attained) / len(attained):.3f} in the mean, "
-                f"{min(attained):.3f} at worst, {share}"
-            )
-        lines += [line for row in ours for line in _standing(row, some)]
-    return "\n".join(lines)
-
-
-def _standing(ours: Row, rows: Sequence[Row]) -> Iterable[str]:
-    """Where another policy is not behind on this trace."""
-    mine = ours.result
-    default = _of(rows, ours.trace, "dynamo-default")
-    if default is not None and not _ahead(mine, default.result):
-        yield f"{ours.trace}: not ahead of Dynamo's defaults on both axes"
-    tuned = _of(rows, ours.trace, "dynamo-tuned")
-    for what, result in () if tuned is None else tuned.found.tried:
-        if result.attainment >= OBJECTIVE and result.good_per_gpu_s >= mine.good_per_gpu_s:
-            yield f"{ours.trace}: {what} is as efficient at {result.attainment:.3f}"
-        if result.attainment < OBJECTIVE and _ahead(result, mine):
-            yield f"{ours.trace}: {what} is ahead on both axes"
-    fixed = _of(rows, ours.trace, "static-best")
-    if fixed is not None and ours.recipe.kind != "flat" and mine.gpu_s >= fixed.result.gpu_s:
-        yield f"{ours.trace}: {fixed.found.chosen} needs no more GPU-hours"
-
-
-def _ahead(one: Result, other: Result) -> bool:
-    return one.attainment > other.attainment and one.good_per_gpu_s > other.good_per_gpu_s

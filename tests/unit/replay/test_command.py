@@ -8,7 +8,8 @@ from benchmarks.replay import environment
 from benchmarks.replay.run import Fleet, main, parse
 from benchmarks.replay.search import Found
 from benchmarks.replay.simulate import Result
-from benchmarks.replay.tables import Row, summary, table
+from benchmarks.replay.standing import standings, summary
+from benchmarks.replay.tables import Row, table
 
 NEEDED = ["--trace", "t.csv", "--format", "azure", "--policy", "tandem", "--json", "out.json"]
 
@@ -110,31 +111,40 @@ def test_the_table_has_a_line_for_each_trace_and_a_column_for_each_policy() -> N
 
 
 def test_the_summary_tells_mean_worst_and_the_share_of_the_bound() -> None:
-    told = summary(
-        [row("tandem", good=960, share=0.8), row("tandem", good=940, share=0.7, trace="A5")]
+    rows = [
+        row("tandem", good=960, share=0.8),
+        row("static-best", good=990, gpu_s=400.0),
+        row("tandem", good=940, share=0.7, trace="A5"),
+    ]
+
+    told = summary(standings(rows))
+
+    assert told == (
+        "start-up 60 s, 2 jump traces: attainment 0.950 in the mean, 0.940 at worst, 0.75 of the "
+        "clairvoyant, 1.55 of the best fixed fleet with 0.62 of its GPU-hours"
     )
 
-    assert "2 jump traces: attainment 0.950 in the mean, 0.940 at worst, 0.75 of the bound" in told
 
-
-def test_the_summary_names_what_is_not_beaten() -> None:
+def test_tandem_is_held_to_the_best_floors_on_either_side_of_the_objective() -> None:
     floors = (
         ("floor 5P3D", result(980, gpu_s=200.0)),
+        ("floor 6P4D", result(990, gpu_s=400.0)),
         ("floor 4P2D", result(900, gpu_s=250.0)),
-        ("floor 3P2D", result(940, gpu_s=160.0)),
+        ("floor 3P2D", result(945, gpu_s=160.0)),
     )
+    rows = [
+        row("tandem", good=930),
+        row("dynamo-default", good=200, gpu_s=50.0),
+        row("dynamo-tuned", good=980, gpu_s=200.0, tried=floors),
+        row("dynamo-default", good=100, startup_s=300.0),
+        row("tandem", good=900, startup_s=300.0),
+    ]
 
-    told = summary(
-        [
-            row("tandem", good=930),
-            row("dynamo-default", good=200, gpu_s=50.0),
-            row("dynamo-tuned", good=980, gpu_s=200.0, tried=floors),
-            row("static-best", good=990, gpu_s=240.0, chosen="5P3D"),
-        ]
-    ).splitlines()
+    ours, slow = standings(rows)
 
-    assert "A: not ahead of Dynamo's defaults on both axes" in told
-    assert "A: floor 5P3D is as efficient at 0.980" in told
-    assert "A: floor 3P2D is ahead on both axes" in told
-    assert "A: 5P3D needs no more GPU-hours" in told
-    assert not any("4P2D" in line for line in told)
+    assert ours.ahead_of_default is False
+    assert ours.of_tuned == pytest.approx((930 / 250) / (980 / 200))
+    assert ours.ahead_of_near is False
+    assert (ours.of_static, ours.gpu_share) == (None, None)
+    assert slow.ahead_of_default is True
+    assert slow.of_tuned is None
