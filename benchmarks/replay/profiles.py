@@ -1,6 +1,7 @@
 """Profiles of the simulated engines, fitted to the simulator's own timing."""
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -75,11 +76,11 @@ def _measurements() -> Path:
     return planner / "tests" / "data" / "profiling_results" / "H200_TP1P_TP1D"
 
 
-def _fit_service(prompts: list[tuple[float, float]]) -> Coefficients:
+def _fit_service(prompts: Sequence[tuple[float, float]]) -> Coefficients:
     return _least_squares([((1.0, n, n * n), ms) for n, ms in prompts])
 
 
-def _fit_steps(steps: list[tuple[float, float, float]]) -> Coefficients:
+def _fit_steps(steps: Sequence[tuple[float, float, float]]) -> Coefficients:
     return _least_squares([((1.0, b, b * context), ms) for b, context, ms in steps])
 
 

@@ -27,21 +27,15 @@ sys.path[:] = [
 ]
 
 from benchmarks.replay import environment  # noqa: E402
-from benchmarks.replay.search import POLICIES, Arena, evaluate, work  # noqa: E402
-from benchmarks.replay.setup import (  # noqa: E402
-    TIMINGS,
-    USUAL_BUDGET,
-    Setup,
-    context_of,
-    fitted_start,
-)
-from benchmarks.replay.simulate import SHARES, prepared  # noqa: E402
+from benchmarks.replay.arena import arena_of  # noqa: E402
+from benchmarks.replay.search import POLICIES, evaluate  # noqa: E402
+from benchmarks.replay.setup import TIMINGS, USUAL_BUDGET  # noqa: E402
+from benchmarks.replay.simulate import SHARES  # noqa: E402
 from benchmarks.replay.traces import in_whole_ms, opened  # noqa: E402
 from benchmarks.replay.workers import Workers  # noqa: E402
 from tandem_operator.sim.readers import TraceError, TraceFormat  # noqa: E402
 from tandem_operator.sim.trace import Trace  # noqa: E402
 
-BUDGET_PER_PEAK = 2.0
 DEFAULT_SEED = 1
 SERVEGEN_HOURS = 24.0
 
@@ -73,6 +67,13 @@ def positive(text: str) -> float:
     return value
 
 
+def counted(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number above 0, for example 2")
+    return int(text)
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     first, _, rest = (__doc__ or "").partition("\n")
@@ -99,7 +100,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--gpu-budget",
-        type=int,
+        type=counted,
         help=f"most GPUs for a policy that decides, default: {USUAL_BUDGET}, more where the trace"
         " needs more",
     )
@@ -110,7 +111,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="of a search, at once"
+        "--jobs", type=counted, default=os.cpu_count() or 1, help="of a search, at once"
     )
     return parser.parse_args(arguments)
 
@@ -155,29 +156,22 @@ def replayed(trace: Trace, options: argparse.Namespace) -> dict[str, Any]:
     # In the simulator's environment from here on.
     from benchmarks.replay.profiles import profile_of  # noqa: PLC0415
 
-    def profile() -> Any:
-        return profile_of(options.timing)
-
-    itl_s = options.itl_ms / 1000.0
+    profile = profile_of(options.timing)
     start = options.start
-    fleet = (start.prefill, start.decode) if start else fitted_start(trace, profile(), itl_s)
-    setup = Setup(
-        timing=options.timing,
-        ttft_s=options.ttft_ms / 1000.0,
-        itl_s=itl_s,
-        startup_s=options.startup_s,
-        start=fleet,
-        gpu_budget=options.gpu_budget or USUAL_BUDGET,
-        max_model_len=context_of(trace),
-    )
-    if options.gpu_budget is None:
-        peak = sum(role.peak for role in work(trace, setup, profile()))
-        setup = setup.with_budget(max(USUAL_BUDGET, math.ceil(BUDGET_PER_PEAK * peak)))
-    folder = environment.cache_directory() / "replay"
-    _, digest = prepared(trace, folder / "traces")
     with Workers(options.jobs) as workers:
-        arena = Arena(trace, digest, setup, folder, workers)
+        arena = arena_of(
+            trace,
+            profile,
+            workers,
+            timing=options.timing,
+            ttft_s=options.ttft_ms / 1000.0,
+            itl_s=options.itl_ms / 1000.0,
+            startup_s=options.startup_s,
+            start=(start.prefill, start.decode) if start else None,
+            gpu_budget=options.gpu_budget,
+        )
         found = evaluate(arena, options.policy, profile)
+    setup = arena.setup
     result = found.result
     return {
         "policy": options.policy,

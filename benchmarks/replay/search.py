@@ -5,17 +5,15 @@ was chosen and all that was tried. Fleets and floors are tried by size, each siz
 nearest to how the trace's own work divides between the roles.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 from typing import Any
 
+from benchmarks.replay.arena import Arena, Work, work
 from benchmarks.replay.clairvoyant import schedule
-from benchmarks.replay.setup import Profile, Setup
+from benchmarks.replay.setup import Profile
 from benchmarks.replay.simulate import Job, Result
-from benchmarks.replay.workers import Workers
-from tandem_operator.sim.trace import Trace
 
 OBJECTIVE = 0.95
 # Where no fleet of the range reaches the objective: this near to the best is as good.
@@ -49,42 +47,22 @@ class Found:
     tried: tuple[tuple[str, Result], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Arena:
-    """One trace and setup, and where results are kept."""
-
-    trace: Trace
-    trace_hash: str
-    setup: Setup
-    folder: Path
-    workers: Workers
-    quick: bool = False
-
-    def job(self, policy: str, **options: Any) -> Job:
-        """What to replay here."""
-        return Job(policy, self.trace.name, self.trace_hash, self.setup, options)
-
-    def run_all(self, jobs: Sequence[Job]) -> list[Result]:
-        """The results of many."""
-        return self.workers.run_all(jobs, self.trace, self.folder)
-
-
-def evaluate(arena: Arena, policy: str, profile: Callable[[], Profile]) -> Found:
+def evaluate(arena: Arena, policy: str, profile: Profile) -> Found:
     """The figures of one of `POLICIES` on this trace."""
     if policy == "dynamo-tuned":
-        return _tuned(arena, profile())
+        return _tuned(arena, profile)
     if policy == "static-best":
-        return _static(arena, profile())
+        return _static(arena, profile)
     return Found(arena.run_all([single(arena, policy, profile)])[0], None)
 
 
-def single(arena: Arena, policy: str, profile: Callable[[], Profile]) -> Job:
+def single(arena: Arena, policy: str, profile: Profile) -> Job:
     """The one replay of a policy that searches nothing."""
     if policy == "dynamo-default":
         return arena.job("dynamo", planner=DYNAMO_DEFAULT)
     if policy == "clairvoyant":
         setup = arena.setup
-        plan = schedule(arena.trace, profile(), itl_s=setup.itl_s, startup_s=setup.startup_s)
+        plan = schedule(arena.trace, profile, itl_s=setup.itl_s, startup_s=setup.startup_s)
         return arena.job(policy, schedule=plan)
     return arena.job(policy)
 
@@ -173,31 +151,6 @@ def best(tried: Sequence[tuple[str, Result]]) -> Found:
     reached = [point for point in tried if point[1].attainment >= objective]
     chosen, result = max(reached, key=lambda point: point[1].good_per_gpu_s)
     return Found(result, chosen, tuple(tried))
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Replicas that a role's work keeps busy: in the mean, and in the busiest minute."""
-
-    mean: float
-    peak: float
-
-
-def work(trace: Trace, setup: Setup, profile: Profile) -> tuple[Work, Work]:
-    """Prefill's and decode's work."""
-    minutes = int(trace.span_s // 60) + 1
-    busy, tokens = [0.0] * minutes, [0.0] * minutes
-    for request in trace.requests:
-        busy[int(request.at_s // 60)] += profile.service_s(request.prompt_tokens) / 60.0
-        tokens[int(request.at_s // 60)] += request.output_tokens / 60.0
-    count = len(trace.requests)
-    context = sum(r.prompt_tokens + r.output_tokens / 2 for r in trace.requests) / count
-    speed = profile.tokens_per_s(context_tokens=context, itl_s=setup.itl_s)
-    span = trace.span_s / 60.0
-    return (
-        Work(sum(busy) / span, max(busy)),
-        Work(sum(tokens) / span / speed, max(tokens) / speed),
-    )
 
 
 def splits_of(size: int, prefill: Work, decode: Work) -> list[Fleet]:

@@ -49,11 +49,11 @@ def _standing(ours: Row, rows: Sequence[Row]) -> Standing:
     return Standing(
         ours,
         None if default is None else _ahead(mine, default.result),
-        best and mine.good_per_gpu_s / best,
+        None if best is None else mine.good_per_gpu_s / best,
         _ahead(mine, max(below, key=lambda r: r.attainment)) if below else None,
         ours.of_clairvoyant,
-        fixed and mine.good_per_gpu_s / fixed.result.good_per_gpu_s,
-        fixed and mine.gpu_s / fixed.result.gpu_s,
+        None if fixed is None else mine.good_per_gpu_s / fixed.result.good_per_gpu_s,
+        None if fixed is None else mine.gpu_s / fixed.result.gpu_s,
     )
 
 

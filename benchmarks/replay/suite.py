@@ -7,7 +7,6 @@ what depends on changed code is replayed again.
 import argparse
 import csv
 import json
-import math
 import os
 import sys
 import time
@@ -23,23 +22,16 @@ sys.path[:] = [
 ]
 
 from benchmarks.replay import environment, standing  # noqa: E402
+from benchmarks.replay.arena import arena_of  # noqa: E402
 from benchmarks.replay.recipes import SUITE  # noqa: E402
-from benchmarks.replay.search import POLICIES, Arena, evaluate, single, work  # noqa: E402
-from benchmarks.replay.setup import (  # noqa: E402
-    USUAL_BUDGET,
-    Profile,
-    Setup,
-    context_of,
-    fitted_start,
-)
-from benchmarks.replay.simulate import Result, prepared  # noqa: E402
+from benchmarks.replay.search import POLICIES, evaluate, single  # noqa: E402
+from benchmarks.replay.simulate import Result  # noqa: E402
 from benchmarks.replay.tables import FIELDS, Row, table  # noqa: E402
 from benchmarks.replay.workers import NotReplayedError, Workers  # noqa: E402
 from tandem_operator.sim.readers import TraceError  # noqa: E402
 
 QUICK = ("A", "A4", "A5")
 SEARCHES = ("static-best", "dynamo-tuned")
-BUDGET_PER_PEAK = 2.0
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -83,7 +75,8 @@ def main(arguments: Sequence[str]) -> int:
                         print(row.line(), flush=True)
                         _write(rows, options.out)
                 except TraceError as error:
-                    print(f"{name}: left out: {error}", file=sys.stderr, flush=True)
+                    where = "; --traces names the folder of the public traces"
+                    print(f"{name}: left out: {error}{where}", file=sys.stderr, flush=True)
     print(f"\n{standing.summary(standing.standings(rows))}")
     print(f"{options.out}/results.json, .csv, .md and plots; {time.monotonic() - began_s:.0f} s")
     return 0
@@ -96,10 +89,19 @@ def _trace(
     from benchmarks.replay.plots import draw  # noqa: PLC0415
     from benchmarks.replay.profiles import profile_of  # noqa: PLC0415
 
-    def profile() -> Profile:
-        return profile_of(SUITE[name].timing)
-
-    arena = _arena(name, startup_s, workers, options, profile())
+    recipe = SUITE[name]
+    profile = profile_of(recipe.timing)
+    arena = arena_of(
+        recipe.make(options.traces or HERE),
+        profile,
+        workers,
+        timing=recipe.timing,
+        ttft_s=recipe.ttft_s,
+        itl_s=recipe.itl_s,
+        startup_s=startup_s,
+        start=recipe.start,
+        quick=options.quick,
+    )
     bound: float | None = None
     results: dict[str, Result] = {}
     singles = [p for p in POLICIES if p in options.policies and p not in SEARCHES]
@@ -123,27 +125,6 @@ def _trace(
     if results:
         picture = options.out / f"{name}-{startup_s:g}s.png"
         draw(name, results, arena.setup.ttft_s, picture)
-
-
-def _arena(
-    name: str, startup_s: float, workers: Workers, options: argparse.Namespace, profile: Profile
-) -> Arena:
-    recipe = SUITE[name]
-    trace = recipe.make(options.traces or HERE)
-    setup = Setup(
-        timing=recipe.timing,
-        ttft_s=recipe.ttft_s,
-        itl_s=recipe.itl_s,
-        startup_s=startup_s,
-        start=recipe.start or fitted_start(trace, profile, recipe.itl_s),
-        gpu_budget=USUAL_BUDGET,
-        max_model_len=context_of(trace),
-    )
-    peak = sum(role.peak for role in work(trace, setup, profile))
-    setup = setup.with_budget(max(USUAL_BUDGET, math.ceil(BUDGET_PER_PEAK * peak)))
-    folder = environment.cache_directory() / "replay"
-    _, digest = prepared(trace, folder / "traces")
-    return Arena(trace, digest, setup, folder, workers, quick=options.quick)
 
 
 def _note_tried(path: Path, tried: Sequence[tuple[str, Result]]) -> None:

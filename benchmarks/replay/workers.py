@@ -20,7 +20,8 @@ class Workers:
     """`jobs` processes; with `remembered_only` nothing is replayed."""
 
     def __init__(self, jobs: int, *, remembered_only: bool = False) -> None:
-        self.jobs = jobs
+        # One at a time asks for the fewest points of a search: all of them were made.
+        self.jobs = 1 if remembered_only else jobs
         self._remembered_only = remembered_only
         self._processes: ProcessPoolExecutor | None = None
 

@@ -58,6 +58,8 @@ def test_a_fleet_is_read_as_people_write_it(text: str, fleet: tuple[int, int]) -
         ["--start", "2P"],
         ["--start", "0P1D"],
         ["--policy", "best"],
+        ["--gpu-budget", "0"],
+        ["--jobs", "-2"],
     ],
 )
 def test_an_impossible_option_is_refused(

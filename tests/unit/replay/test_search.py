@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.replay.arena import Arena, Work, work
 from benchmarks.replay.clairvoyant import Clairvoyant, schedule
-from benchmarks.replay.search import Arena, Work, best, evaluate, splits_of, work
+from benchmarks.replay.search import best, evaluate, splits_of
 from benchmarks.replay.setup import Profile, Setup, fitted_start
 from benchmarks.replay.simulate import Job, Result, remembered
 from benchmarks.replay.workers import NotReplayedError, Workers
@@ -80,7 +81,7 @@ def arena(workers: Workers) -> Arena:
 def test_the_cheapest_fleet_that_reaches_the_objective_is_found() -> None:
     workers = Asked(enough=(3, 3))
 
-    found = evaluate(arena(workers), "static-best", lambda: PROFILE)
+    found = evaluate(arena(workers), "static-best", PROFILE)
 
     assert found.chosen == "3P3D"
     sizes = {sum(job.options["fleet"]) for job in workers.asked}
@@ -91,7 +92,7 @@ def test_the_cheapest_fleet_that_reaches_the_objective_is_found() -> None:
 def test_floors_go_from_the_mean_work_to_the_best_fixed_fleet() -> None:
     workers = Asked(enough=(4, 4))
 
-    found = evaluate(arena(workers), "dynamo-tuned", lambda: PROFILE)
+    found = evaluate(arena(workers), "dynamo-tuned", PROFILE)
 
     assert found.chosen == "both loops, kalman 30 s, floor 4P4D"
     floors = [what.split()[-1] for what, _ in found.tried]
