@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from benchmarks.replay.recipes import SUITE, Recipe
 
 # Where the replay's own timing is sampled: between these points ours draws straight lines.
-PROMPTS = (64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, *range(8192, 131_073, 4096))
+PROMPTS = (64, 128, *range(256, 8192, 256), *range(8192, 131_073, 4096))
 CONTEXTS = (128, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 65536, 131072)
 BATCHES = (
     *(1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128),
