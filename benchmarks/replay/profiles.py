@@ -1,20 +1,14 @@
 """Profiles of the simulated engines, fitted to the simulator's own timing."""
 
-import logging
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
-import dynamo.planner
 import numpy as np
 from dynamo._internal.ais import create_session
-from dynamo.mocker.utils.planner_profiler_perf_data_converter import (
-    convert_profile_results_to_npz,
-)
 
 from benchmarks.replay.setup import TIMINGS, Coefficients, Profile, Timing, estimator
-
-log = logging.getLogger(__name__)
 
 FITTED_PROMPTS = (500, 6500)
 FITTED_CONTEXTS = (350, 6000)
@@ -25,6 +19,11 @@ def measured_table(folder: Path) -> Path:
     """The simulator's table of the measured H200, from the planner's own test data."""
     path = folder / "h200-measured.npz"
     if not path.exists():
+        # It drags the whole planner in.
+        from dynamo.mocker.utils.planner_profiler_perf_data_converter import (  # noqa: PLC0415
+            convert_profile_results_to_npz,
+        )
+
         part = folder / "h200-measured.part.npz"
         convert_profile_results_to_npz(str(_measurements()), str(part))
         part.replace(path)
@@ -72,8 +71,8 @@ def _measured() -> Profile:
 
 
 def _measurements() -> Path:
-    planner = Path(next(iter(dynamo.planner.__path__)))
-    return planner / "tests" / "data" / "profiling_results" / "H200_TP1P_TP1D"
+    folder = Path(next(iter(import_module("dynamo").__path__)))
+    return folder / "planner" / "tests" / "data" / "profiling_results" / "H200_TP1P_TP1D"
 
 
 def _fit_service(prompts: Sequence[tuple[float, float]]) -> Coefficients:

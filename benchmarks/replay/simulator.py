@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dynamo._core import run_mocker_trace_replay
-from dynamo.replay.api import TelemetryOptions, run_trace_replay
 
 from benchmarks.replay.clairvoyant import Clairvoyant
 from benchmarks.replay.policy import Tandem
@@ -85,6 +84,9 @@ def _native(
 
 
 def _planner(job: Job, path: Path, folder: Path, telemetry: Telemetry) -> Mapping[str, Any]:
+    # Seconds to import, and only this policy needs it.
+    from dynamo.replay.api import TelemetryOptions, run_trace_replay  # noqa: PLC0415
+
     setup = job.setup
     config = {
         "mode": "disagg",
