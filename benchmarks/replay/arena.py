@@ -42,14 +42,18 @@ def work(trace: Trace, setup: Setup, profile: Profile) -> tuple[Work, Work]:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """One trace and setup, and where results are kept."""
+    """One trace and setup, and where results are kept.
+
+    Attributes:
+        floor_splits: of each size of floor, how many splits between the roles a search tries.
+    """
 
     trace: Trace
     trace_hash: str
     setup: Setup
     folder: Path
     workers: Workers
-    quick: bool = False
+    floor_splits: int = 1
 
     def job(self, policy: str, **options: Any) -> Job:
         """What to replay here."""
@@ -71,7 +75,7 @@ def arena_of(
     startup_s: float,
     start: tuple[int, int] | None = None,
     gpu_budget: int | None = None,
-    quick: bool = False,
+    floor_splits: int = 1,
 ) -> Arena:
     """An arena whose first fleet and budget, where not given, are fitted to the trace."""
     setup = Setup(
@@ -88,4 +92,4 @@ def arena_of(
         setup = setup.with_budget(max(USUAL_BUDGET, ceil(BUDGET_PER_PEAK * peak)))
     folder = environment.cache_directory() / "replay"
     _, digest = prepared(trace, folder / "traces")
-    return Arena(trace, digest, setup, folder, workers, quick=quick)
+    return Arena(trace, digest, setup, folder, workers, floor_splits=floor_splits)

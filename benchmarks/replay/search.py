@@ -31,7 +31,6 @@ DYNAMO_BOTH: dict[str, Any] = {
     "load_adjustment_interval_seconds": 5,
 }
 STATIC_SPLITS = 3
-FLOOR_SPLITS, QUICK_FLOOR_SPLITS = 2, 1
 # The largest fleet that is tried: this times what the busiest minute keeps busy.
 MOST_OF_PEAK = 1.6
 
@@ -76,11 +75,10 @@ def _tuned(arena: Arena, profile: Profile) -> Found:
     prefill, decode = work(arena.trace, arena.setup, profile)
     fixed = _best_fleet(_static(arena, profile))
     least = ceil(prefill.mean) + ceil(decode.mean)
-    splits = QUICK_FLOOR_SPLITS if arena.quick else FLOOR_SPLITS
     floors = [
         fleet
         for size in range(min(least, sum(fixed)), sum(fixed) + 1)
-        for fleet in splits_of(size, prefill, decode)[:splits]
+        for fleet in splits_of(size, prefill, decode)[: arena.floor_splits]
     ]
     jobs = [
         arena.job(

@@ -37,7 +37,9 @@ SEARCHES = ("static-best", "dynamo-tuned")
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="three traces, coarse grids: 10 min")
+    parser.add_argument(
+        "--quick", action="store_true", help="three traces: under 10 min on 2 cores"
+    )
     parser.add_argument(
         "--traces", type=Path, help="folder with the public Azure and Mooncake traces"
     )
@@ -45,6 +47,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
     parser.add_argument(
         "--startup-s", nargs="+", type=float, default=[60.0], metavar="N", help="one after another"
+    )
+    parser.add_argument(
+        "--floor-splits",
+        type=int,
+        default=1,
+        metavar="N",
+        help="splits between the roles that Dynamo's floors of one size are tried in (default: 1)",
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmark-replay")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="replays at once")
@@ -100,7 +109,7 @@ def _trace(
         itl_s=recipe.itl_s,
         startup_s=startup_s,
         start=recipe.start,
-        quick=options.quick,
+        floor_splits=options.floor_splits,
     )
     bound: float | None = None
     results: dict[str, Result] = {}

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.replay.arena import Arena, Work, work
 from benchmarks.replay.clairvoyant import Clairvoyant, schedule
-from benchmarks.replay.search import best, evaluate, splits_of
+from benchmarks.replay.search import Found, best, evaluate, splits_of
 from benchmarks.replay.setup import Profile, Setup, fitted_start
 from benchmarks.replay.simulate import Job, Result, remembered
 from benchmarks.replay.workers import NotReplayedError, Workers
@@ -74,8 +74,8 @@ class Asked(Workers):
         return result(960 - 100 * short, 100.0 * sum(fleet))
 
 
-def arena(workers: Workers) -> Arena:
-    return Arena(STEADY, "abc", SETUP, Path("nowhere"), workers)
+def arena(workers: Workers, *, floor_splits: int = 1) -> Arena:
+    return Arena(STEADY, "abc", SETUP, Path("nowhere"), workers, floor_splits)
 
 
 def test_the_cheapest_fleet_that_reaches_the_objective_is_found() -> None:
@@ -93,10 +93,15 @@ def test_floors_go_from_the_mean_work_to_the_best_fixed_fleet() -> None:
     workers = Asked(enough=(4, 4))
 
     found = evaluate(arena(workers), "dynamo-tuned", PROFILE)
+    more = evaluate(arena(workers, floor_splits=2), "dynamo-tuned", PROFILE)
 
-    assert found.chosen == "both loops, kalman 30 s, floor 4P4D"
-    floors = [what.split()[-1] for what, _ in found.tried]
-    assert floors == ["3P3D", "4P2D", "4P3D", "3P4D", "4P4D", "5P3D"]
+    assert found.chosen == more.chosen == "both loops, kalman 30 s, floor 4P4D"
+    assert _floors(found) == ["3P3D", "4P3D", "4P4D"]
+    assert _floors(more) == ["3P3D", "4P2D", "4P3D", "3P4D", "4P4D", "5P3D"]
+
+
+def _floors(found: Found) -> list[str]:
+    return [what.split()[-1] for what, _ in found.tried]
 
 
 def test_the_splits_nearest_to_the_works_own_come_first() -> None:
