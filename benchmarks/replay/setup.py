@@ -61,9 +61,9 @@ TIMINGS = {
         measured=True,
         kv_blocks=14_766,
         most_batched_tokens=16_384,
-        prompt_grid=(),
-        context_grid=(),
-        batch_grid=(),
+        prompt_grid=(512, 1024, 2048, 3000, 4096, 6144),
+        context_grid=(1000, 2000, 3000, 4000),
+        batch_grid=(4, 8, 16, 32, 48, 64, 96),
     ),
 }
 

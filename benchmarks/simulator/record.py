@@ -7,7 +7,6 @@ runs in the environment of `benchmarks/replay`, and finds there what was replaye
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from benchmarks.replay.setup import (  # noqa: E402
     USUAL_BUDGET,
     Setup,
     context_of,
-    estimator,
 )
 from benchmarks.replay.simulate import Job, Result, prepared  # noqa: E402
 from benchmarks.replay.workers import Workers  # noqa: E402
@@ -35,57 +33,23 @@ from benchmarks.simulator.cases import (  # noqa: E402
     table_name,
 )
 
-Milliseconds = Callable[[float, float], float]
 
-
-def table(timing: str, folder: Path) -> dict[str, Any]:
+def table(timing: str) -> dict[str, Any]:
     """The timing on a grid, in the form of the published estimates."""
-    prompt_ms, step_ms = _table(folder) if TIMINGS[timing].measured else _estimates(timing)
+    # In the simulator's environment from here on.
+    from benchmarks.replay.profiles import timing_of  # noqa: PLC0415
+
+    prefill_ms, step_ms = timing_of(TIMINGS[timing])
     return {
         "system": SYSTEM,
         "model": table_name(timing),
         "tp": 1,
-        "prefill_ms": {str(tokens): round(prompt_ms(1, tokens), 4) for tokens in PROMPTS},
+        "prefill_ms": {str(tokens): round(prefill_ms(1, tokens), 4) for tokens in PROMPTS},
         "decode_itl_ms": {
             str(context): {str(batch): round(step_ms(batch, context), 4) for batch in BATCHES}
             for context in CONTEXTS
         },
     }
-
-
-def _estimates(timing: str) -> tuple[Milliseconds, Milliseconds]:
-    from dynamo._internal.ais import create_session  # noqa: PLC0415
-
-    prefill, decode = (
-        create_session(config=estimator(TIMINGS[timing], role)) for role in ("prefill", "decode")
-    )
-    return (
-        lambda batch, tokens: prefill.predict_prefill(batch, tokens, 0),
-        lambda batch, context: decode.predict_decode(batch, context, 2),
-    )
-
-
-def _table(folder: Path) -> tuple[Milliseconds, Milliseconds]:
-    """The replay's table of the H200, which it reads by straight lines between its points.
-
-    It is no measurement but a plane that NVIDIA's converter lays through the measured points.
-    """
-    import numpy as np  # noqa: PLC0415
-    from scipy.interpolate import RegularGridInterpolator  # noqa: PLC0415
-
-    from benchmarks.replay.profiles import measured_table  # noqa: PLC0415
-
-    with np.load(measured_table(folder)) as found:
-        prompts, prompt_ms = found["prefill_isl"], found["prefill_ttft_ms"]
-        axes = (found["decode_active_kv_tokens"], found["decode_context_length"])
-        steps = RegularGridInterpolator(axes, found["decode_itl"])
-    most_kv, most_context = axes[0][-1], axes[1][-1]
-
-    def step_ms(batch: float, context: float) -> float:
-        inside = (min(batch * context, most_kv), min(context, most_context))
-        return float(steps(inside))
-
-    return lambda _, tokens: float(np.interp(tokens, prompts, prompt_ms)), step_ms
 
 
 def noted(result: Result) -> dict[str, Any]:
@@ -137,7 +101,7 @@ def main() -> None:
     environment.enter()
     folder = environment.cache_directory() / "replay"
     found = json.loads(options.out.read_text()) if options.out.exists() else {"runs": {}}
-    found["tables"] = [table(timing, folder) for timing in TIMINGS]
+    found["tables"] = [table(timing) for timing in TIMINGS]
     for case in () if options.tables_only else CASES:
         if not options.case or case.name in options.case:
             found["runs"] |= replayed(case, options.traces, folder)
