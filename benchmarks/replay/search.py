@@ -30,7 +30,7 @@ DYNAMO_BOTH: dict[str, Any] = {
     "throughput_adjustment_interval_seconds": 30,
     "load_adjustment_interval_seconds": 5,
 }
-STATIC_SPLITS = 3
+STATIC_SPLITS = 2
 # The largest fleet that is tried: this times what the busiest minute keeps busy.
 MOST_OF_PEAK = 1.6
 
@@ -97,7 +97,7 @@ def _tuned(arena: Arena, profile: Profile) -> Found:
 
 
 def _static(arena: Arena, profile: Profile) -> Found:
-    """The best fixed fleet: of the smallest size that reaches the objective, found by halving.
+    """The best fixed fleet: of the smallest size that reaches the objective.
 
     More of a role never hurts, so a larger size reaches what a smaller one does.
     """
@@ -116,9 +116,16 @@ def _static(arena: Arena, profile: Profile) -> Found:
         return most
 
     low = max(2, ceil(prefill.mean + decode.mean))
-    high = max(low + 1, sum(int(MOST_OF_PEAK * role.peak) + 1 for role in (prefill, decode)))
-    highest = attained(high, OBJECTIVE)
-    objective = OBJECTIVE if highest >= OBJECTIVE else highest - AS_GOOD
+    most = max(low, sum(int(MOST_OF_PEAK * role.peak) + 1 for role in (prefill, decode)))
+    # From what the busiest minute keeps busy upwards, in growing steps; then halving in between.
+    size, step = min(most, max(low, ceil(prefill.peak + decode.peak))), 1
+    while attained(size, OBJECTIVE) < OBJECTIVE and size < most:
+        low, size, step = size + 1, min(most, size + step), 2 * step
+    objective = OBJECTIVE
+    highest = max(result.attainment for result in tried.values())
+    if highest < OBJECTIVE:
+        objective, low = highest - AS_GOOD, 2
+    high = size
     while low < high:
         middle = (low + high) // 2
         if attained(middle, objective) >= objective:
