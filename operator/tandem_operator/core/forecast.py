@@ -29,9 +29,10 @@ MOST_GROWTH = 1.6
 MOST_ERROR = 0.6
 JUMP_WEIGHT = 0.25
 JUMP_NEWS_S = 15
-# Who has seen two minutes of a pool does not know its traffic: until then anything may come.
+# Who has seen two minutes of a pool does not know how far its traffic climbs.
 YOUNG_S, GROWN_S = 150.0, 270.0
-YOUNG_ROOM = 1.6
+YOUNG_ROOM = 0.6
+CLEAR_GROWTH = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,14 @@ def forecast(
     weights = _weights(scored, predictions, seasonal)
     floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     levels = []
-    room = _room(now_s - since_s)
+    means = [
+        sum(weights[name] * rates[i] for name, rates in predictions.items())
+        for i in range(len(horizons_s))
+    ]
+    room = _room(known_s=now_s - since_s, growth=max(means) / max(means[0], 1e-6) - 1.0)
     near, far = (_errors(scored, weights, floor_rps, now_s, near=near) for near in (True, False))
     for i, horizon_s in enumerate(horizons_s):
-        mean_rps = sum(weights[name] * r[i] for name, r in predictions.items())
+        mean_rps = means[i]
         share = min(1.0, max(0.0, (horizon_s - NEAR_S) / max(1.0, lead_s - NEAR_S)))
         spread = sqrt(max(mean_rps, 0.25 * floor_rps) * floor_rps) * ERROR_SCALE
         samples = tuple(
@@ -174,10 +179,13 @@ def forecast(
     return Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room), record
 
 
-def _room(known_s: float) -> float:
-    """The factor on all rates while so little was seen that a jump would be no surprise."""
-    young = (GROWN_S - known_s) / (GROWN_S - YOUNG_S)
-    return 1.0 + (YOUNG_ROOM - 1.0) * min(1.0, max(0.0, young))
+def _room(*, known_s: float, growth: float) -> float:
+    """The factor on all rates while traffic climbs that is too new to know how far it climbs.
+
+    `growth` is what is forecast, as a share of the present rate.
+    """
+    young = min(1.0, max(0.0, (GROWN_S - known_s) / (GROWN_S - YOUNG_S)))
+    return 1.0 + YOUNG_ROOM * young * min(1.0, max(0.0, growth / CLEAR_GROWTH))
 
 
 def _jumped_up(counts: Sequence[float], step_age_s: int | None) -> bool:

@@ -139,19 +139,21 @@ def test_only_a_jump_upwards_is_called_one() -> None:
     assert not last_forecast([10.0] * 310).jumped
 
 
-def test_new_traffic_gets_room_for_a_jump_and_known_traffic_none() -> None:
-    new, known = (last_forecast([10.0] * 100, known_s=known_s) for known_s in (0.0, 1000.0))
+def test_new_traffic_that_climbs_gets_room_for_more_and_no_other_does() -> None:
+    climb = [5.0 + 0.2 * t for t in range(100)]
+    new, known = (last_forecast(climb, known_s=known_s) for known_s in (0.0, 1000.0))
 
-    assert new.room > 1.5
-    assert known.room == 1.0
+    assert new.room > 1.3
     assert new.peak.mean_rps == pytest.approx(new.room * known.peak.mean_rps)
+    assert known.room == 1.0
+    assert last_forecast([20.0] * 100, known_s=0.0).room < 1.2
 
 
 def test_routers_that_start_anew_do_not_make_known_traffic_new() -> None:
-    _, track = forecast(
-        Track(), Arrivals(int(NOW_S), (9.0,) * 1200, {}, complete=True), lead_s=LEAD_S, now_s=NOW_S
-    )
-    short = Arrivals(int(NOW_S) + 60, (9.0,) * 30, {}, complete=True)
+    long = Arrivals(int(NOW_S), (9.0,) * 1200, {}, complete=True)
+    _, track = forecast(Track(), long, lead_s=LEAD_S, now_s=NOW_S)
+    climb = tuple(9.0 + 0.5 * t for t in range(60))
+    short = Arrivals(int(NOW_S) + 60, climb, {}, complete=True)
 
     made, _ = forecast(track, short, lead_s=LEAD_S, now_s=NOW_S + 60)
 
