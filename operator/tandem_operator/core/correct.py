@@ -23,7 +23,8 @@ LEAST_FACTOR, MOST_FACTOR = 0.8, 1.6
 FACTOR_RATE_PER_S = 0.003
 FACTOR_REST_S = 900.0
 PRICE_RATE_PER_S = 0.001
-LEAST_PRICE, MOST_PRICE = 0.5, 4.0
+# Careful at first: measured attainment soon says whether that was too much.
+FIRST_PRICE, LEAST_PRICE, MOST_PRICE = 1.5, 0.5, 4.0
 MIN_FINISHED = 20
 SETTLED_S = 75.0
 BURN_FAST = 6.0
@@ -51,7 +52,7 @@ class Correction:
     slowdown: Mapping[Role, float] = field(default_factory=dict)
     expected_late: Mapping[Role, float] = field(default_factory=dict)
     ready: Mapping[Role, Seen] = field(default_factory=dict)
-    price: float = 1.0
+    price: float = FIRST_PRICE
 
     def of(self, role: Role) -> float:
         """The role's slowdown, 1 until something was measured."""

@@ -32,7 +32,7 @@ JUMP_NEWS_S = 15
 # Who has seen two minutes of a pool does not know how far its traffic climbs.
 YOUNG_S, GROWN_S = 150.0, 270.0
 YOUNG_ROOM = 0.6
-CLEAR_GROWTH = 0.4
+NO_GROWTH, CLEAR_GROWTH = 0.1, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ def _room(*, known_s: float, growth: float) -> float:
     `growth` is what is forecast, as a share of the present rate.
     """
     young = min(1.0, max(0.0, (GROWN_S - known_s) / (GROWN_S - YOUNG_S)))
-    return 1.0 + YOUNG_ROOM * young * min(1.0, max(0.0, growth / CLEAR_GROWTH))
+    climbing = min(1.0, max(0.0, (growth - NO_GROWTH) / (CLEAR_GROWTH - NO_GROWTH)))
+    return 1.0 + YOUNG_ROOM * young * climbing
 
 
 def _jumped_up(counts: Sequence[float], step_age_s: int | None) -> bool:
