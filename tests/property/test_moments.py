@@ -252,6 +252,27 @@ def test_a_tighter_slo_never_wants_fewer_replicas(part: str, moment: Moment, fac
         assert wanted(tight)[role] >= wanted(plain)[role]
 
 
+@given(sized, st.sampled_from(Role))
+def test_what_violations_bought_is_wanted_until_it_could_be_judged(
+    moment: Moment, role: Role
+) -> None:
+    asked = moment.seen.replicas[role] + 1
+    memory = replace(moment.memory, floors={role: asked})
+
+    decision, after = decide(moment.spec, moment.seen, memory, moment.now_s)
+
+    assume(decision.fresh)
+    assume(decision.slo_feasible)
+    if not after.correction.settled(role, moment.now_s):
+        assert decision.roles[role].wanted >= asked
+        assert after.floors[role] >= asked
+    elif role in after.floors:
+        # Judged, and still burning: the demand is made anew of what is ready.
+        assert after.floors[role] > sum(
+            1 for pod in moment.seen.pods if pod.role is role and pod.phase is PodPhase.READY
+        )
+
+
 @given(moments)
 def test_every_reason_is_one_sentence_that_names_its_role_and_counts(moment: Moment) -> None:
     for role, plan in moment.decision.roles.items():
