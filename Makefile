@@ -25,7 +25,7 @@ demo: .venv/ready ## From nothing to a served, autoscaled pool on a kind cluster
 test: .venv/ready ## Every test, with all the set-up it needs
 	@$(RUN) python -m e2e.stages
 
-benchmark-replay: ## Tandem against NVIDIA's planner in NVIDIA's simulator (QUICK=1: 10 min; TRACES=folder of public traces)
+benchmark-replay: ## Tandem against NVIDIA's planner in NVIDIA's simulator (QUICK=1: under 10 min; TRACES=folder of public traces)
 	@$(PYTHON) benchmarks/replay/suite.py $(if $(QUICK),--quick) $(if $(TRACES),--traces $(TRACES)) $(ARGS)
 
 cluster-up: ## Make the kind cluster, or repair it (KUBECONFIG=build/kubeconfig)

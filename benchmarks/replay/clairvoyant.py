@@ -10,30 +10,39 @@ from math import ceil
 from typing import Any
 
 from benchmarks.replay.setup import Profile
-from benchmarks.replay.traces import Trace
+from tandem_operator.sim.trace import Trace
 
 PREFILL_LOAD, DECODE_LOAD = 0.82, 0.9
 WINDOW_S = 8
 LEAD_SLACK_S = 2
 FIRST_TICK_MS, TICK_MS = 1000.0, 2000.0
 
+Schedule = Mapping[str, Any]
+
+
+def schedule(trace: Trace, profile: Profile, *, itl_s: float, startup_s: float) -> Schedule:
+    """Replicas of each role that each second needs, and how many seconds ahead to order them."""
+    seconds = int(trace.span_s) + 200
+    work, tokens = [0.0] * seconds, [0.0] * seconds
+    for request in trace.requests:
+        second = int(request.at_s)
+        work[second] += profile.service_s(request.prompt_tokens)
+        tokens[second + 1] += request.output_tokens
+    prompts = sum(r.prompt_tokens for r in trace.requests) / len(trace.requests)
+    outputs = sum(r.output_tokens for r in trace.requests) / len(trace.requests)
+    speed = profile.tokens_per_s(context_tokens=prompts + outputs / 2.0, itl_s=itl_s)
+    return {
+        "prefill": _needed(work, PREFILL_LOAD),
+        "decode": _needed(tokens, DECODE_LOAD * speed),
+        "lead_s": ceil(startup_s) + LEAD_SLACK_S,
+    }
+
 
 class Clairvoyant:
     """A scaling policy of the simulator."""
 
-    def __init__(self, trace: Trace, profile: Profile, *, itl_s: float, startup_s: float) -> None:
-        seconds = int(trace.duration_s) + 200
-        work, tokens = [0.0] * seconds, [0.0] * seconds
-        for request in trace.requests:
-            second = int(request.at_s)
-            work[second] += profile.service_s(request.prompt_tokens)
-            tokens[second + 1] += request.output_tokens
-        prompts = sum(r.prompt_tokens for r in trace.requests) / len(trace.requests)
-        outputs = sum(r.output_tokens for r in trace.requests) / len(trace.requests)
-        speed = profile.tokens_per_s(context_tokens=prompts + outputs / 2.0, itl_s=itl_s)
-        self._prefill = _needed(work, PREFILL_LOAD)
-        self._decode = _needed(tokens, DECODE_LOAD * speed)
-        self._lead_s = ceil(startup_s) + LEAD_SLACK_S
+    def __init__(self, plan: Schedule) -> None:
+        self._plan = plan
 
     def initial_tick_ms(self) -> float:
         """When the simulator asks first."""
@@ -43,14 +52,14 @@ class Clairvoyant:
         """The largest need until a replica that is ordered now would be ready."""
         now_s = int(snapshot["now_ms"] / 1000.0)
         return {
-            "target_prefill": self._peak(self._prefill, now_s),
-            "target_decode": self._peak(self._decode, now_s),
+            "target_prefill": self._peak(self._plan["prefill"], now_s),
+            "target_decode": self._peak(self._plan["decode"], now_s),
             "next_tick_ms": snapshot["now_ms"] + TICK_MS,
         }
 
     def _peak(self, needed: Sequence[int], now_s: int) -> int:
         start = min(now_s, len(needed) - 1)
-        return max(needed[start : start + self._lead_s + 1])
+        return max(needed[start : start + self._plan["lead_s"] + 1])
 
 
 def _needed(demand: Sequence[float], per_replica: float) -> list[int]:

@@ -1,85 +1,91 @@
-"""Profiles of the simulated engines, fitted to the simulator's own timing."""
+"""The simulator's own timing of its engines, and profiles fitted to it."""
 
-import logging
+from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
-import dynamo.planner
 import numpy as np
 from dynamo._internal.ais import create_session
-from dynamo.mocker.utils.planner_profiler_perf_data_converter import (
-    convert_profile_results_to_npz,
-)
 
+from benchmarks.replay.environment import cache_directory
 from benchmarks.replay.setup import TIMINGS, Coefficients, Profile, Timing, estimator
 
-log = logging.getLogger(__name__)
-
-FITTED_PROMPTS = (500, 6500)
-FITTED_CONTEXTS = (350, 6000)
-MOST_FITTED_ITL_MS = 30.0
-
-
-def measured_table(folder: Path) -> Path:
-    """The simulator's table of the measured H200, from the planner's own test data."""
-    path = folder / "h200-measured.npz"
-    if not path.exists():
-        part = folder / "h200-measured.part.npz"
-        convert_profile_results_to_npz(str(_measurements()), str(part))
-        part.replace(path)
-    return path
+Milliseconds = Callable[[int, int], float]
 
 
 @cache
 def profile_of(timing: str) -> Profile:
-    """The profile of one timing."""
+    """The profile of one timing: what a policy is told that may know it."""
     chosen = TIMINGS[timing]
-    return _measured() if chosen.measured else _estimated(chosen)
+    prefill_ms, step_ms = timing_of(chosen)
+    prompts = [(n, prefill_ms(1, n)) for n in chosen.prompt_grid]
+    steps = [
+        (batch, context, step_ms(batch, context))
+        for context in chosen.context_grid
+        for batch in chosen.batch_grid
+    ]
+    return Profile(_fit_service(prompts), _fit_steps(steps))
 
 
-def _estimated(timing: Timing) -> Profile:
+def timing_of(timing: Timing) -> tuple[Milliseconds, Milliseconds]:
+    """Milliseconds of a prefill pass by batch and prompt, of a decode step by batch and context."""
+    if timing.measured:
+        return _table(measured_table(cache_directory() / "replay"))
     prefill, decode = (
         create_session(config=estimator(timing, role)) for role in ("prefill", "decode")
     )
-    prompts = [(n, prefill.predict_prefill(1, n, 0)) for n in timing.prompt_grid]
-    steps = [
-        (batch, context, decode.predict_decode(batch, context, 2))
-        for context in timing.context_grid
-        for batch in timing.batch_grid
-    ]
-    return Profile(_fit_service(prompts), _fit_steps(steps))
+    return (
+        lambda batch, tokens: float(prefill.predict_prefill(batch, tokens, 0)),
+        lambda batch, context: float(decode.predict_decode(batch, context, 2)),
+    )
 
 
-def _measured() -> Profile:
-    folder = _measurements()
-    prefill = np.load(folder / "selected_prefill_interpolation" / "raw_data.npz")
-    decode = np.load(folder / "selected_decode_interpolation" / "raw_data.npz")
-    prompts = [
-        (float(n), float(ms))
-        for n, ms in zip(prefill["prefill_isl"], prefill["prefill_ttft"], strict=True)
-        if FITTED_PROMPTS[0] < n < FITTED_PROMPTS[1]
-    ]
-    capacity = float(decode["max_kv_tokens"][0])
-    steps = [
-        (float(use) * capacity / float(context), float(context), float(ms))
-        for use, context, ms in zip(
-            decode["x_kv_usage"], decode["y_context_length"], decode["z_itl"], strict=True
+def measured_table(folder: Path) -> Path:
+    """The simulator's table of the measured H200, from the planner's own test data.
+
+    It is no measurement but a plane that NVIDIA's converter lays through the measured points.
+    """
+    path = folder / "h200-measured.npz"
+    if not path.exists():
+        # It drags the whole planner in.
+        from dynamo.mocker.utils.planner_profiler_perf_data_converter import (  # noqa: PLC0415
+            convert_profile_results_to_npz,
         )
-        if FITTED_CONTEXTS[0] <= context <= FITTED_CONTEXTS[1] and ms < MOST_FITTED_ITL_MS
-    ]
-    return Profile(_fit_service(prompts), _fit_steps(steps))
+
+        package = Path(next(iter(import_module("dynamo").__path__)))
+        data = package / "planner" / "tests" / "data" / "profiling_results" / "H200_TP1P_TP1D"
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / "h200-measured.part.npz"
+        convert_profile_results_to_npz(str(data), str(part))
+        part.replace(path)
+    return path
 
 
-def _measurements() -> Path:
-    planner = Path(next(iter(dynamo.planner.__path__)))
-    return planner / "tests" / "data" / "profiling_results" / "H200_TP1P_TP1D"
+def _table(path: Path) -> tuple[Milliseconds, Milliseconds]:
+    """Straight lines between the points of a table, as the simulator reads it."""
+    from scipy.interpolate import RegularGridInterpolator  # noqa: PLC0415
+
+    with np.load(path) as found:
+        prompts, prompt_ms = found["prefill_isl"], found["prefill_ttft_ms"]
+        axes = (found["decode_active_kv_tokens"], found["decode_context_length"])
+        steps = RegularGridInterpolator(axes, found["decode_itl"])
+    most_kv, most_context = axes[0][-1], axes[1][-1]
+
+    def prefill_ms(batch: int, tokens: int) -> float:
+        return float(np.interp(batch * tokens, prompts, prompt_ms))
+
+    def step_ms(batch: int, context: int) -> float:
+        return float(steps((min(batch * context, most_kv), min(context, most_context))))
+
+    return prefill_ms, step_ms
 
 
-def _fit_service(prompts: list[tuple[float, float]]) -> Coefficients:
+def _fit_service(prompts: Sequence[tuple[float, float]]) -> Coefficients:
     return _least_squares([((1.0, n, n * n), ms) for n, ms in prompts])
 
 
-def _fit_steps(steps: list[tuple[float, float, float]]) -> Coefficients:
+def _fit_steps(steps: Sequence[tuple[float, float, float]]) -> Coefficients:
     return _least_squares([((1.0, b, b * context), ms) for b, context, ms in steps])
 
 

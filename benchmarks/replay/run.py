@@ -18,22 +18,26 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 # Run as a file, this folder would come first and could hide modules of other packages.
-sys.path[:] = [str(HERE.parents[1]), *(entry for entry in sys.path if Path(entry) != HERE)]
+sys.path[:] = [
+    str(ROOT),
+    str(ROOT / "operator"),
+    *(entry for entry in sys.path if Path(entry) != HERE),
+]
 
 from benchmarks.replay import environment  # noqa: E402
-from benchmarks.replay.setup import (  # noqa: E402
-    TIMINGS,
-    USUAL_BUDGET,
-    Setup,
-    context_of,
-    fitted_start,
-)
-from benchmarks.replay.simulate import SHARES, prepared  # noqa: E402
-from benchmarks.replay.traces import Trace, TraceError, read  # noqa: E402
+from benchmarks.replay.arena import arena_of  # noqa: E402
+from benchmarks.replay.search import POLICIES, evaluate  # noqa: E402
+from benchmarks.replay.setup import TIMINGS, USUAL_BUDGET  # noqa: E402
+from benchmarks.replay.simulate import SHARES  # noqa: E402
+from benchmarks.replay.traces import in_whole_ms, opened  # noqa: E402
+from benchmarks.replay.workers import Workers  # noqa: E402
+from tandem_operator.sim.readers import TraceError, TraceFormat  # noqa: E402
+from tandem_operator.sim.trace import Trace  # noqa: E402
 
-BUDGET_PER_PEAK = 2.0
 DEFAULT_SEED = 1
+SERVEGEN_HOURS = 24.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,13 @@ def positive(text: str) -> float:
     return value
 
 
+def counted(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number above 0, for example 2")
+    return int(text)
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     first, _, rest = (__doc__ or "").partition("\n")
@@ -70,12 +81,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--trace", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--format", choices=("azure", "mooncake", "servegen"), required=True)
-    parser.add_argument(
-        "--policy",
-        required=True,
-        choices=("tandem", "dynamo-default", "dynamo-tuned", "static-best", "clairvoyant"),
-    )
+    parser.add_argument("--format", type=TraceFormat, choices=tuple(TraceFormat), required=True)
+    parser.add_argument("--policy", required=True, choices=POLICIES)
     parser.add_argument("--json", type=Path, required=True, metavar="OUT")
     parser.add_argument("--rate-scale", type=positive, default=1.0, metavar="X")
     parser.add_argument("--ttft-ms", type=positive, default=500.0, metavar="N")
@@ -93,30 +100,41 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--gpu-budget",
-        type=int,
+        type=counted,
         help=f"most GPUs for a policy that decides, default: {USUAL_BUDGET}, more where the trace"
         " needs more",
     )
     parser.add_argument(
-        "--hours", type=positive, default=24.0, help="of a servegen trace, from its beginning"
+        "--hours",
+        type=positive,
+        help="of the trace, from its beginning; default: all, of a servegen trace 24",
     )
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="of a search, at once"
+        "--jobs", type=counted, default=os.cpu_count() or 1, help="of a search, at once"
     )
     return parser.parse_args(arguments)
+
+
+def _span_s(options: argparse.Namespace) -> float | None:
+    hours = options.hours
+    if hours is None and options.format is TraceFormat.SERVEGEN:
+        hours = SERVEGEN_HOURS
+    return None if hours is None else hours * 3600.0
 
 
 def main(arguments: Sequence[str]) -> int:
     """Replay and report; 2 for what cannot work."""
     options = parse(arguments)
     try:
-        trace = read(
-            options.trace,
-            options.format,
-            rate_scale=options.rate_scale,
-            seed=options.seed,
-            hours=options.hours,
+        trace = in_whole_ms(
+            opened(
+                options.trace,
+                options.format,
+                rate_scale=options.rate_scale,
+                seed=options.seed,
+                span_s=_span_s(options),
+            )
         )
         environment.enter()
     except (TraceError, environment.NoEnvironmentError) as error:
@@ -137,30 +155,23 @@ def replayed(trace: Trace, options: argparse.Namespace) -> dict[str, Any]:
     """The figures of one policy on one trace."""
     # In the simulator's environment from here on.
     from benchmarks.replay.profiles import profile_of  # noqa: PLC0415
-    from benchmarks.replay.search import Arena, evaluate, work  # noqa: PLC0415
 
-    def profile() -> Any:
-        return profile_of(options.timing)
-
-    itl_s = options.itl_ms / 1000.0
+    profile = profile_of(options.timing)
     start = options.start
-    fleet = (start.prefill, start.decode) if start else fitted_start(trace, profile(), itl_s)
-    setup = Setup(
-        timing=options.timing,
-        ttft_s=options.ttft_ms / 1000.0,
-        itl_s=itl_s,
-        startup_s=options.startup_s,
-        start=fleet,
-        gpu_budget=options.gpu_budget or USUAL_BUDGET,
-        max_model_len=context_of(trace),
-    )
-    if options.gpu_budget is None:
-        peak = sum(role.peak for role in work(trace, setup, profile()))
-        setup = setup.with_budget(max(USUAL_BUDGET, math.ceil(BUDGET_PER_PEAK * peak)))
-    folder = environment.cache_directory() / "replay"
-    _, digest = prepared(trace, folder / "traces")
-    arena = Arena(trace, digest, setup, folder, jobs=max(1, options.jobs))
-    found = evaluate(arena, options.policy, profile)
+    with Workers(options.jobs) as workers:
+        arena = arena_of(
+            trace,
+            profile,
+            workers,
+            timing=options.timing,
+            ttft_s=options.ttft_ms / 1000.0,
+            itl_s=options.itl_ms / 1000.0,
+            startup_s=options.startup_s,
+            start=(start.prefill, start.decode) if start else None,
+            gpu_budget=options.gpu_budget,
+        )
+        found = evaluate(arena, options.policy, profile)
+    setup = arena.setup
     result = found.result
     return {
         "policy": options.policy,

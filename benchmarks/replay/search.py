@@ -1,22 +1,24 @@
-"""The five policies of the comparison; two of them search a grid for their best settings.
+"""The five policies of the comparison; two of them search for their best settings.
 
-A search is honest to its policy: it sees the whole trace, tries every point around what the trace's
-own work asks for, and the best result is reported with what was chosen.
+A search is honest to its policy: it sees the whole trace, and the best result is reported with what
+was chosen and all that was tried. Fleets and floors are tried by size, each size in the splits
+nearest to how the trace's own work divides between the roles.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from pathlib import Path
+from math import ceil
 from typing import Any
 
-from benchmarks.replay.setup import Profile, Setup
-from benchmarks.replay.simulate import Job, Result, run
-from benchmarks.replay.traces import Trace
+from benchmarks.replay.arena import Arena, Work, work
+from benchmarks.replay.clairvoyant import schedule
+from benchmarks.replay.setup import Profile
+from benchmarks.replay.simulate import Job, Result
 
 OBJECTIVE = 0.95
-POLICIES = ("tandem", "dynamo-default", "dynamo-tuned", "static-best", "clairvoyant")
+# Where no fleet of the range reaches the objective: this near to the best is as good.
+AS_GOOD = 0.02
+POLICIES = ("clairvoyant", "dynamo-default", "static-best", "dynamo-tuned", "tandem")
 # NVIDIA's SLA target as it comes: the throughput loop alone, every three minutes, auto-ARIMA.
 DYNAMO_DEFAULT: dict[str, Any] = {"optimization_target": "sla"}
 # Both loops, and the predictor and interval that did best in published and own trials.
@@ -28,7 +30,9 @@ DYNAMO_BOTH: dict[str, Any] = {
     "throughput_adjustment_interval_seconds": 30,
     "load_adjustment_interval_seconds": 5,
 }
-MOST_STATIC_STEPS = 3
+STATIC_SPLITS = 2
+# The largest fleet that is tried: this times what the busiest minute keeps busy.
+MOST_OF_PEAK = 1.6
 
 Fleet = tuple[int, int]
 
@@ -42,48 +46,40 @@ class Found:
     tried: tuple[tuple[str, Result], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Arena:
-    """One trace and setup, and where results are kept."""
-
-    trace: Trace
-    trace_hash: str
-    setup: Setup
-    folder: Path
-    jobs: int
-    quick: bool = False
-
-    def job(self, policy: str, **options: Any) -> Job:
-        """What to replay here."""
-        return Job(policy, self.trace.name, self.trace_hash, self.setup, options)
-
-    def run(self, job: Job) -> Result:
-        """The result of one job."""
-        return run(job, self.trace, folder=self.folder)
-
-    def run_all(self, jobs: Sequence[Job]) -> list[Result]:
-        """The results of many, on as many processes as may be used."""
-        if self.jobs <= 1 or len(jobs) <= 1:
-            return [self.run(job) for job in jobs]
-        with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
-            return list(pool.map(self.run, jobs))
-
-
-def evaluate(arena: Arena, policy: str, profile: Callable[[], Profile]) -> Found:
+def evaluate(arena: Arena, policy: str, profile: Profile) -> Found:
     """The figures of one of `POLICIES` on this trace."""
-    if policy == "dynamo-default":
-        return Found(arena.run(arena.job("dynamo", planner=DYNAMO_DEFAULT)), None)
     if policy == "dynamo-tuned":
-        return _tuned(arena, profile())
+        return _tuned(arena, profile)
     if policy == "static-best":
-        return _static(arena, profile())
-    return Found(arena.run(arena.job(policy)), None)
+        return _static(arena, profile)
+    return Found(arena.run_all([single(arena, policy, profile)])[0], None)
+
+
+def single(arena: Arena, policy: str, profile: Profile) -> Job:
+    """The one replay of a policy that searches nothing."""
+    if policy == "dynamo-default":
+        return arena.job("dynamo", planner=DYNAMO_DEFAULT)
+    if policy == "clairvoyant":
+        setup = arena.setup
+        plan = schedule(arena.trace, profile, itl_s=setup.itl_s, startup_s=setup.startup_s)
+        return arena.job(policy, schedule=plan)
+    return arena.job(policy)
 
 
 def _tuned(arena: Arena, profile: Profile) -> Found:
-    """Dynamo with both loops over a grid of floors around the trace's mean and peak work."""
+    """Dynamo with both loops over a grid of floors, from the mean work to the best fixed fleet.
+
+    A larger floor holds more GPUs at every moment than the fixed fleet that reaches the objective
+    alone; a smaller one is passed all the time.
+    """
     prefill, decode = work(arena.trace, arena.setup, profile)
-    floors = list(_grid(prefill, decode, quick=arena.quick))
+    fixed = _best_fleet(_static(arena, profile))
+    least = ceil(prefill.mean) + ceil(decode.mean)
+    floors = [
+        fleet
+        for size in range(min(least, sum(fixed)), sum(fixed) + 1)
+        for fleet in splits_of(size, prefill, decode)[: arena.floor_splits]
+    ]
     jobs = [
         arena.job(
             "dynamo",
@@ -91,82 +87,79 @@ def _tuned(arena: Arena, profile: Profile) -> Found:
         )
         for p, d in floors
     ]
-    tried = [
-        (f"both loops, kalman 30 s, floor {p}P{d}D", result)
-        for (p, d), result in zip(floors, arena.run_all(jobs), strict=True)
-    ]
-    return best(tried)
+    results = arena.run_all(jobs)
+    return best(
+        [
+            (f"both loops, kalman 30 s, floor {_name(floor)}", result)
+            for floor, result in zip(floors, results, strict=True)
+        ]
+    )
 
 
 def _static(arena: Arena, profile: Profile) -> Found:
-    """Fixed fleets from the smallest that could do, up to the cheapest that reaches the objective.
+    """The best fixed fleet: of the smallest size that reaches the objective.
 
-    More of a role never hurts, so the search climbs: the fleets of one size, then the next size.
+    More of a role never hurts, so a larger size reaches what a smaller one does.
     """
     prefill, decode = work(arena.trace, arena.setup, profile)
-    tried: list[tuple[str, Result]] = []
-    fleets = sorted(
-        _grid(prefill, decode, quick=arena.quick), key=lambda fleet: (sum(fleet), fleet)
-    )
-    for size in sorted({sum(fleet) for fleet in fleets}):
-        same = [fleet for fleet in fleets if sum(fleet) == size]
-        jobs = [
-            Job("static", arena.trace.name, arena.trace_hash, arena.setup, {"fleet": list(fleet)})
-            for fleet in same
-        ]
-        results = arena.run_all(jobs)
-        tried.extend((f"{p}P{d}D", r) for (p, d), r in zip(same, results, strict=True))
-        if any(result.attainment >= OBJECTIVE for result in results):
-            break
-    return best(tried)
+    tried: dict[Fleet, Result] = {}
+
+    def attained(size: int, objective: float, *, all_splits: bool = False) -> float:
+        fleets = [f for f in splits_of(size, prefill, decode)[:STATIC_SPLITS] if f not in tried]
+        most = max((tried[f].attainment for f in tried if sum(f) == size), default=0.0)
+        while fleets and (all_splits or most < objective):
+            some = fleets[: max(1, arena.workers.jobs)]
+            del fleets[: len(some)]
+            results = arena.run_all([arena.job("static", fleet=list(fleet)) for fleet in some])
+            tried.update(zip(some, results, strict=True))
+            most = max(most, *(result.attainment for result in results))
+        return most
+
+    low = max(2, ceil(prefill.mean + decode.mean))
+    most = max(low, sum(int(MOST_OF_PEAK * role.peak) + 1 for role in (prefill, decode)))
+    # From what the busiest minute keeps busy upwards, in growing steps; then halving in between.
+    size, step = min(most, max(low, ceil(prefill.peak + decode.peak))), 1
+    while attained(size, OBJECTIVE) < OBJECTIVE and size < most:
+        low, size, step = size + 1, min(most, size + step), 2 * step
+    objective = OBJECTIVE
+    highest = max(result.attainment for result in tried.values())
+    if highest < OBJECTIVE:
+        objective, low = highest - AS_GOOD, 2
+    high = size
+    while low < high:
+        middle = (low + high) // 2
+        if attained(middle, objective) >= objective:
+            high = middle
+        else:
+            low = middle + 1
+    attained(high, objective, all_splits=True)
+    return best([(_name(fleet), result) for fleet, result in sorted(tried.items())])
+
+
+def _best_fleet(found: Found) -> Fleet:
+    prefill, _, decode = (found.chosen or "").removesuffix("D").partition("P")
+    return int(prefill), int(decode)
+
+
+def _name(fleet: Fleet) -> str:
+    return f"{fleet[0]}P{fleet[1]}D"
 
 
 def best(tried: Sequence[tuple[str, Result]]) -> Found:
-    """The most efficient that reaches the objective; if none does, the one with most good work.
+    """The most efficient that reaches the objective.
 
-    Efficiency alone would choose a fleet that starves users.
+    If none does, the most efficient of those next to the highest attainment: efficiency alone would
+    choose a fleet that starves users.
     """
-    reached = [point for point in tried if point[1].attainment >= OBJECTIVE]
-    if reached:
-        chosen, result = max(reached, key=lambda point: point[1].good_per_gpu_s)
-    else:
-        chosen, result = max(tried, key=lambda point: point[1].attainment)
+    highest = max(result.attainment for _, result in tried)
+    objective = OBJECTIVE if highest >= OBJECTIVE else highest - AS_GOOD
+    reached = [point for point in tried if point[1].attainment >= objective]
+    chosen, result = max(reached, key=lambda point: point[1].good_per_gpu_s)
     return Found(result, chosen, tuple(tried))
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Replicas that a role's work keeps busy: in the mean, and in the busiest minute."""
-
-    mean: float
-    peak: float
-
-
-def work(trace: Trace, setup: Setup, profile: Profile) -> tuple[Work, Work]:
-    """Prefill's and decode's work."""
-    minutes = int(trace.duration_s // 60) + 1
-    busy, tokens = [0.0] * minutes, [0.0] * minutes
-    for request in trace.requests:
-        busy[int(request.at_s // 60)] += profile.service_s(request.prompt_tokens) / 60.0
-        tokens[int(request.at_s // 60)] += request.output_tokens / 60.0
-    count = len(trace.requests)
-    context = sum(r.prompt_tokens + r.output_tokens / 2 for r in trace.requests) / count
-    speed = profile.tokens_per_s(context_tokens=context, itl_s=setup.itl_s)
-    span = trace.duration_s / 60.0
-    return (
-        Work(sum(busy) / span, max(busy)),
-        Work(sum(tokens) / span / speed, max(tokens) / speed),
-    )
-
-
-def _grid(prefill: Work, decode: Work, *, quick: bool) -> Iterator[Fleet]:
-    """Fleets from a role's mean work to above its busiest minute."""
-    choices = []
-    for demand in (prefill, decode):
-        low = max(1, int(demand.mean))
-        high = max(low + 1, int(1.6 * demand.peak) + 1)
-        step = max(1, (high - low) // (MOST_STATIC_STEPS if quick else 2 * MOST_STATIC_STEPS))
-        choices.append(range(low, high + 1, step))
-    for p in choices[0]:
-        for d in choices[1]:
-            yield p, d
+def splits_of(size: int, prefill: Work, decode: Work) -> list[Fleet]:
+    """All fleets of `size` replicas, those first that divide them most as the work divides."""
+    wanted = size * prefill.mean / (prefill.mean + decode.mean)
+    counts = sorted(range(1, size), key=lambda p: (abs(p - wanted), p))
+    return [(p, size - p) for p in counts]

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.replay.traces import Trace
+from tandem_operator.sim.trace import Trace
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"
+SYSTEM = "h200_sxm"
 KV_BLOCK_TOKENS = 64
 MAX_NUM_SEQS = 256
 USUAL_CONTEXT, LONG_CONTEXT = 32_768, 131_072
@@ -60,9 +61,9 @@ TIMINGS = {
         measured=True,
         kv_blocks=14_766,
         most_batched_tokens=16_384,
-        prompt_grid=(),
-        context_grid=(),
-        batch_grid=(),
+        prompt_grid=(512, 1024, 2048, 3000, 4096, 6144),
+        context_grid=(1000, 2000, 3000, 4000),
+        batch_grid=(4, 8, 16, 32, 48, 64, 96),
     ),
 }
 
@@ -126,7 +127,8 @@ def fitted_start(trace: Trace, profile: Profile, itl_s: float) -> tuple[int, int
 
 def context_of(trace: Trace) -> int:
     """The engines' context length: the usual one, or what the longest request needs."""
-    return USUAL_CONTEXT if trace.longest_tokens <= USUAL_CONTEXT else LONG_CONTEXT
+    longest = max(r.prompt_tokens + r.output_tokens for r in trace.requests)
+    return USUAL_CONTEXT if longest <= USUAL_CONTEXT else LONG_CONTEXT
 
 
 def estimator(timing: Timing, role: str) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def estimator(timing: Timing, role: str) -> dict[str, Any]:
     config: dict[str, Any] = {
         "model": MODEL,
         "backend": "vllm",
-        "system": "h200_sxm",
+        "system": SYSTEM,
         "worker_type": role,
         "tp": 1,
     }

@@ -6,14 +6,12 @@ From that come the running totals that routers and engines export. Nothing from 
 at: arrivals of seconds that are over, outputs of requests that ended.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.replay.setup import Setup
-from benchmarks.replay.traces import Request
 from tandem_operator.core.observation import (
     ArrivalSecond,
     EngineSample,
@@ -27,7 +25,8 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.sim.ledger import BUCKET_EDGES_TOKENS, HISTORY_S
+from tandem_operator.sim.ledger import BUCKET_EDGES_TOKENS, HISTORY_S, bucket_of
+from tandem_operator.sim.trace import TraceRequest
 
 EPOCH_S = 1_790_000_000.0
 LATENCY_WINDOW_S = 120.0
@@ -68,7 +67,7 @@ class _Ended:
 class Sight:
     """Gathers snapshots and shows them as an `Observation`."""
 
-    def __init__(self, requests: Sequence[Request], setup: Setup) -> None:
+    def __init__(self, requests: Sequence[TraceRequest], setup: Setup) -> None:
         self._setup = setup
         self._arrivals = _by_second(requests)
         self._arrived: deque[ArrivalSecond] = deque(maxlen=HISTORY_S)
@@ -304,13 +303,13 @@ def _name(role: Role, worker: int) -> str:
     return f"{role.value}-{worker}"
 
 
-def _by_second(requests: Sequence[Request]) -> dict[int, ArrivalSecond]:
+def _by_second(requests: Sequence[TraceRequest]) -> dict[int, ArrivalSecond]:
     buckets = len(BUCKET_EDGES_TOKENS) + 1
     counts: dict[int, list[int]] = {}
     tokens: dict[int, list[int]] = {}
     for request in requests:
         second = int(request.at_s)
-        bucket = bisect_right(BUCKET_EDGES_TOKENS, request.prompt_tokens)
+        bucket = bucket_of(request.prompt_tokens)
         counts.setdefault(second, [0] * buckets)[bucket] += 1
         tokens.setdefault(second, [0] * buckets)[bucket] += request.prompt_tokens
     return {

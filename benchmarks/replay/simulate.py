@@ -9,14 +9,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.replay.setup import Setup
-from benchmarks.replay.traces import Trace, write
+from benchmarks.replay.environment import SIMULATOR
+from benchmarks.replay.setup import Setup, engine_args
+from benchmarks.replay.traces import replay_lines
+from tandem_operator.sim.trace import Trace
 
 HERE = Path(__file__).resolve().parent
-CORE = HERE.parents[1] / "operator" / "tandem_operator" / "core"
-SOURCES = ("requirements-simulator.txt", "setup.py")
-POLICY_SOURCES = {"tandem": ("policy.py", "sight.py"), "clairvoyant": ("clairvoyant.py",)}
+OPERATOR = HERE.parents[1] / "operator" / "tandem_operator"
 SAMPLE_MS = 5000.0
+ROLES = ("prefill", "decode")
 SHARES = ("p50", "p75", "p90", "p95", "p99")
 
 Telemetry = Callable[[Mapping[str, Any]], None]
@@ -37,13 +38,37 @@ class Job:
     setup: Setup
     options: Mapping[str, Any]
 
+    @property
+    def label(self) -> str:
+        """For people."""
+        if "fleet" in self.options:
+            prefill, decode = self.options["fleet"]
+            return f"{self.trace} {self.policy} {prefill}P{decode}D"
+        planner = self.options.get("planner", {})
+        if "prefill_min_endpoint" in planner:
+            floor = f"{planner['prefill_min_endpoint']}P{planner['decode_min_endpoint']}D"
+            return f"{self.trace} {self.policy} floor {floor}"
+        return f"{self.trace} {self.policy}"
+
     def key(self) -> str:
-        """Names the result: everything that it depends on, our code where it matters included."""
-        parts = [self.policy, self.trace_hash, self.setup.key, json.dumps(dict(self.options))]
-        sources = [HERE / name for name in SOURCES + POLICY_SOURCES.get(self.policy, ())]
+        """Names the result by what the simulator is told, not by the code that tells it.
+
+        Where Tandem decides, its code is a part of that: core, and the adapter that shows it the
+        pool.
+        """
+        told = {
+            "policy": self.policy,
+            "trace": self.trace_hash,
+            "setup": asdict(self.setup),
+            "engines": [engine_args(self.setup, role, measured=Path("h200")) for role in ROLES],
+            "options": dict(self.options),
+            "simulator": SIMULATOR.read_text(),
+        }
+        parts = [json.dumps(told, sort_keys=True)]
         if self.policy == "tandem":
-            sources.extend(sorted(CORE.glob("*.py")))
-        parts.extend(hashlib.sha256(path.read_bytes()).hexdigest() for path in sources)
+            sources = [HERE / "policy.py", HERE / "sight.py", OPERATOR / "sim" / "ledger.py"]
+            sources += sorted((OPERATOR / "core").rglob("*.py"))
+            parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in sources]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
@@ -102,8 +127,9 @@ class Result:
 def prepared(trace: Trace, folder: Path) -> tuple[Path, str]:
     """The trace as a file for the simulator, and its hash."""
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{trace.name}.{os.getpid()}.part"
-    write(trace, part)
+    part = folder / f"{os.getpid()}.part"
+    with part.open("w", encoding="utf-8") as out:
+        out.writelines(replay_lines(trace))
     digest = hashlib.sha256(part.read_bytes()).hexdigest()
     path = folder / f"{digest[:24]}.jsonl"
     part.replace(path)
@@ -112,15 +138,26 @@ def prepared(trace: Trace, folder: Path) -> tuple[Path, str]:
 
 def run(job: Job, trace: Trace, *, folder: Path) -> Result:
     """The result of `job`, from `folder` if it was made before."""
-    remembered = folder / "runs" / f"{job.key()}.json"
-    if remembered.is_file():
-        return Result.from_json(remembered.read_text())
+    known = remembered(job, folder)
+    if known is not None:
+        return known
     result = _replay(job, trace, folder)
-    remembered.parent.mkdir(parents=True, exist_ok=True)
-    part = remembered.with_suffix(f".{os.getpid()}.part")
+    path = _memory(job, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(result.to_json())
-    part.replace(remembered)
+    part.replace(path)
     return result
+
+
+def remembered(job: Job, folder: Path) -> Result | None:
+    """The result of `job` if it was made before."""
+    path = _memory(job, folder)
+    return Result.from_json(path.read_text()) if path.is_file() else None
+
+
+def _memory(job: Job, folder: Path) -> Path:
+    return folder / "runs" / f"{job.key()}.json"
 
 
 def _replay(job: Job, trace: Trace, folder: Path) -> Result:

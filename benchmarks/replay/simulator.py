@@ -8,14 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dynamo._core import run_mocker_trace_replay
-from dynamo.replay.api import TelemetryOptions, run_trace_replay
 
 from benchmarks.replay.clairvoyant import Clairvoyant
 from benchmarks.replay.policy import Tandem
-from benchmarks.replay.profiles import measured_table, profile_of
+from benchmarks.replay.profiles import measured_table
 from benchmarks.replay.setup import TIMINGS, Setup, engine_args, estimator
 from benchmarks.replay.simulate import SAMPLE_MS, Job
-from benchmarks.replay.traces import BLOCK_TOKENS, Trace
+from tandem_operator.sim.trace import BLOCK_TOKENS, Trace
 
 Telemetry = Callable[[Mapping[str, Any]], None]
 TELEMETRY_MS = 1000.0
@@ -31,9 +30,7 @@ def replay(
     if job.policy == "static":
         return _native(job, path, folder, keep, policy=None)
     if job.policy == "clairvoyant":
-        profile = profile_of(job.setup.timing)
-        known = Clairvoyant(trace, profile, itl_s=job.setup.itl_s, startup_s=job.setup.startup_s)
-        return _native(job, path, folder, keep, policy=known)
+        return _native(job, path, folder, keep, policy=Clairvoyant(job.options["schedule"]))
     if job.policy == "tandem":
         tandem = Tandem(trace, job.setup)
 
@@ -87,6 +84,9 @@ def _native(
 
 
 def _planner(job: Job, path: Path, folder: Path, telemetry: Telemetry) -> Mapping[str, Any]:
+    # Seconds to import, and only this policy needs it.
+    from dynamo.replay.api import TelemetryOptions, run_trace_replay  # noqa: PLC0415
+
     setup = job.setup
     config = {
         "mode": "disagg",

@@ -1,4 +1,4 @@
-"""Our simulator and NVIDIA's side by side: `python -m benchmarks.simulator --mooncake FILE`."""
+"""Our simulator and NVIDIA's side by side: `python -m benchmarks.simulator --traces FOLDER`."""
 
 import argparse
 import json
@@ -7,16 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.simulator.cases import (
-    CASES,
-    KV_BLOCK_TOKENS,
-    KV_BLOCKS,
-    MAX_NUM_BATCHED_TOKENS,
-    MAX_NUM_SEQS,
-    SYSTEM,
-    Case,
-    trace_of,
-)
+from benchmarks.replay.setup import KV_BLOCK_TOKENS, MAX_NUM_SEQS, SYSTEM, TIMINGS, context_of
+from benchmarks.simulator.cases import CASES, Case, table_name
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
 from tandem_operator.sim.policy import Static
@@ -38,14 +30,14 @@ COMPARED = ("ttft_p50", "ttft_p95", "tpot_p50", "tpot_p95")
 
 def profile_of(case: Case, noted: Path) -> EngineProfile:
     """The replay's own timing; it hands KV over in no time."""
-    model = f"Meta-Llama-3.1-8B-{case.timing}"
-    text = noted.read_text()
-    profile = read_profile(text, source=noted.name, table=f"{SYSTEM}/{model}/tp1")
+    timing = TIMINGS[case.recipe.timing]
+    table = f"{SYSTEM}/{table_name(case.recipe.timing)}/tp1"
+    profile = read_profile(noted.read_text(), source=noted.name, table=table)
     return replace(
         profile,
-        kv_capacity_tokens=KV_BLOCKS * KV_BLOCK_TOKENS,
+        kv_capacity_tokens=timing.kv_blocks * KV_BLOCK_TOKENS,
         max_num_seqs=MAX_NUM_SEQS,
-        max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
+        max_num_batched_tokens=timing.most_batched_tokens,
         transfer_s=0.0,
         transfer_s_per_token=0.0,
     )
@@ -59,20 +51,21 @@ def run(setup: PoolSetup, fleet: tuple[int, int]) -> PoolReport:
 
 def setup_of(case: Case, options: argparse.Namespace) -> PoolSetup:
     """The pool of a case; its fleet is filled in later."""
+    trace = case.recipe.make(options.traces)
     spec = PoolSpec(
-        slo=Slo(case.ttft_s, 0.0, case.tpot_s, 0.95),
+        slo=Slo(case.recipe.ttft_s, 0.0, case.recipe.itl_s, 0.95),
         roles={role: RoleSpec(1, 64, 1, True) for role in Role},
         mode=Mode.AUTO,
         gpu_budget=None,
         stabilization_s=60.0,
         max_step=None,
-        max_model_len=case.max_model_len,
+        max_model_len=context_of(trace),
         max_num_seqs=MAX_NUM_SEQS,
     )
     return PoolSetup(
         name=case.name,
         spec=spec,
-        trace=trace_of(case, options.mooncake),
+        trace=trace,
         profile=profile_of(case, options.noted),
         start={},
         router=REPLAY_ROUTER,
@@ -103,7 +96,7 @@ def _of(row: dict[str, Any], names: tuple[str, ...]) -> list[tuple[float, float]
 def main() -> None:
     """Print the table; write it as JSON too."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mooncake", type=Path, required=True, help="conversation_trace.jsonl")
+    parser.add_argument("--traces", type=Path, required=True, help="folder with Mooncake's trace")
     parser.add_argument("--noted", type=Path, default=HERE / "nvidia.json")
     parser.add_argument("--case", choices=[case.name for case in CASES], action="append")
     parser.add_argument("--json", type=Path)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.forecast import Track
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.generate import Lengths, Mix, constant, poisson
@@ -95,6 +97,11 @@ def told(phases: list[Phase], *, seed: int) -> Trace:
     return Trace("story", in_order(requests))
 
 
+def long_known() -> Tandem:
+    """The core of a pool whose traffic is no news: it keeps no room for surprises."""
+    return Tandem(Memory(track=Track(since_s=0.0)))
+
+
 def play(
     spec: PoolSpec,
     phases: list[Phase],
@@ -105,7 +112,7 @@ def play(
     starts: ColdStart | None = None,
 ) -> dict[str, PhaseResult]:
     """What each phase saw."""
-    policy = Tandem() if policy is None else policy
+    policy = long_known() if policy is None else policy
     setup = PoolSetup(
         name="pool", spec=spec, trace=told(phases, seed=seed), profile=engine, start=ONE_EACH
     )

@@ -4,16 +4,21 @@ import json
 from argparse import Namespace
 from pathlib import Path
 
+import pytest
+
 from benchmarks.simulator.__main__ import HERE, compare, run, setup_of
 from benchmarks.simulator.cases import CASES
 
 
-def test_a_fleet_inside_its_slo_is_within_five_percent_of_the_replay() -> None:
+@pytest.mark.parametrize(("name", "fleet"), [("A4", (5, 3)), ("B", (4, 5))])
+def test_a_fleet_inside_its_slo_is_within_five_percent_of_the_replay(
+    name: str, fleet: tuple[int, int]
+) -> None:
     noted = HERE / "nvidia.json"
-    case = next(case for case in CASES if case.name == "A4")
-    options = Namespace(mooncake=Path("not needed"), noted=noted)
+    case = next(case for case in CASES if case.name == name)
+    options = Namespace(traces=Path("not needed"), noted=noted)
 
-    report = run(setup_of(case, options), (5, 3))
+    report = run(setup_of(case, options), fleet)
 
-    row = compare(report, json.loads(noted.read_text())["runs"]["A4 5P3D"])
+    row = compare(report, json.loads(noted.read_text())["runs"][f"{name} {fleet[0]}P{fleet[1]}D"])
     assert row["verdict"] == "within", row

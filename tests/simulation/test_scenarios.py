@@ -17,6 +17,7 @@ from tandem_operator.sim.profile import EngineProfile, straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.trace import Trace, joined
+from tests.simulation.stories import long_known
 from tests.unit.core.scene import make_spec
 
 ENGINE = straight_profile(
@@ -58,7 +59,7 @@ def play(
     setup = PoolSetup(
         name="pool", spec=spec, trace=trace, profile=engine, start=start, faults=faults
     )
-    policy = Tandem()
+    policy = long_known()
     scenario = Scenario(
         pools=(setup,),
         cold_start=starts,

@@ -1,7 +1,8 @@
 """Size decode: the largest batch that keeps TPOT and fits the KV cache, then Little's law.
 
-A replica that runs `batch` streams gives batch / ITL(batch) tokens per second; it is late when the
-tokens asked of it over about one request's life exceed that.
+A replica that runs `batch` streams gives batch / ITL(batch) tokens per second. Its batch follows
+what is asked of it only slowly, the slower the more of a step is spent on streams rather than on
+the step itself; it is late when more is asked than it gives for about that long.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from tandem_operator.core.regression import Triple
 
 TPOT_SHARE = 0.95
 KV_SHARE = 0.9
-LIVES_AVERAGED = 1.5
+MOST_LIVES = 8.0
 INFEASIBLE_SLACK = 1.25
 
 
@@ -39,6 +40,9 @@ class DecodeWork:
     Attributes:
         batch: largest batch inside every limit.
         tokens_per_s: tokens per second of a replica at that batch.
+        settle_s: how slowly the batch follows the load: dN/dt = rate - N / (output x ITL(N)) comes
+            back to its balance in output x ITL^2 / fixed step time; in one life where it is room
+            that limits the batch.
         feasible_tpot_s: the smallest `tpot` target that a single stream keeps.
     """
 
@@ -49,6 +53,7 @@ class DecodeWork:
     batch: float
     limit: Limit
     tokens_per_s: float
+    settle_s: float
     feasible: bool
     feasible_tpot_s: float
 
@@ -61,8 +66,7 @@ class DecodeWork:
         if rate_rps <= 0.0:
             return 0.0
         load = self.load(rate_rps) / replicas
-        life_s = self.outputs.mean_tokens * self.batch / self.tokens_per_s
-        seen = max(rate_rps * LIVES_AVERAGED * life_s, 1e-9)
+        seen = max(rate_rps * self.settle_s, 1e-9)
         deviation = load * sqrt((self.dispersion + self.outputs.cv2) / seen)
         return 0.5 * erfc((1.0 - load) / (deviation * sqrt(2.0)))
 
@@ -99,6 +103,8 @@ def decode_work(
         options.append((KV_SHARE * kv_capacity_tokens / context, Limit.KV))
     batch, limit = min(options)
     batch = max(1.0, batch)
+    step_s = d0 + slope * batch
+    lives = min(MOST_LIVES, step_s / max(d0, 1e-9)) if limit is Limit.TPOT else 1.0
     return DecodeWork(
         steps=(d0, d1, d2),
         context_tokens=context,
@@ -106,7 +112,8 @@ def decode_work(
         dispersion=dispersion,
         batch=batch,
         limit=limit,
-        tokens_per_s=batch / max(d0 + slope * batch, 1e-9),
+        tokens_per_s=batch / max(step_s, 1e-9),
+        settle_s=lives * outputs.mean_tokens * step_s,
         feasible=feasible,
         feasible_tpot_s=alone_s / TPOT_SHARE,
     )

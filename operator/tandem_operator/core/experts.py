@@ -7,7 +7,7 @@ anything periodic. The mixture in `forecast.py` decides which to believe.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import cos, exp, hypot, pi, sin, sqrt
+from math import cos, exp, hypot, inf, pi, sin, sqrt
 
 Expert = Callable[[Sequence[float], Sequence[float]], list[float]]
 
@@ -20,10 +20,15 @@ SEASON_BINS = 120
 SEASON_MEMORY_S = 600.0
 SEASON_RIDGE_S = 20.0
 RESIDUAL_MEMORY_S = 60.0
-PERIODS_S = tuple(180.0 * 1.085**i for i in range(24))
+STEP_NEWS_S = 120
+PERIODS_S = tuple(180.0 * 1.0425**i for i in range(48))
+# A period of which two thirds were seen may be the true one, where a shorter one shows a season.
+SEASON_REACH = 1.5
 LEAST_AMPLITUDE = 0.25
-MOST_SEASON_ERROR = 1.6
+MOST_SEASON_ERROR = 2.0
 MEDIAN_TO_DEVIATION = 1.48
+# A season has to explain four bins of five: a burst now and then does not end it.
+SEASON_SHARE, SEASON_SHARE_DEVIATIONS = 0.8, 1.28
 MOST_DEVIATIONS = 2.5
 
 
@@ -76,7 +81,7 @@ class Season:
     """What sines say of the rates ahead, and how well the best one explains the past.
 
     Attributes:
-        error_rps: its deviation on the bins of the past.
+        error_rps: its deviation on most bins of the past.
         noise_rps: what chance alone would leave.
     """
 
@@ -94,7 +99,9 @@ class Season:
         )
 
 
-def season(counts: Sequence[float], horizons_s: Sequence[float]) -> Season | None:
+def season(
+    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+) -> Season | None:
     """Sines of which a whole period was seen, mixed by how well they explain the history.
 
     Single bursts are held back in the fit: they belong to no season. What is above or below the
@@ -106,24 +113,37 @@ def season(counts: Sequence[float], horizons_s: Sequence[float]) -> Season | Non
         return None
     scale = max(sum(bins) / size, 0.1)
     noise_rps = sqrt(scale / SEASON_BIN_S)
-    fits = [
-        _fit(bins, period_s, horizons_s, noise_rps)
+    jump = None
+    if step_age_s is not None and step_age_s <= STEP_NEWS_S:
+        jump = _Jump(rate_rps=sum(counts[-step_age_s:]) / step_age_s, age_s=step_age_s)
+    seen_s = size * SEASON_BIN_S
+    fits = {
+        period_s: _fit(bins, period_s, horizons_s, noise_rps, jump)
         for period_s in PERIODS_S
-        if period_s <= size * SEASON_BIN_S
-    ]
-    least = min(fit.cost for fit in fits)
-    beliefs = [exp(-(fit.cost - least) / (4.0 * scale)) for fit in fits]
+        if period_s <= SEASON_REACH * seen_s
+    }
+    # That there is a season shows in a whole period; how long it is may still be open.
+    best = min((f for p, f in fits.items() if p <= seen_s), key=lambda fit: fit.cost)
+    least = min(fit.cost for fit in fits.values())
+    beliefs = [exp(-(fit.cost - least) / (4.0 * scale)) for fit in fits.values()]
     total = sum(beliefs)
-    best = min(fits, key=lambda fit: fit.cost)
     return Season(
         rates_rps=tuple(
-            max(0.0, sum(b * f.rates_rps[i] for b, f in zip(beliefs, fits, strict=True)) / total)
-            for i in range(len(horizons_s))
+            max(0.0, sum(b * r for b, r in zip(beliefs, rates, strict=True)) / total)
+            for rates in zip(*(fit.rates_rps for fit in fits.values()), strict=True)
         ),
         error_rps=best.error_rps,
         noise_rps=noise_rps,
         amplitude_share=best.amplitude_rps / scale,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Jump:
+    """The mean rate since the last step."""
+
+    rate_rps: float
+    age_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +154,18 @@ class _Fit:
     rates_rps: list[float]
 
 
-def _fit(bins: list[float], period_s: float, horizons_s: Sequence[float], noise_rps: float) -> _Fit:
+def _fit(
+    bins: list[float],
+    period_s: float,
+    horizons_s: Sequence[float],
+    noise_rps: float,
+    jump: _Jump | None,
+) -> _Fit:
     """One sine, fitted twice: the second time without what stands out beyond chance."""
     basis = _basis(period_s, len(bins))
     c = basis.solve(bins)
     residuals = basis.residuals(bins, c)
-    usual = max(noise_rps, MEDIAN_TO_DEVIATION * sorted(map(abs, residuals))[len(bins) // 2])
+    usual = max(noise_rps, MEDIAN_TO_DEVIATION * _usual(residuals, share=0.5))
     most = MOST_DEVIATIONS * usual
     calm = [z - r + min(most, max(-most, r)) for z, r in zip(bins, residuals, strict=True)]
     c = basis.solve(calm)
@@ -147,17 +173,26 @@ def _fit(bins: list[float], period_s: float, horizons_s: Sequence[float], noise_
     squares = sum(
         w * min(r * r, most * most) for w, r in zip(basis.weights, residuals, strict=True)
     )
-    now = sum(residuals[-3:]) / 3.0
     turn = 2.0 * pi / period_s
+
+    def sine_rps(in_s: float) -> float:
+        return c[0] + c[1] * cos(turn * in_s) + c[2] * sin(turn * in_s)
+
+    # What stands out now fades; what jumped may stay, and nothing is known yet of how long.
+    beside_rps, memory_s = sum(residuals[-3:]) / 3.0, RESIDUAL_MEMORY_S
+    if jump is not None:
+        beside_rps, memory_s = jump.rate_rps - sine_rps(-0.5 * jump.age_s), inf
     return _Fit(
-        cost=squares + SEASON_RIDGE_S * (c[1] * c[1] + c[2] * c[2]),
-        error_rps=sqrt(squares / basis.weight),
+        cost=squares,
+        error_rps=_usual(residuals, share=SEASON_SHARE) / SEASON_SHARE_DEVIATIONS,
         amplitude_rps=hypot(c[1], c[2]),
-        rates_rps=[
-            c[0] + c[1] * cos(turn * h) + c[2] * sin(turn * h) + now * exp(-h / RESIDUAL_MEMORY_S)
-            for h in horizons_s
-        ],
+        rates_rps=[sine_rps(h) + beside_rps * exp(-h / memory_s) for h in horizons_s],
     )
+
+
+def _usual(residuals: Sequence[float], *, share: float) -> float:
+    """What `share` of the residuals stay under."""
+    return sorted(map(abs, residuals))[int(share * len(residuals))]
 
 
 def _binned(counts: Sequence[float]) -> list[float]:

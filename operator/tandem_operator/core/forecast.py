@@ -1,7 +1,7 @@
 """Forecast the arrival rate over the start-up time and beyond, with quantiles from past errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, sqrt
 
 from tandem_operator.core.arrivals import Arrivals
@@ -23,11 +23,16 @@ ERRORS_KEPT = 60
 ERROR_SCALE = 0.78
 QUANTILES = 5
 NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
-LEAST_ERROR = 0.15
+LEAST_ERROR = 0.25
 PRIOR_WEIGHT = 10.0
 MOST_GROWTH = 1.6
 MOST_ERROR = 0.6
 JUMP_WEIGHT = 0.25
+JUMP_NEWS_S = 15
+# Who has seen two minutes of a pool does not know how far its traffic climbs.
+YOUNG_S, GROWN_S = 150.0, 270.0
+YOUNG_ROOM = 0.6
+CLEAR_GROWTH = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +70,17 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """The forecaster's record: open predictions, past misses, losses by expert."""
+    """The forecaster's record: open predictions, past misses, losses by expert.
+
+    Attributes:
+        since_s: when the first arrival was seen that anything is known of.
+    """
 
     pending: tuple[Pending, ...] = ()
     misses: tuple[Miss, ...] = ()
     losses: Mapping[str, Loss] = field(default_factory=dict)
     at_s: float | None = None
+    since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +94,18 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Rates from now to the look-ahead; `lead_s` is the longest start-up time."""
+    """Rates from now to the look-ahead.
+
+    Attributes:
+        lead_s: the longest start-up time.
+        jumped: whether the rate jumped up just now, beyond doubt.
+        room: what the rates of the levels hold already for a jump, as a factor.
+    """
 
     lead_s: float
     levels: tuple[Level, ...]
+    jumped: bool = False
+    room: float = 1.0
 
     @property
     def peak(self) -> Level:
@@ -105,7 +123,8 @@ def forecast(
     """The forecast and the record after it; `None` while too little is known."""
     counts = arrivals.counts
     step_age_s = last_step_s(counts)
-    scored = _score(track, arrivals, step_age_s, now_s)
+    since_s = arrivals.end_s - len(counts) if track.since_s is None else track.since_s
+    scored = replace(_score(track, arrivals, step_age_s, now_s), since_s=since_s)
     if len(counts) < MIN_HISTORY_S:
         return None, scored
     horizons_s = _horizons_s(lead_s)
@@ -113,22 +132,33 @@ def forecast(
     ceiling_rps = _ceiling_rps(counts)
     for name, rates in predictions.items():
         predictions[name] = [min(ceiling_rps, rate) for rate in rates]
-    seasonal = season(counts, horizons_s)
+    seasonal = season(counts, horizons_s, step_age_s=step_age_s)
     if seasonal is not None and seasonal.seen:
         predictions[SEASON] = list(seasonal.rates_rps)
     weights = _weights(scored, predictions, seasonal)
     floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     levels = []
+    means = [
+        sum(weights[name] * rates[i] for name, rates in predictions.items())
+        for i in range(len(horizons_s))
+    ]
+    room = _room(known_s=now_s - since_s, growth=max(means) / max(means[0], 1e-6) - 1.0)
     near, far = (_errors(scored, weights, floor_rps, now_s, near=near) for near in (True, False))
     for i, horizon_s in enumerate(horizons_s):
-        mean_rps = sum(weights[name] * r[i] for name, r in predictions.items())
+        mean_rps = means[i]
         share = min(1.0, max(0.0, (horizon_s - NEAR_S) / max(1.0, lead_s - NEAR_S)))
         spread = sqrt(max(mean_rps, 0.25 * floor_rps) * floor_rps) * ERROR_SCALE
         samples = tuple(
             max(0.0, mean_rps + spread * ((1.0 - share) * a + share * b))
             for a, b in zip(near, far, strict=True)
         )
-        levels.append(Level(horizon_s=horizon_s, mean_rps=mean_rps, samples_rps=samples))
+        levels.append(
+            Level(
+                horizon_s=horizon_s,
+                mean_rps=room * mean_rps,
+                samples_rps=tuple(room * rate for rate in samples),
+            )
+        )
     asked = {
         due: {name: rates[horizons_s.index(due)] for name, rates in predictions.items()}
         for due in (horizons_s[1], lead_s)
@@ -143,8 +173,27 @@ def forecast(
         misses=scored.misses,
         losses=scored.losses,
         at_s=now_s,
+        since_s=since_s,
     )
-    return Forecast(lead_s=lead_s, levels=tuple(levels)), record
+    jumped = _jumped_up(counts, step_age_s)
+    return Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room), record
+
+
+def _room(*, known_s: float, growth: float) -> float:
+    """The factor on all rates while traffic climbs that is too new to know how far it climbs.
+
+    `growth` is what is forecast, as a share of the present rate.
+    """
+    young = min(1.0, max(0.0, (GROWN_S - known_s) / (GROWN_S - YOUNG_S)))
+    return 1.0 + YOUNG_ROOM * young * min(1.0, max(0.0, growth / CLEAR_GROWTH))
+
+
+def _jumped_up(counts: Sequence[float], step_age_s: int | None) -> bool:
+    """Whether the last step is news, and upwards."""
+    if step_age_s is None or step_age_s > JUMP_NEWS_S:
+        return False
+    before = counts[-2 * step_age_s : -step_age_s]
+    return sum(counts[-step_age_s:]) > sum(before) * step_age_s / max(1, len(before))
 
 
 def _horizons_s(lead_s: float) -> list[float]:

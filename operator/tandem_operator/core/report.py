@@ -22,6 +22,7 @@ from tandem_operator.core.spec import Mode, PoolSpec
 PERCENTILE = 0.95
 CAPACITY_STEPS = 6
 LEAST_SHOWN_RPS = 0.005
+LEAST_TOLD_ROOM = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,8 @@ def _load(
     up_to: bool,
 ) -> str:
     rate = f"{'up to ' if up_to else ''}{rounded(rate_rps, 2):g} requests/s"
+    if forecast.room >= LEAST_TOLD_ROOM:
+        rate += f" ({forecast.room:.1f} times the forecast while its traffic is new)"
     horizon_s = forecast.levels[-1].horizon_s
     if role is Role.PREFILL:
         tokens = f"of {rounded(situation.sample.mean_prompt_tokens, 2):.0f} prompt tokens"
@@ -279,6 +282,7 @@ def _inputs(view: View) -> dict[str, float]:
         # Below one request in minutes a rate is only the memory of noise.
         highest_rps = max(peak.samples_rps)
         found["forecast_high_rps"] = highest_rps if highest_rps >= LEAST_SHOWN_RPS else 0.0
+        found["forecast_room"] = view.forecast.room
         found["forecast_horizon_s"] = view.forecast.levels[-1].horizon_s
     if view.situation is not None:
         situation = view.situation

@@ -1,57 +1,67 @@
 """Find the last sudden change of level in the arrivals, and tell it from a ramp."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import sqrt
 
-WINDOW_S = 180
-MIN_SIDE_S = 8
-STRIDE_S = 2
-SIGNIFICANT = 5.0
-BETTER_THAN_LINE = 10.0
+WINDOWS_S = (90, 180)
+CURVE_LEAST_S = 60
+JUMP_LEAST_S = 4
+CERTAIN = 25.0
+# A few requests close together after long silence are no new level.
+LEAST_EXCESS = 12.0
 
 
 def last_step_s(counts: Sequence[float]) -> int | None:
-    """Seconds since the level last jumped, or `None`.
-
-    The clearest step is found first; then what follows it is searched for a later one.
-    """
-    age = None
-    recent = counts[-WINDOW_S:]
-    while (found := _clearest_step(recent)) is not None:
-        age = found
-        recent = recent[-found:]
-    return age
+    """Seconds since the level last jumped, or `None`."""
+    for window_s in WINDOWS_S:
+        age = _jump_on_a_curve(counts[-window_s:])
+        if age is not None:
+            return age
+    return None
 
 
-def _clearest_step(recent: Sequence[float]) -> int | None:
-    """Length of the part after the split into two levels that explains `recent` best.
+def _jump_on_a_curve(recent: Sequence[float]) -> int | None:
+    """Length of the end of `recent` that stands off the parabola through all of it.
 
-    The levels must differ by `SIGNIFICANT` standard errors of a Poisson count, and explain the
-    window clearly better than one straight line does.
+    A parabola with a step in it must explain the window better than the parabola alone, by more
+    than chance does; more noise than Poisson's makes for more chance.
     """
     size = len(recent)
-    if size < 3 * MIN_SIDE_S:
+    if size < CURVE_LEAST_S or sum(recent) <= 0.0:
         return None
-    total, squares = sum(recent), sum(y * y for y in recent)
-    mean = total / size
-    if mean <= 0.0:
-        return None
-    best_age, best_error = None, float("inf")
-    before = 0.0
-    for split in range(1, size - MIN_SIDE_S + 1):
-        before += recent[split - 1]
-        if split < MIN_SIDE_S or (size - split) % STRIDE_S:
+    basis = _parabolas(size)
+    residuals = list(recent)
+    for row in basis:
+        share = sum(map(float.__mul__, row, residuals))
+        residuals = [r - share * x for r, x in zip(residuals, row, strict=True)]
+    squares = sum(r * r for r in residuals)
+    best_age, best_gain = None, 0.0
+    tail, levers = 0.0, [0.0] * len(basis)
+    for age in range(1, size // 2 + 1):
+        at = size - age
+        tail += residuals[at]
+        levers = [lever + row[at] for lever, row in zip(levers, basis, strict=True)]
+        if age < JUMP_LEAST_S or abs(tail) < LEAST_EXCESS:
             continue
-        left, right = before / split, (total - before) / (size - split)
-        spread = sqrt(max(mean, 0.1) * (1.0 / split + 1.0 / (size - split)))
-        if abs(right - left) < SIGNIFICANT * spread:
-            continue
-        error = squares - split * left * left - (size - split) * right * right
-        if error < best_error:
-            best_age, best_error = size - split, error
-    if best_age is None:
-        return None
-    centre = (size - 1) / 2.0
-    slope_sum = sum((i - centre) * y for i, y in enumerate(recent))
-    line_error = squares - total * mean - 12.0 * slope_sum * slope_sum / (size * (size * size - 1))
-    return best_age if line_error - best_error > BETTER_THAN_LINE * mean else None
+        # The part of a step that no parabola can take, and the squares that it takes away.
+        own = age - sum(lever * lever for lever in levers)
+        gain = tail * tail / own
+        if gain > best_gain:
+            best_age, best_gain = age, gain
+    noise = max(sum(recent) / size, (squares - best_gain) / (size - len(basis) - 1))
+    return best_age if best_gain > CERTAIN * noise else None
+
+
+@lru_cache(maxsize=2 * max(WINDOWS_S))
+def _parabolas(size: int) -> tuple[tuple[float, ...], ...]:
+    """Level, slope and curvature over `size` seconds: orthogonal, each of length one."""
+    basis: list[tuple[float, ...]] = []
+    for degree in range(3):
+        row = [(2.0 * i / size - 1.0) ** degree for i in range(size)]
+        for other in basis:
+            share = sum(map(float.__mul__, row, other))
+            row = [x - share * y for x, y in zip(row, other, strict=True)]
+        length = sqrt(sum(x * x for x in row))
+        basis.append(tuple(x / length for x in row))
+    return tuple(basis)

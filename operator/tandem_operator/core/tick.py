@@ -108,7 +108,7 @@ def decide(
             may_shrink=fresh.shrink,
             known_s=arrivals.known_s,
             idle=idle,
-            urgent=frozenset(urgent),
+            urgent=frozenset(Role if expected is not None and expected.jumped else urgent),
         )
         allowed = guard(spec, plan.choice, past, scene, now_s)
     decision = report(

@@ -62,7 +62,7 @@ class Ledger:
     def arrive(self, flight: Flight) -> None:
         """Count a request on entry."""
         row = self._arrivals.setdefault(int(flight.request.at_s), _Arrivals())
-        bucket = _bucket(flight)
+        bucket = bucket_of(flight.request.prompt_tokens)
         row.requests[bucket] += 1
         row.tokens[bucket] += flight.request.prompt_tokens
 
@@ -83,7 +83,7 @@ class Ledger:
 
     def _blame(self, flight: Flight, verdict: Verdict) -> str | None:
         """The part that outgrew most what it takes in good requests of like length."""
-        usual = self._usual.setdefault(_bucket(flight), {})
+        usual = self._usual.setdefault(bucket_of(flight.request.prompt_tokens), {})
         if verdict.good:
             for part, seconds in verdict.parts.items():
                 usual[part] = seconds + USUAL_KEEP * (usual.get(part, seconds) - seconds)
@@ -151,8 +151,9 @@ class Ledger:
         )
 
 
-def _bucket(flight: Flight) -> int:
-    return bisect_left(BUCKET_EDGES_TOKENS, flight.request.prompt_tokens)
+def bucket_of(prompt_tokens: int) -> int:
+    """The prompt-length bucket; an edge belongs to the bucket below it."""
+    return bisect_left(BUCKET_EDGES_TOKENS, prompt_tokens)
 
 
 def _forget(rows: deque[ArrivalSecond] | deque[FinishedSecond], before_s: float) -> None:

@@ -19,7 +19,7 @@ Number = TypeVar("Number", int, float)
 
 MOST_TOKENS = 10_000_000
 MOST_REQUESTS = 2_000_000
-MOST_CV = 8.0
+LEAST_CV, MOST_CV = 0.1, 8.0
 SERVEGEN_SIGMA = 1.0
 WINDOW_S = 600.0
 
@@ -119,7 +119,8 @@ def _mooncake(lines: Iterable[str], source: str) -> Iterator[TraceRequest]:
             raise TraceError(f"{where}: not JSON ({error.msg})") from None
         if not isinstance(row, dict):
             raise TraceError(f'{where}: expected an object like {{"timestamp": 0, ...}}')
-        blocks = row.get("hash_ids", [])
+        blocks = row.get("hash_ids")
+        blocks = [] if blocks is None else blocks
         if not isinstance(blocks, list) or not all(isinstance(b, int) for b in blocks):
             raise TraceError(f"{where}: hash_ids must be a list of whole numbers")
         yield TraceRequest(
@@ -133,25 +134,38 @@ def _mooncake(lines: Iterable[str], source: str) -> Iterator[TraceRequest]:
 def _servegen(
     lines: Iterable[str], source: str, random: Random, rate_scale: float
 ) -> Iterator[TraceRequest]:
-    """Per window: gamma gaps at its rate and burstiness, lognormal lengths around its means.
-
-    A window with every column zero is a gap in the source, not zero traffic: it yields nothing, and
-    the clock runs on.
-    """
-    columns = ("t_s", "rate_rps", "rate_weighted_cv", "mean_input_tokens", "mean_output_tokens")
+    """Per window: gamma gaps at its rate and burstiness, lognormal lengths around its means."""
     at_s = 0.0
-    for number, row in _rows(lines, source, columns):
-        where = f"{source}:{number}"
-        start_s, rate, cv, prompt, output = (_number(row, name, where) for name in columns)
+    for start_s, rate, cv, prompt, output in _windows(lines, source):
         if rate == 0.0:
             continue
-        cv = min(MOST_CV, max(cv, 0.1))
-        shape = 1.0 / (cv * cv)
+        shape = min(MOST_CV, max(cv, LEAST_CV)) ** -2.0
         mean_gap_s = 1.0 / (rate * rate_scale)
         at_s = max(at_s, start_s + random.random() * mean_gap_s)
         while at_s < start_s + WINDOW_S:
             yield TraceRequest(at_s, _length(random, prompt), _length(random, output))
             at_s += random.gammavariate(shape, mean_gap_s / shape)
+
+
+def _windows(lines: Iterable[str], source: str) -> Iterator[tuple[float, ...]]:
+    """Start, rate, CV and mean lengths of each window.
+
+    One whose columns are all zero is a gap in the source, and unknown is not zero: it is taken to
+    be as the window before it, and gaps at the beginning as the first window that is known.
+    """
+    columns = ("t_s", "rate_rps", "rate_weighted_cv", "mean_input_tokens", "mean_output_tokens")
+    unknown: list[float] = []
+    last: tuple[float, ...] | None = None
+    for number, row in _rows(lines, source, columns):
+        where = f"{source}:{number}"
+        start_s, *values = (_number(row, name, where) for name in columns)
+        if any(values):
+            last = tuple(values)
+        elif last is None:
+            unknown.append(start_s)
+            continue
+        yield from ((early_s, *last) for early_s in (*unknown, start_s))
+        unknown.clear()
 
 
 def _length(random: Random, mean: float) -> int:
@@ -198,7 +212,9 @@ def _parsed(
     value = row.get(name)
     try:
         number = None if value is None or isinstance(value, bool) else kind(value)
-    except (TypeError, ValueError):
+        if isinstance(value, float) and number != value:
+            number = None
+    except (TypeError, ValueError, OverflowError):
         number = None
     if number is None or not isfinite(number) or number < 0:
         raise TraceError(f"{where}: {name} must be {wanted}; got {value!r}")

@@ -21,8 +21,10 @@ def poisson(random: Random, rate: float) -> float:
     return float(count)
 
 
-def last_forecast(rates: list[float], *, seed: int = 1) -> Forecast:
-    random, counts, track, made = Random(seed), [], Track(), None
+def last_forecast(rates: list[float], *, seed: int = 1, known_s: float = 1000.0) -> Forecast:
+    """The forecast after `rates`, for a pool that was watched for `known_s` before them."""
+    random, counts, made = Random(seed), [], None
+    track = Track(since_s=NOW_S - known_s)
     for t, rate in enumerate(rates, start=1):
         counts.append(poisson(random, rate))
         if t % 5 == 0:
@@ -101,6 +103,62 @@ def test_neither_noise_nor_a_ramp_is_a_step(seed: int) -> None:
 
     assert last_step_s([poisson(random, 4.0) for _ in range(180)]) is None
     assert last_step_s([poisson(random, 3.0 + 0.1 * t) for t in range(180)]) is None
+
+
+def test_a_wave_has_no_step_in_it_wherever_it_stands() -> None:
+    random = Random(8)
+    wave = [poisson(random, 23.0 - 17.0 * cos(2 * pi * t / 600.0)) for t in range(900)]
+
+    assert {last_step_s(wave[:end]) for end in range(200, 900, 20)} == {None}
+
+
+def test_a_jump_on_a_climb_is_seen_within_five_seconds() -> None:
+    random = Random(6)
+    climb = [23.0 - 17.0 * cos(2 * pi * t / 600.0) for t in range(185)]
+    jump = [1.8 * (23.0 - 17.0 * cos(2 * pi * t / 600.0)) for t in range(185, 190)]
+
+    assert last_step_s([poisson(random, rate) for rate in climb + jump]) in (4, 5, 6)
+
+
+def test_a_few_requests_after_long_silence_are_no_step() -> None:
+    assert last_step_s([0.0] * 170 + [1.0, 1.0, 0.0, 1.0]) is None
+
+
+def test_a_jump_stays_in_the_forecast_of_a_season_until_it_is_over() -> None:
+    wave = [23.0 - 17.0 * cos(2 * pi * t / 600.0) for t in range(900)]
+    jumped = [*wave[:780], *(1.8 * rate for rate in wave[780:800])]
+
+    usual, made = last_forecast(wave[:800]), last_forecast(jumped)
+
+    assert made.at(LEAD_S).mean_rps > usual.at(LEAD_S).mean_rps + 0.6 * 0.8 * wave[800]
+
+
+def test_only_a_jump_upwards_is_called_one() -> None:
+    assert last_forecast([10.0] * 300 + [30.0] * 10).jumped
+    assert not last_forecast([30.0] * 300 + [10.0] * 10).jumped
+    assert not last_forecast([10.0] * 310).jumped
+
+
+def test_new_traffic_that_climbs_gets_room_for_more_and_no_other_does() -> None:
+    climb = [5.0 + 0.2 * t for t in range(100)]
+    new, known = (last_forecast(climb, known_s=known_s) for known_s in (0.0, 1000.0))
+
+    assert new.room > 1.3
+    assert new.peak.mean_rps == pytest.approx(new.room * known.peak.mean_rps)
+    assert known.room == 1.0
+    assert last_forecast([20.0] * 100, known_s=0.0).room < 1.2
+
+
+def test_routers_that_start_anew_do_not_make_known_traffic_new() -> None:
+    long = Arrivals(int(NOW_S), (9.0,) * 1200, {}, complete=True)
+    _, track = forecast(Track(), long, lead_s=LEAD_S, now_s=NOW_S)
+    climb = tuple(9.0 + 0.5 * t for t in range(60))
+    short = Arrivals(int(NOW_S) + 60, climb, {}, complete=True)
+
+    made, _ = forecast(track, short, lead_s=LEAD_S, now_s=NOW_S + 60)
+
+    assert made is not None
+    assert made.room == 1.0
 
 
 def test_a_period_is_believed_after_one_whole_turn() -> None:

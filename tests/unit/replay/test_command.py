@@ -5,20 +5,21 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replay import environment
-from benchmarks.replay.recipes import SUITE
 from benchmarks.replay.run import Fleet, main, parse
+from benchmarks.replay.search import Found
 from benchmarks.replay.simulate import Result
-from benchmarks.replay.suite import Row, summary, table
+from benchmarks.replay.standing import standings, summary
+from benchmarks.replay.tables import Row, table
 
 NEEDED = ["--trace", "t.csv", "--format", "azure", "--policy", "tandem", "--json", "out.json"]
 
 
-def row(policy: str, *, good: int, share: float | None = None, chosen: str | None = None) -> Row:
-    result = Result(
+def result(good: int, *, gpu_s: float = 250.0) -> Result:
+    return Result(
         requests=1000,
         completed=1000,
         good=good,
-        gpu_s=250.0,
+        gpu_s=gpu_s,
         duration_s=100.0,
         prefill_mean=1.0,
         decode_mean=1.0,
@@ -27,7 +28,21 @@ def row(policy: str, *, good: int, share: float | None = None, chosen: str | Non
         changes=3,
         moments=(),
     )
-    return Row("A", SUITE["A"], policy, 60.0, chosen, result, share)
+
+
+def row(
+    policy: str,
+    *,
+    good: int,
+    gpu_s: float = 250.0,
+    share: float | None = None,
+    chosen: str | None = None,
+    startup_s: float = 60.0,
+    trace: str = "A",
+    tried: tuple[tuple[str, Result], ...] = (),
+) -> Row:
+    found = Found(result(good, gpu_s=gpu_s), chosen, tried)
+    return Row(trace, policy, startup_s, found, share)
 
 
 @pytest.mark.parametrize(("text", "fleet"), [("2P1D", (2, 1)), ("10p4d", (10, 4)), ("5,3", (5, 3))])
@@ -43,6 +58,8 @@ def test_a_fleet_is_read_as_people_write_it(text: str, fleet: tuple[int, int]) -
         ["--start", "2P"],
         ["--start", "0P1D"],
         ["--policy", "best"],
+        ["--gpu-budget", "0"],
+        ["--jobs", "-2"],
     ],
 )
 def test_an_impossible_option_is_refused(
@@ -78,16 +95,58 @@ def test_the_cache_is_where_it_is_asked_for(
 
 
 def test_the_table_has_a_line_for_each_trace_and_a_column_for_each_policy() -> None:
-    rows = [row("clairvoyant", good=980), row("dynamo-tuned", good=890, chosen="floor 4P2D")]
+    rows = [
+        row("clairvoyant", good=980),
+        row("dynamo-tuned", good=890, chosen="floor 4P2D"),
+        row("clairvoyant", good=970, startup_s=15.0),
+    ]
 
     assert table(rows).splitlines() == [
-        "| trace | clairvoyant | dynamo-tuned |",
+        "| start-up 60 s | clairvoyant | dynamo-tuned |",
         "|---|---|---|",
         "| A | 0.980 @ 3.92 | 0.890 @ 3.56 (4P2D) |",
+        "",
+        "| start-up 15 s | clairvoyant | dynamo-tuned |",
+        "|---|---|---|",
+        "| A | 0.970 @ 3.88 |  |",
     ]
 
 
 def test_the_summary_tells_mean_worst_and_the_share_of_the_bound() -> None:
-    told = summary([row("tandem", good=960, share=0.8), row("tandem", good=940, share=0.7)])
+    rows = [
+        row("tandem", good=960, share=0.8),
+        row("static-best", good=990, gpu_s=400.0),
+        row("tandem", good=940, share=0.7, trace="A5"),
+    ]
 
-    assert "2 jump traces: attainment 0.950 in the mean, 0.940 at worst, 0.75 of the bound" in told
+    told = summary(standings(rows))
+
+    assert told == (
+        "start-up 60 s, 2 jump traces: attainment 0.950 in the mean, 0.940 at worst, 0.75 of the "
+        "clairvoyant, 1.55 of the best fixed fleet with 0.62 of its GPU-hours"
+    )
+
+
+def test_tandem_is_held_to_the_best_floors_on_either_side_of_the_objective() -> None:
+    floors = (
+        ("floor 5P3D", result(980, gpu_s=200.0)),
+        ("floor 6P4D", result(990, gpu_s=400.0)),
+        ("floor 4P2D", result(900, gpu_s=250.0)),
+        ("floor 3P2D", result(945, gpu_s=160.0)),
+    )
+    rows = [
+        row("tandem", good=930),
+        row("dynamo-default", good=200, gpu_s=50.0),
+        row("dynamo-tuned", good=980, gpu_s=200.0, tried=floors),
+        row("dynamo-default", good=100, startup_s=300.0),
+        row("tandem", good=900, startup_s=300.0),
+    ]
+
+    ours, slow = standings(rows)
+
+    assert ours.ahead_of_default is False
+    assert ours.of_tuned == pytest.approx((930 / 250) / (980 / 200))
+    assert ours.ahead_of_near is False
+    assert (ours.of_static, ours.gpu_share) == (None, None)
+    assert slow.ahead_of_default is True
+    assert slow.of_tuned is None

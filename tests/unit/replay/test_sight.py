@@ -7,9 +7,9 @@ import pytest
 from benchmarks.replay.policy import pool_spec
 from benchmarks.replay.setup import Setup
 from benchmarks.replay.sight import EPOCH_S, Sight
-from benchmarks.replay.traces import Request
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
+from tandem_operator.sim.trace import TraceRequest
 
 SETUP = Setup(
     timing="bf16",
@@ -20,7 +20,7 @@ SETUP = Setup(
     gpu_budget=24,
     max_model_len=32_768,
 )
-REQUESTS = [Request(0.2, 100, 5), Request(0.9, 3000, 5), Request(2.5, 100, 5)]
+REQUESTS = [TraceRequest(0.2, 100, 5), TraceRequest(0.9, 3000, 5), TraceRequest(2.5, 100, 5)]
 
 
 def snapshot(at_s: float, **changes: Any) -> dict[str, Any]:
@@ -74,6 +74,15 @@ def test_only_seconds_that_are_over_are_seen() -> None:
 
     assert [(row.second - EPOCH_S, sum(row.requests)) for row in arrivals] == [(0, 2)]
     assert arrivals[0].prompt_tokens == (100, 0, 0, 3000, 0, 0)
+
+
+def test_a_prompt_of_an_edge_length_is_in_the_bucket_below_it() -> None:
+    sight = Sight([TraceRequest(0.1, 128, 5), TraceRequest(0.2, 129, 5)], SETUP)
+
+    sight.take(snapshot(1.5))
+
+    row = sight.observation({Role.PREFILL: 1, Role.DECODE: 1}).routers[0].arrivals[0]
+    assert row.requests == (1, 1, 0, 0, 0, 0)
 
 
 def test_a_new_worker_starts_and_becomes_ready_when_the_simulator_says_so() -> None:

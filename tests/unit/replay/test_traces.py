@@ -1,129 +1,91 @@
-"""Public trace formats are read as they are; a broken line is named, never guessed."""
+"""The suite's traces are the published ones, and the replay is given what was read."""
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks.replay.recipes import SUITE, sine_with_burst
-from benchmarks.replay.traces import Request, Trace, TraceError, Window, draw, read, scaled, write
+from benchmarks.replay.recipes import SUITE
+from benchmarks.replay.traces import in_whole_ms, opened, replay_lines
+from tandem_operator.sim.readers import TraceError, TraceFormat
+from tandem_operator.sim.trace import Trace, TraceRequest
 
-AZURE = (
-    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-    "2023-11-16 18:15:50.9951690,396,109\n"
-    "2023-11-16 18:15:46.6805900,374,44\n"
+ROWS = (
+    '{"timestamp":0,"input_length":900,"output_length":7,"hash_ids":[4,5]}\n',
+    '{"timestamp":1250,"input_length":600,"output_length":9,"hash_ids":[4,6]}\n',
 )
-SERVEGEN = "t_s,rate_rps,rate_weighted_cv,mean_input_tokens,mean_output_tokens,active_clients\n"
 
 
-def opened(path: Path, form: str, *, rate_scale: float = 1.0, hours: float = 1.0) -> Trace:
-    return read(path, form, rate_scale=rate_scale, seed=1, hours=hours)
+def test_what_is_written_for_the_replay_is_what_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(ROWS))
+
+    trace = opened(path, TraceFormat.MOONCAKE)
+
+    assert trace.name == "mine"
+    assert tuple(replay_lines(trace)) == ROWS
 
 
-def written(folder: Path, text: str) -> Path:
-    path = folder / "trace.txt"
-    path.write_text(text)
-    return path
+def test_requests_without_blocks_get_some_that_nobody_shares() -> None:
+    requests = (TraceRequest(0.0, 900, 7), TraceRequest(1.0, 600, 9, (3, 8)))
+    more = (TraceRequest(2.0, 513, 1), TraceRequest(3.0, 512, 1))
+
+    lines = replay_lines(Trace("t", requests + more))
+
+    assert [json.loads(line)["hash_ids"] for line in lines] == [[9, 10], [3, 8], [11, 12], [13]]
 
 
-def test_an_azure_trace_begins_at_zero_and_is_in_order(tmp_path: Path) -> None:
-    trace = opened(written(tmp_path, AZURE), "azure")
+def test_a_scaled_trace_says_so_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(ROWS))
 
-    assert [r.prompt_tokens for r in trace.requests] == [374, 396]
-    assert trace.requests[0].at_s == 0.0
-    assert trace.requests[1].at_s == pytest.approx(4.314579)
+    trace = opened(path, TraceFormat.MOONCAKE, rate_scale=2.0)
 
-
-def test_a_written_trace_is_read_as_it_was_with_its_shared_prefixes(tmp_path: Path) -> None:
-    requests = (Request(0.0, 900, 7, (4, 5)), Request(1.25, 600, 9, (4, 6)), Request(2.0, 100, 1))
-    path = tmp_path / "out.jsonl"
-
-    write(Trace("t", requests), path)
-    again = opened(path, "mooncake")
-
-    assert again.requests[:2] == requests[:2]
-    assert again.requests[2].blocks == (7,)
+    assert trace.name == "mine x2"
+    assert len(trace.requests) == 4
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "complaint"),
+    ("content", "complaint"),
     [
-        ("azure", AZURE + "2023-11-16 18:15:51,12,zwei\n", ":4: GeneratedTokens"),
-        ("azure", AZURE + "yesterday,12,3\n", ":4: TIMESTAMP"),
-        ("azure", AZURE + "2023-11-16 18:15:51,12\n", ":4: 2 columns"),
-        ("azure", "a,b,c\n", ":1: expected the columns TIMESTAMP"),
-        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n", "holds no request"),
-        ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 2}\n{', ":2: no JSON"),
-        ("mooncake", '{"timestamp": -1, "input_length": 5, "output_length": 2}', ":1: timestamp"),
-        ("mooncake", '{"timestamp": 0, "input_length": 0, "output_length": 2}', "input_length"),
-        (
-            "mooncake",
-            '{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": 3}',
-            "hash",
-        ),
-        ("servegen", SERVEGEN + "0,-1,1,100,100,3\n", ":2: every column must be finite"),
-        ("servegen", SERVEGEN + "0,fast,1,100,100,3\n", ":2: every column must be a number"),
+        (None, r"mine\.jsonl: cannot be read \(No such file"),
+        (b"\xff\xfe\x00", r"mine\.jsonl: is not text"),
+        (b"{", r"mine\.jsonl:1: not JSON"),
     ],
 )
-def test_a_broken_line_is_named(tmp_path: Path, form: str, text: str, complaint: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, content: bytes | None, complaint: str
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+
     with pytest.raises(TraceError, match=complaint):
-        opened(written(tmp_path, text), form)
+        opened(path, TraceFormat.MOONCAKE)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"absent\.csv cannot be read"):
-        opened(tmp_path / "absent.csv", "azure")
+def test_a_clock_of_whole_milliseconds_never_runs_ahead() -> None:
+    trace = in_whole_ms(Trace("t", (TraceRequest(0.0019, 1, 1), TraceRequest(0.002, 1, 1))))
+
+    assert [r.at_s for r in trace.requests] == [0.001, 0.002]
 
 
-@pytest.mark.parametrize("factor", [0.5, 2.0, 2.5])
-def test_rate_scale_changes_the_count_and_not_the_time(factor: float) -> None:
-    trace = Trace("t", tuple(Request(float(i), 100, 10, (i,)) for i in range(1000)))
+@pytest.mark.parametrize(
+    ("name", "requests", "digest"),
+    [
+        ("A", 29_297, "ddb73579145a588926301540"),
+        ("A4", 28_002, "7873774dbb589a3ec36ceb9b"),
+        ("B", 44_934, "a269ca0b879878a8e7be7ee1"),
+    ],
+)
+def test_a_made_trace_is_the_published_one(name: str, requests: int, digest: str) -> None:
+    trace = SUITE[name].make(Path("not needed"))
 
-    more = scaled(trace, factor, seed=1)
+    lines = "".join(replay_lines(trace))
 
-    assert len(more.requests) == pytest.approx(1000 * factor, rel=0.08)
-    assert more.duration_s == pytest.approx(trace.duration_s, abs=5.0)
-
-
-def test_copies_of_a_trace_share_no_prefix_with_each_other() -> None:
-    trace = Trace("t", tuple(Request(float(i), 100, 10, (i % 3,)) for i in range(30)))
-
-    blocks = [r.blocks for r in scaled(trace, 2.0, seed=1).requests]
-
-    assert len(set(blocks)) == 6
-
-
-def test_an_aggregated_trace_is_drawn_at_its_rate_and_the_same_each_time() -> None:
-    windows = [Window(10.0, 1.0, 500.0, 100.0)] * 6
-
-    requests = draw(windows, rate_scale=0.5, seed=4, hours=1.0)
-
-    assert len(requests) == pytest.approx(0.5 * 10.0 * 3600.0, rel=0.06)
-    assert requests == draw(windows, rate_scale=0.5, seed=4, hours=1.0)
-    mean = sum(r.prompt_tokens for r in requests) / len(requests)
-    assert mean == pytest.approx(500.0, rel=0.1)
-
-
-def test_a_gap_in_the_source_is_no_time_without_traffic(tmp_path: Path) -> None:
-    rows = "0,2,1,100,100,3\n600,0,0,0,0,0\n1200,2,1,100,100,3\n"
-
-    trace = opened(written(tmp_path, SERVEGEN + rows), "servegen")
-
-    assert any(600.0 <= r.at_s < 1200.0 for r in trace.requests)
-
-
-def test_too_many_requests_are_refused_with_a_scale_that_works(tmp_path: Path) -> None:
-    path = written(tmp_path, SERVEGEN + "0,9000,1,100,100,3\n" * 6)
-
-    with pytest.raises(TraceError, match="smaller --rate-scale"):
-        opened(path, "servegen")
-
-
-def test_trace_a_is_the_published_one() -> None:
-    trace = sine_with_burst("A", seed=7, burst_s=780.0)
-
-    assert len(trace.requests) == 29_297
-    assert json.dumps(trace.requests[1]) == "[0.097, 4202, 176, null]"
+    assert len(trace.requests) == requests
+    assert hashlib.sha256(lines.encode()).hexdigest().startswith(digest)
 
 
 def test_unseen_traces_use_seeds_of_their_own() -> None:

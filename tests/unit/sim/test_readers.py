@@ -53,11 +53,46 @@ def test_servegen_windows_become_requests_at_their_rates_and_lengths() -> None:
 
     first = [r for r in trace.requests if r.at_s < 600]
     third = [r for r in trace.requests if r.at_s >= 1200]
-    assert not [r for r in trace.requests if 600 <= r.at_s < 1200]
     assert len(first) == pytest.approx(3000, rel=0.1)
     assert len(third) == pytest.approx(6000, rel=0.15)
     assert sum(r.prompt_tokens for r in third) / len(third) == pytest.approx(800, rel=0.1)
     assert trace == read(SERVEGEN, TraceFormat.SERVEGEN)
+
+
+def test_a_gap_of_a_servegen_trace_is_unknown_and_not_a_time_without_traffic() -> None:
+    gap_first = [SERVEGEN_HEADER, "0,0,0,0,0,0\n", *SERVEGEN[1:]]
+    gap_first[2:] = [
+        f"{int(row.split(',')[0]) + 600},{row.partition(',')[2]}" for row in SERVEGEN[1:]
+    ]
+
+    for lines, begin_s in ((SERVEGEN, 600.0), (gap_first, 0.0), (gap_first, 1200.0)):
+        unknown = [
+            r
+            for r in read(lines, TraceFormat.SERVEGEN).requests
+            if begin_s <= r.at_s < begin_s + 600.0
+        ]
+        assert len(unknown) == pytest.approx(3000, rel=0.1)
+        assert sum(r.prompt_tokens for r in unknown) / len(unknown) == pytest.approx(400, rel=0.15)
+
+
+def test_a_servegen_window_of_which_only_the_rate_is_zero_has_no_requests() -> None:
+    lines = [*SERVEGEN[:2], "600,0,1.0,400,100,0\n", SERVEGEN[3]]
+
+    trace = read(lines, TraceFormat.SERVEGEN)
+
+    assert not [r for r in trace.requests if 600.0 <= r.at_s < 1200.0]
+
+
+def test_mooncake_rows_without_blocks_share_nothing() -> None:
+    rows = [
+        '{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": null}\n',
+        '{"timestamp": 1, "input_length": 5, "output_length": 0}\n',
+    ]
+
+    first, second = read(rows, TraceFormat.MOONCAKE).requests
+
+    assert first.blocks == second.blocks == ()
+    assert second.output_tokens == 1
 
 
 def test_a_rate_scale_lays_recorded_requests_over_themselves() -> None:
@@ -101,6 +136,16 @@ def test_a_trace_too_large_to_hold_says_what_would_do() -> None:
             TraceFormat.MOONCAKE,
             ['{"timestamp": 1, "input_length": 2, "output_length": 3, "hash_ids": "x"}\n'],
             "some.file:1: hash_ids must be a list",
+        ),
+        (
+            TraceFormat.MOONCAKE,
+            ['{"timestamp": 1, "input_length": 2.5, "output_length": 3}\n'],
+            "some.file:1: input_length must be a whole number of tokens of at least 0; got 2.5",
+        ),
+        (
+            TraceFormat.MOONCAKE,
+            ['{"timestamp": 1, "input_length": 1e999, "output_length": 3}\n'],
+            "some.file:1: input_length must be a whole number",
         ),
         (
             TraceFormat.SERVEGEN,
