@@ -56,7 +56,11 @@ STAGES = (
         targets=("lint",),
         pytest=("tests/unit", "tests/property", "tests/golden", "-n", "2"),
     ),
-    Stage("simulation", "decisions over simulated load", pytest=("tests/simulation",)),
+    Stage(
+        "simulation",
+        "decisions over simulated load; the rules on many more random histories",
+        pytest=("tests/simulation", "tests/property", "--hypothesis-profile", "deep"),
+    ),
     Stage(
         "integration",
         "a real API server on loopback",

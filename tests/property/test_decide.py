@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_operator.core.decision import Decision, Reason
@@ -14,12 +14,6 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tick import decide
 from tests.property.observations import History, histories
-
-checked = settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def run(history: History) -> Iterator[tuple[float, Observation, Decision]]:
@@ -34,7 +28,6 @@ def within_bounds(spec: PoolSpec, role: Role, count: int) -> bool:
     return bounds.min_replicas <= count <= bounds.max_replicas
 
 
-@checked
 @given(histories())
 def test_counts_stay_inside_their_bounds_and_neither_role_reaches_zero(history: History) -> None:
     for _, _, decision in run(history):
@@ -45,7 +38,6 @@ def test_counts_stay_inside_their_bounds_and_neither_role_reaches_zero(history: 
             assert plan.to >= history.spec.roles[role].min_replicas or short_of_budget
 
 
-@checked
 @given(histories())
 def test_growth_never_exceeds_the_budget_with_all_pods_that_exist(history: History) -> None:
     spec = history.spec
@@ -63,7 +55,6 @@ def test_growth_never_exceeds_the_budget_with_all_pods_that_exist(history: Histo
         assert asked == 0 or held + asked <= spec.gpu_budget
 
 
-@checked
 @given(histories())
 def test_nothing_shrinks_on_missing_or_stale_data_unless_the_user_ordered_it(
     history: History,
@@ -78,7 +69,6 @@ def test_nothing_shrinks_on_missing_or_stale_data_unless_the_user_ordered_it(
                 assert ordered or "gpuBudget" in plan.limits_hit
 
 
-@checked
 @given(histories())
 def test_without_any_fresh_router_nothing_grows_either(history: History) -> None:
     for now_s, seen, decision in run(history):
@@ -89,7 +79,6 @@ def test_without_any_fresh_router_nothing_grows_either(history: History) -> None
                 assert plan.current < max(1, history.spec.roles[role].min_replicas)
 
 
-@checked
 @given(histories())
 def test_steps_keep_to_the_largest_step(history: History) -> None:
     step = history.spec.max_step
@@ -103,7 +92,6 @@ def test_steps_keep_to_the_largest_step(history: History) -> None:
                 assert abs(plan.to - plan.current) <= step
 
 
-@checked
 @given(histories())
 def test_every_role_gets_a_reason_and_a_sentence_and_finite_numbers(history: History) -> None:
     for _, _, decision in run(history):
@@ -114,7 +102,6 @@ def test_every_role_gets_a_reason_and_a_sentence_and_finite_numbers(history: His
         assert all(isfinite(value) for value in decision.inputs.values())
 
 
-@checked
 @given(histories(), st.integers(0, 5))
 def test_a_restart_in_the_middle_changes_no_decision(history: History, restart: int) -> None:
     steady, restarted = Memory(), Memory()
@@ -127,7 +114,6 @@ def test_a_restart_in_the_middle_changes_no_decision(history: History, restart: 
     assert steady == restarted
 
 
-@checked
 @given(histories())
 def test_equal_inputs_give_equal_decisions_in_any_order(history: History) -> None:
     memory = Memory()

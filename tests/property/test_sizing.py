@@ -1,22 +1,22 @@
-"""More demand never asks for less."""
+"""More demand never asks for less, and only the work counts, not the clock it is told in."""
 
-from hypothesis import given, settings
+from dataclasses import replace
+from math import exp
+
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_operator.core.choose import choose
 from tandem_operator.core.forecast import Forecast, Level
 from tandem_operator.core.role import Role
 from tests.unit.core.scene import make_spec
-from tests.unit.core.test_sizing import chosen, decode, poisson, replay, sampled
-
-QUICK = settings(max_examples=25, deadline=None)
+from tests.unit.core.test_sizing import SLO, chosen, decode, poisson, replay, sampled
 
 services = st.floats(0.02, 0.8)
 rates = st.floats(0.2, 12.0)
 factors = st.floats(1.05, 3.0)
 
 
-@QUICK
 @given(services, rates, factors, st.integers(0, 3))
 def test_more_requests_never_need_fewer_replicas(
     service_s: float, rate: float, factor: float, seed: int
@@ -29,7 +29,6 @@ def test_more_requests_never_need_fewer_replicas(
     assert many.target[Role.DECODE] >= few.target[Role.DECODE]
 
 
-@QUICK
 @given(st.floats(0.02, 0.26), factors, rates)
 def test_longer_service_never_needs_less_prefill(
     service_s: float, factor: float, rate: float
@@ -43,7 +42,6 @@ def test_longer_service_never_needs_less_prefill(
     assert slow >= quick
 
 
-@QUICK
 @given(rates, st.floats(0.013, 0.06), factors)
 def test_a_looser_tpot_never_needs_more_decode(rate: float, tpot_s: float, factor: float) -> None:
     played = replay(sampled(poisson(4.0)), service_s=0.05)
@@ -54,7 +52,6 @@ def test_a_looser_tpot_never_needs_more_decode(rate: float, tpot_s: float, facto
     assert loose <= tight
 
 
-@QUICK
 @given(services, rates, st.integers(2, 12))
 def test_a_chosen_pair_fits_the_budget_and_starves_no_role(
     service_s: float, rate: float, budget: int
@@ -67,7 +64,6 @@ def test_a_chosen_pair_fits_the_budget_and_starves_no_role(
     assert min(pair.values()) >= 1
 
 
-@QUICK
 @given(services, rates, st.floats(1.0, 500.0), factors)
 def test_a_dearer_lateness_never_buys_fewer_replicas(
     service_s: float, rate: float, price: float, factor: float
@@ -94,3 +90,35 @@ def test_a_dearer_lateness_never_buys_fewer_replicas(
         return sum(choice.target.values())
 
     assert total(price * factor) >= total(price)
+
+
+@given(services, rates, st.integers(1, 40), st.integers(0, 3))
+def test_the_same_work_in_less_time_needs_the_same_fleet(
+    service_s: float, rate: float, quicker: int, seed: int
+) -> None:
+    # Late shares are found on a grid of rates with twenty steps to each factor of e.
+    factor = exp(quicker / 20.0)
+    sample = sampled(poisson(4.0, seed=seed))
+    quick_slo = replace(SLO, ttft_s=SLO.ttft_s / factor)
+
+    plain = chosen(rate, replay(sample, service_s=service_s))
+    quick = chosen(
+        rate * factor,
+        replay(sample, service_s=service_s / factor, slo=quick_slo),
+        decode(speed=factor, tpot_s=0.03 / factor),
+    )
+
+    assert quick.wanted == plain.wanted
+
+
+@given(services, rates, st.integers(2, 5), st.integers(0, 3))
+def test_a_larger_pool_needs_no_more_per_request(
+    service_s: float, rate: float, factor: int, seed: int
+) -> None:
+    played = replay(sampled(poisson(4.0, seed=seed)), service_s=service_s)
+
+    few = chosen(rate, played, spec=make_spec(high=200)).wanted
+    many = chosen(rate * factor, played, spec=make_spec(high=200)).wanted
+
+    # One more at most: rates of the replay lie on a grid of five percent.
+    assert all(many[role] <= factor * few[role] + 1 for role in Role)

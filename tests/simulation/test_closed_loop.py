@@ -20,7 +20,7 @@ TIGHTENED = Phase("tightened", 240, 1.2, 100, 150, tpot_s=0.018)
 REST = Phase("rest", 300, 0.0, 1, 1)
 SEEDS = (1, 3, 4)
 
-SPEC = make_spec(ttft_s=1.5, tpot_s=0.025, high=5, stabilization_s=60.0)
+SPEC = make_spec(ttft_s=1.5, tpot_s=0.025, high=5, stabilization_s=10.0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -123,3 +123,21 @@ def test_throttled_engines_within_their_bounds_are_left_alone(seed: int) -> None
 
     assert results["throttled"].attainment >= 0.95
     assert results["throttled"].changes == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_tightened_bound_bought_is_kept_once_it_is_ready(seed: int) -> None:
+    # About one request a second: its rate swings by a third from minute to minute.
+    spec = make_spec(ttft_s=0.6, per_thousand_s=0.1, tpot_s=0.025, high=4, stabilization_s=10.0)
+    load = Phase("steady", 240, 1.2, 100, 150)
+
+    results = play(
+        spec,
+        [load, replace(load, name="tightened", seconds=300, tpot_s=0.02)],
+        seed=seed,
+        starts=ColdStart(60.0, 0.1),
+    )
+
+    tightened = results["tightened"]
+    assert tightened.grew(Role.DECODE)
+    assert all(plan.to >= plan.current for d in tightened.decisions for plan in d.roles.values())

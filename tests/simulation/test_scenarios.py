@@ -1,16 +1,19 @@
-"""Ten things that happen to pools, each with what must come of it. The live core decides."""
+"""Things that happen to pools, each with what must come of it. The live core decides."""
 
+import itertools
 from dataclasses import replace
+
+import pytest
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.faults import CapacityBlocked, Fault, MetricsGone, SlowPod
+from tandem_operator.sim.faults import CapacityBlocked, Fault, MetricsGone, SlowPod, SlowStarts
 from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson, ramp, step
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Tandem
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import straight_profile
+from tandem_operator.sim.profile import EngineProfile, straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.trace import Trace, joined
@@ -25,7 +28,7 @@ ENGINE = straight_profile(
     max_num_seqs=64,
 )
 SPEC = replace(
-    make_spec(ttft_s=0.8, tpot_s=0.02, high=12, stabilization_s=60.0), max_model_len=32_768
+    make_spec(ttft_s=0.8, tpot_s=0.02, high=12, stabilization_s=10.0), max_model_len=32_768
 )
 CHAT = Mix(Lengths(1500, 0.4, 16, 8000), Lengths(100, 0.4, 2, 400))
 STARTS = ColdStart(40.0, 0.1)
@@ -51,16 +54,17 @@ def play(
     starts: ColdStart = STARTS,
     gpus: int | None = None,
     start: dict[Role, int] = TWO_EACH,
+    engine: EngineProfile = ENGINE,
 ) -> tuple[PoolReport, Tandem]:
     setup = PoolSetup(
-        name="pool", spec=spec, trace=trace, profile=ENGINE, start=start, faults=faults
+        name="pool", spec=spec, trace=trace, profile=engine, start=start, faults=faults
     )
     policy = long_known()
     scenario = Scenario(
         pools=(setup,),
         cold_start=starts,
         gpus=gpus,
-        faults=tuple(f for f in faults if isinstance(f, CapacityBlocked)),
+        faults=tuple(f for f in faults if isinstance(f, CapacityBlocked | SlowStarts)),
     )
     return Simulation(scenario, {"pool": policy}).run()["pool"], policy
 
@@ -68,6 +72,11 @@ def play(
 def asked(report: PoolReport, role: Role, at_s: float) -> int:
     """What was asked for at the last tick until `at_s`."""
     return [m.asked[role] for m in report.moments if m.at_s <= at_s][-1]
+
+
+def most(report: PoolReport, role: Role, begin_s: float, end_s: float) -> int:
+    """The highest count that was asked for in a time."""
+    return max(m.asked[role] for m in report.moments if begin_s <= m.at_s <= end_s)
 
 
 def attainment(report: PoolReport, begin_s: float, end_s: float) -> float:
@@ -80,15 +89,27 @@ def attainment(report: PoolReport, begin_s: float, end_s: float) -> float:
 def test_a_burst_of_three_times_the_load_costs_one_start_and_no_more() -> None:
     report, _ = play(load(step(6.0, 18.0, at_s=200.0), 500.0))
 
-    assert asked(report, Role.PREFILL, 220.0) > asked(report, Role.PREFILL, 199.0)
+    # One tick sees it, the next confirms it: half a minute tells a rate from a glitch.
+    assert asked(report, Role.PREFILL, 215.0) > asked(report, Role.PREFILL, 199.0)
+    for role in Role:
+        needed = asked(report, role, 500.0)
+        assert asked(report, role, 230.0) >= needed - 1
+        assert most(report, role, 200.0, 500.0) <= needed + 2
     assert attainment(report, 20.0, 200.0) >= 0.95
-    assert attainment(report, 300.0, 500.0) >= 0.95
+    assert attainment(report, 280.0, 500.0) >= 0.95
 
 
-def test_a_slow_ramp_is_ridden_without_a_dip() -> None:
+def test_a_slow_ramp_is_ridden_without_a_dip_and_without_a_step_back() -> None:
     report, _ = play(load(ramp(4.0, 24.0, begin_s=120.0, end_s=720.0), 840.0))
 
     assert attainment(report, 120.0, 840.0) >= 0.97
+    for begin_s in range(120, 840, 120):
+        assert attainment(report, begin_s, begin_s + 120) >= 0.93
+    for role in Role:
+        path = [m.asked[role] for m in report.moments if 150.0 <= m.at_s <= 720.0]
+        falls = sum(1 for a, b in itertools.pairwise(path) if b < a)
+        assert path[-1] > path[0]
+        assert falls <= 1
 
 
 def test_longer_prompts_at_the_same_rate_grow_prefill_alone() -> None:
@@ -132,21 +153,37 @@ def test_a_prefix_cache_that_stops_to_hit_grows_prefill_within_twenty_seconds() 
     assert attainment(report, 420.0, 600.0) >= 0.95
 
 
-def test_a_slow_pod_is_made_up_for() -> None:
-    slow = SlowPod(200.0, 500.0, Role.PREFILL, factor=3.0)
+# No other pod mends the steps of a decode pod that is too slow for one stream.
+@pytest.mark.parametrize(("role", "factor"), [(Role.PREFILL, 3.0), (Role.DECODE, 1.5)])
+def test_a_slow_pod_is_made_up_for_by_its_own_role(role: Role, factor: float) -> None:
+    slow = SlowPod(200.0, 500.0, role, factor)
 
     report, _ = play(load(constant(12.0), 500.0), faults=(slow,))
 
-    assert asked(report, Role.PREFILL, 300.0) > asked(report, Role.PREFILL, 199.0)
+    assert most(report, role, 200.0, 300.0) > asked(report, role, 199.0)
+    assert most(report, role.other, 200.0, 500.0) <= asked(report, role.other, 199.0)
     assert attainment(report, 300.0, 500.0) >= 0.95
 
 
-def test_cold_starts_five_times_as_long_are_looked_ahead_for() -> None:
+def test_long_cold_starts_are_looked_ahead_for() -> None:
     trace = load(ramp(4.0, 24.0, begin_s=120.0, end_s=1320.0), 1400.0)
 
     report, _ = play(trace, starts=ColdStart(200.0, 0.1))
 
     assert attainment(report, 120.0, 1400.0) >= 0.97
+
+
+def test_cold_starts_that_become_five_times_as_long_are_waited_for_and_learned() -> None:
+    slow = SlowStarts(300.0, 5000.0, factor=5.0)
+
+    report, policy = play(
+        load(ramp(4.0, 24.0, begin_s=120.0, end_s=1320.0), 1400.0), faults=(slow,)
+    )
+
+    assert policy.decisions[-1].inputs["cold_start_prefill_s"] >= 150.0
+    assert attainment(report, 120.0, 300.0) >= 0.95
+    # The first slow start is a surprise; the ones after it are not.
+    assert attainment(report, 900.0, 1400.0) >= 0.97
 
 
 def test_ten_minutes_without_metrics_change_nothing_though_the_load_grew() -> None:
@@ -164,13 +201,15 @@ def test_ten_minutes_without_metrics_change_nothing_though_the_load_grew() -> No
 def test_a_cluster_without_room_is_named_and_not_asked_again_and_again() -> None:
     full = CapacityBlocked(90.0, 300.0)
 
-    report, policy = play(load(step(6.0, 26.0, at_s=100.0), 500.0), faults=(full,))
+    report, policy = play(load(step(6.0, 30.0, at_s=100.0), 500.0), faults=(full,))
 
-    told = [d.capacity_blocked for d in policy.decisions if d.capacity_blocked]
-    counts = {m.asked[Role.PREFILL] for m in report.moments if 180.0 <= m.at_s < 300.0}
-    assert told
-    assert "Unschedulable" in told[0]
-    assert len(counts) == 1
+    stuck = [d for d in policy.decisions if 135.0 <= d.at_s - EPOCH_S < 280.0]
+    assert all("Unschedulable" in (d.capacity_blocked or "") for d in stuck)
+    for role in Role:
+        assert all(d.roles[role].reason is Reason.CAPACITY_BLOCKED for d in stuck)
+        assert len({d.roles[role].to for d in stuck}) == 1
+        assert stuck[0].roles[role].to > asked(report, role, 99.0)
+    assert policy.decisions[-1].capacity_blocked is None
     assert attainment(report, 380.0, 500.0) >= 0.95
 
 
@@ -192,3 +231,28 @@ def test_two_pools_live_on_the_gpus_of_one_cluster() -> None:
     assert all(r.unfinished == 0 and r.failed == 0 for r in reports.values())
     assert attainment(reports["early"], 20.0, 600.0) >= 0.95
     assert attainment(reports["late"], 450.0, 600.0) >= 0.95
+
+
+def test_twice_the_traffic_on_engines_twice_as_quick_gets_the_same_fleet() -> None:
+    quick = straight_profile(
+        "twice as quick",
+        prefill=(0.005, 2e-5),
+        step=(0.004, 2e-4, 0.0),
+        kv_capacity_tokens=400_000,
+        max_num_seqs=64,
+    )
+    slo = replace(SPEC.slo, ttft_s=SPEC.slo.ttft_s / 2.0, tpot_s=SPEC.slo.tpot_s / 2.0)
+
+    plain, _ = play(load(step(5.0, 10.0, at_s=150.0), 360.0))
+    twice, _ = play(
+        load(step(10.0, 20.0, at_s=150.0), 360.0), spec=replace(SPEC, slo=slo), engine=quick
+    )
+
+    for role in Role:
+        # Chance is less in more requests: never more replicas, and about as many.
+        counts = [
+            sum(m.asked[role] for m in report.moments) / len(report.moments)
+            for report in (plain, twice)
+        ]
+        assert counts[1] <= counts[0] + 0.25
+        assert counts[1] >= 0.75 * counts[0]

@@ -136,7 +136,8 @@ def _least_cost(
     while count < most and demand.late_share(mean_rps, count) > allowed_late:
         count += 1
     best, best_cost = count, float("inf")
-    while count <= most:
+    # Late shares cost most of a tick: none is asked for where the replicas alone cost too much.
+    while count <= most and gpus * count < best_cost:
         late = sum(rate * demand.late_share(rate, count) for rate in samples_rps)
         late_cost = price * late / len(samples_rps)
         cost = gpus * count + late_cost

@@ -28,6 +28,7 @@ class Memory:
     """Everything a decision may depend on besides spec, observation and time.
 
     Attributes:
+        floors: counts that violations demanded of a fleet that cannot be judged yet.
         outputs: output lengths seen last; kept while nothing finishes.
         overhead_s: the part of TTFT that no prefill replica changes, measured at low load.
     """
@@ -39,6 +40,7 @@ class Memory:
     track: Track = field(default_factory=Track)
     correction: Correction = field(default_factory=Correction)
     past: Mapping[Role, Past] = field(default_factory=dict)
+    floors: Mapping[Role, int] = field(default_factory=dict)
     outputs: Outputs | None = None
     overhead_s: float | None = None
 

@@ -89,10 +89,13 @@ def decide(
         correction = replace(correction, expected_late=late)
     idle = _is_idle(spec, arrivals, seen, fresh)
     urgent: dict[Role, int] = {}
+    floors: dict[Role, int] = {}
     if situation is None or situation.feasible:
         urgent = _urgent(spec, fleets, settled, minute, longer)
+        # What violations bought is not given back before it could be seen whether it helped.
+        floors = {r: n for r, n in memory.floors.items() if r not in settled} | urgent
     plan = _plan(
-        spec, situation, expected, fleets, late_price=correction.price, idle=idle, urgent=urgent
+        spec, situation, expected, fleets, late_price=correction.price, idle=idle, floors=floors
     )
     past = memory.past
     if plan is None or not fresh.act:
@@ -136,6 +139,7 @@ def decide(
         track=track,
         correction=correction,
         past=past,
+        floors=floors,
         outputs=outputs,
         overhead_s=overhead_s,
     )
@@ -157,7 +161,7 @@ def _plan(
     *,
     late_price: float,
     idle: bool,
-    urgent: Mapping[Role, int],
+    floors: Mapping[Role, int],
 ) -> _Plan | None:
     """The choice, or `None` while too little is known. A pool at confirmed rest needs the least."""
     if idle:
@@ -168,14 +172,7 @@ def _plan(
         return None
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
     price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
-    choice = choose(
-        spec,
-        expected,
-        situation.demands,
-        fixed=fixed,
-        late_price=price,
-        floors=urgent,
-    )
+    choice = choose(spec, expected, situation.demands, fixed=fixed, late_price=price, floors=floors)
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)
     more = headroom(rate_rps=expected.peak.mean_rps, dispersion=situation.sample.dispersion)
@@ -186,7 +183,7 @@ def _plan(
         fixed=fixed,
         late_price=price,
         growth=1.0 + more,
-        floors=urgent,
+        floors=floors,
     )
     return _Plan(choice=choice, keep=keep)
 

@@ -7,6 +7,7 @@ mean in the same way. What stays is the burstiness, and it is replayed, not assu
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.chance import believed
@@ -49,13 +50,8 @@ class Workload:
     dispersion: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """Requests as they came: seconds after the window's start, how many, how long."""
-
-    at_s: float
-    count: int
-    tokens: float
+# Seconds after the window's start, how many requests, tokens of each: made by the thousand a tick.
+_Placed = tuple[float, int, float]
 
 
 def workload(arrivals: Arrivals) -> Workload | None:
@@ -63,7 +59,7 @@ def workload(arrivals: Arrivals) -> Workload | None:
     counts = arrivals.counts[-WINDOW_S:]
     first_s = arrivals.end_s - len(counts)
     placed = list(_placed(arrivals, first_s))
-    total = sum(p.count for p in placed)
+    total = sum(count for _, count, _ in placed)
     if total == 0:
         return None
     step_age_s = last_step_s(counts)
@@ -77,12 +73,12 @@ def workload(arrivals: Arrivals) -> Workload | None:
     cached = cached_share(arrivals, first_s=first_s)
     requests = []
     tokens = 0.0
-    for p in placed:
-        second = int(p.at_s)
-        position = passed[second] + (passed[second + 1] - passed[second]) * (p.at_s - second)
-        size = p.tokens * sizes[second]
-        tokens += p.count * size
-        requests.append(Request(position * stretch, p.count, size, size * cached))
+    for at_s, count, length in placed:
+        second = int(at_s)
+        position = passed[second] + (passed[second + 1] - passed[second]) * (at_s - second)
+        size = length * sizes[second]
+        tokens += count * size
+        requests.append(Request(position * stretch, count, size, size * cached))
     return Workload(
         requests=tuple(requests),
         singles_from=_singles_from(requests),
@@ -126,8 +122,8 @@ def _placed(arrivals: Arrivals, first_s: int) -> Iterator[_Placed]:
             for part in range(parts):
                 count = group.requests * (part + 1) // parts - group.requests * part // parts
                 at_s = second - first_s + _scatter(second, len(entries))
-                entries.append(_Placed(at_s, count, group.prompt_tokens))
-        entries.sort(key=lambda entry: entry.at_s)
+                entries.append((at_s, count, group.prompt_tokens))
+        entries.sort(key=itemgetter(0))
         yield from entries
 
 
@@ -158,13 +154,14 @@ def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
 def _length_scale(placed: list[_Placed], span_s: int, wall: int) -> list[float]:
     """Per second: recent mean prompt length over the mean length around that second."""
     tokens, requests = [0.0] * span_s, [0.0] * span_s
-    for p in placed:
-        second = int(p.at_s)
-        tokens[second] += p.count * p.tokens
-        requests[second] += p.count
+    for at_s, count, length in placed:
+        second = int(at_s)
+        tokens[second] += count * length
+        requests[second] += count
     overall = max(1.0, sum(tokens) / sum(requests))
     since = max(wall, span_s - RECENT_S)
-    variance = sum(p.count * (p.tokens - overall) ** 2 for p in placed) / sum(requests)
+    squares = sum(count * (length - overall) ** 2 for _, count, length in placed)
+    variance = squares / sum(requests)
     recent = believed(
         _shrunk(sum(tokens[since:]), sum(requests[since:]), overall),
         overall,

@@ -54,9 +54,11 @@ def replay(
     return Replay(work)
 
 
-def decode(*, tpot_s: float = 0.03, kv: float | None = None, outputs: float = 200.0) -> DecodeWork:
+def decode(
+    *, tpot_s: float = 0.03, kv: float | None = None, outputs: float = 200.0, speed: float = 1.0
+) -> DecodeWork:
     return decode_work(
-        steps=(0.01, 0.001, 0.0),
+        steps=(0.01 / speed, 0.001 / speed, 0.0),
         slowdown=1.0,
         prompt_tokens=1000.0,
         outputs=Outputs(outputs, 0.3),
