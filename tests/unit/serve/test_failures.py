@@ -31,6 +31,8 @@ def test_prose_about_errors_is_no_error() -> None:
         ("OSError: You are trying to access a gated repo.", "accept its terms"),
         ("huggingface_hub.errors.HfHubHTTPError: 401 Client Error: Unauthorized", "HF_TOKEN"),
         ("huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error.", "check the name"),
+        ("huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.", "or give a token"),
+        ("huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.", "huggingFace.revision"),
         ("huggingface_hub.errors.LocalEntryNotFoundError: An error happened", "network"),
         ("OSError: We couldn't connect to 'https://huggingface.co'", "network"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "GPU's memory"),
