@@ -1,5 +1,6 @@
 """Both ends of the router's benchmark are what they say: as many tokens, and failures counted."""
 
+import http.client
 import json
 import shutil
 import urllib.request
@@ -48,6 +49,15 @@ def test_the_upstream_streams_as_many_tokens_as_were_asked_for(engine: Target) -
     assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [1, 2, 3]
     assert json.loads(report.removeprefix("data: "))["usage"]["total_tokens"] == 67
     assert (done, rest) == ("data: [DONE]", "")
+
+
+def test_a_stream_is_followed_at_once_by_the_next_on_its_connection(engine: Target) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=10)
+
+    # With 60 s between two tokens, a pause after the last one would be noticed.
+    for _ in range(2):
+        connection.request("POST", "/v1/completions", '{"max_tokens": 1, "temperature": 60}')
+        assert connection.getresponse().read().endswith(b"[DONE]\n\n")
 
 
 def test_the_upstream_answers_a_prefill_with_kv_parameters(engine: Target) -> None:

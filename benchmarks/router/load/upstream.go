@@ -88,6 +88,9 @@ func answer(conn net.Conn, method string, body []byte) error {
 	if wanted.KVTransfer.RemoteDecode {
 		return document(conn, "200 OK", prefillAnswer)
 	}
+	if wanted.MaxTokens < 1 {
+		return document(conn, "400 Bad Request", "{}")
+	}
 	return stream(conn, wanted)
 }
 
@@ -109,7 +112,7 @@ func stream(conn net.Conn, wanted asked) error {
 	gap := time.Duration(wanted.GapS * float64(time.Second))
 	started := time.Now()
 	var event, chunks []byte
-	for sent := 0; sent < wanted.MaxTokens; {
+	for sent := 0; ; {
 		due := sent + 1
 		if gap > 0 {
 			due = min(1+int(time.Since(started)/gap), wanted.MaxTokens)
@@ -120,7 +123,8 @@ func stream(conn net.Conn, wanted asked) error {
 			chunks = appendChunk(chunks, event)
 		}
 		if sent == wanted.MaxTokens {
-			chunks = appendEnd(chunks, wanted)
+			_, err := conn.Write(appendEnd(chunks, wanted))
+			return err
 		}
 		if _, err := conn.Write(chunks); err != nil {
 			return err
@@ -132,7 +136,6 @@ func stream(conn net.Conn, wanted asked) error {
 			runtime.Gosched()
 		}
 	}
-	return nil
 }
 
 func appendToken(to []byte, number int, wanted asked) []byte {
