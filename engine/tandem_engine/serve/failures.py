@@ -20,12 +20,17 @@ _CREDENTIAL = "HF_TOKEN (in a pool the Secret of huggingFace.tokenSecretRef)"
 # the errors of the Hub name their HTTP status too, so what is said more exactly comes first.
 _KNOWN = (
     (
-        re.compile(r"GatedRepoError|Access to model .* is restricted|gated repo", re.I),
+        # Of a model that it does not know at all the Hub's client says "private or gated repo".
+        re.compile(
+            r"GatedRepoError|Access to model .* is restricted|access a gated repo|"
+            r"Cannot access gated repo",
+            re.I,
+        ),
         "the model is gated on Hugging Face: accept its terms there, then give a token of that "
         f"account as {_CREDENTIAL}",
     ),
     (
-        re.compile(r"RevisionNotFoundError"),
+        re.compile(r"RevisionNotFoundError|is not a valid git identifier"),
         "Hugging Face has no such revision of the model: check --model-revision (in a pool "
         "huggingFace.revision), for example main",
     ),

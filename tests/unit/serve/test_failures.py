@@ -49,6 +49,19 @@ def test_what_a_user_can_mend_comes_with_how(line: str, advice: str) -> None:
     assert "\n" not in sentence
 
 
+def test_a_model_that_the_hub_does_not_know_is_not_called_gated() -> None:
+    log = [
+        "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.",
+        "If you are trying to access a private or gated repo, make sure you are authenticated",
+        "OSError: acme/x is not a local folder and is not a valid model identifier",
+    ]
+
+    sentence = explain(log, exit_code=1, during="while starting")
+
+    assert "no model of this name" in sentence
+    assert "gated" not in sentence
+
+
 def test_a_kill_names_the_likely_reason() -> None:
     assert "memory limit" in explain([], exit_code=-9, during="while ready")
 
