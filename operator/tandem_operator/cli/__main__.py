@@ -1,0 +1,5 @@
+"""`python -m tandem_operator.cli`."""
+
+from tandem_operator.cli.app import main
+
+main()
