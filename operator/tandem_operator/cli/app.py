@@ -9,10 +9,25 @@ from typing import Annotated
 import typer
 
 from tandem_operator.cli.command import Command
+from tandem_operator.cli.diff import diff
+from tandem_operator.cli.explain import explain
 from tandem_operator.cli.plan import plan
 from tandem_operator.cli.simulate import simulate
 
 EPILOGS = {
+    "diff": (
+        "Examples:",
+        "tandem diff main.yaml branch.yaml --trace azure.csv --profile h200-llama-3.1-8b-fp8"
+        " --gpu-hour-price 2.5",
+        "git show main:pool.yaml | tandem diff - pool.yaml --generate day --rate 5 --peak 40"
+        " --profile h200-llama-3.1-8b-tp1 --markdown comment.md --check",
+    ),
+    "explain": (
+        "Examples:",
+        "kubectl tandem explain qwen -n chat",
+        "kubectl get ipool,events,configmap -n chat -o yaml > saved.yaml;"
+        " tandem explain qwen --file saved.yaml",
+    ),
     "plan": (
         "Examples:",
         "tandem plan -f pool.yaml --trace azure.csv --profile h200-llama-3.1-8b-fp8"
@@ -48,7 +63,7 @@ def about(
         raise typer.Exit
 
 
-for function in (simulate, plan):
+for function in (simulate, plan, diff, explain):
     name = function.__name__
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     told = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
