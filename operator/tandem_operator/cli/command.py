@@ -20,7 +20,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read an output option that names no file as standard output."""
         told: list[str] = []
-        for here, after in zip(args, [*args[1:], "--"], strict=True):
+        for here, after in zip(args, [*args[1:], "--"], strict=False):
             told.append(here)
             if here in BARE_OUTPUTS and after.startswith("-") and after != STANDARD_OUTPUT:
                 told.append(STANDARD_OUTPUT)

@@ -50,11 +50,11 @@ def edits(found: Comparison) -> list[str]:
 
 def restarts(found: Comparison) -> str:
     """Whether the edit replaces pods, in a sentence."""
+    if found.pools[0].metadata.name != found.pools[1].metadata.name:
+        return "The manifests name different pools: this compares two pools, not an edit of one."
     names = [edit.partition(":")[0] for edit in edits(found)]
     if not names:
         return "The two specs are the same."
-    if found.pools[0].metadata.name != found.pools[1].metadata.name:
-        return "The manifests name different pools: this compares two pools, not an edit of one."
     heavy = [name for name in names if not name.startswith(RESTARTS_NOTHING)]
     if not heavy:
         return "The edit restarts nothing; it is in force within seconds."

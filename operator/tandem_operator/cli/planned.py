@@ -53,7 +53,7 @@ def frontiers(points: Sequence[Point]) -> dict[str, list[Point]]:
     for name in ("TTFT", "TPOT"):
         best: list[Point] = []
         known = [point for point in points if p95_s(point, name) is not None]
-        for point in sorted(known, key=lambda each: -each.tokens_per_gpu_s):
+        for point in sorted(known, key=lambda p: (-p.tokens_per_gpu_s, p95_s(p, name) or 0.0)):
             if not best or (p95_s(point, name) or 0.0) < (p95_s(best[-1], name) or 0.0):
                 best.append(point)
         found[name] = best
