@@ -1,6 +1,7 @@
 """`tandem explain` against a real API server, as a user who may only read."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -56,16 +57,23 @@ def team(control_plane, namespace):
     return namespace
 
 
+COMMAND = (sys.executable, "-m", "tandem_operator.cli", "explain")
+
+
+def environment(control_plane, user: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+    return {**kept, "KUBECONFIG": str(control_plane.user_kubeconfig(user))}
+
+
 @pytest.fixture
 def explain(control_plane):
     def explain(*words: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
-        environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
         return subprocess.run(
-            [sys.executable, "-m", "tandem_operator.cli", "explain", *words],
-            env={**environment, "KUBECONFIG": str(control_plane.user_kubeconfig(user))},
+            [*COMMAND, *words],
+            env=environment(control_plane, user),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
 
@@ -112,3 +120,24 @@ def test_what_cannot_be_read_is_one_sentence(explain, team, words, user, told):
     assert result.stdout == ""
     [line] = result.stderr.strip().splitlines()
     assert told.format(team=team) in line
+
+
+def test_a_watch_tells_the_next_decision_when_it_is_made(control_plane, team):
+    path = f"/apis/tandem-inference.io/v1alpha1/namespaces/{team}/inferencepools/chat"
+
+    with subprocess.Popen(
+        [*COMMAND, "chat", "-n", team, "--watch"],
+        env=environment(control_plane, "alice"),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watcher:
+        first = next(line for line in watcher.stdout if "prefill 2 -> 3" in line)
+        now = control_plane.request("GET", path)
+        now["status"]["decision"]["reason"] = "prefill 3 -> 4: predicted TTFT p95 0.6 s > 0.45 s"
+        control_plane.request("PUT", f"{path}/status", now)
+        second = next(line for line in watcher.stdout if "prefill 3 -> 4" in line)
+        watcher.send_signal(signal.SIGINT)
+
+    assert first
+    assert second
+    assert watcher.returncode == 0

@@ -1,4 +1,4 @@
-"""The entry point of `tandem` and `kubectl tandem`."""
+"""All commands, with what their help says."""
 
 import inspect
 import sys
@@ -70,7 +70,7 @@ for function in (simulate, plan, diff, explain):
     app.command(name, cls=Command, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
 
 
-def main() -> None:
+def run() -> None:
     """Run as the program that was called: kubectl finds its plugins as `kubectl-NAME`."""
     called = Path(sys.argv[0]).name
     app(prog_name="kubectl tandem" if called == "kubectl-tandem" else "tandem")

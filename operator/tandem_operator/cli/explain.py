@@ -1,6 +1,7 @@
 """`tandem explain POOL`: why a pool has the replicas it has, from the cluster or a saved object."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
@@ -83,7 +84,8 @@ def explain(
     if pool is None:
         raise BadInputError("name a pool, such as `tandem explain qwen`, or give --file")
     where = Where(pool=pool, namespace=namespace, context=context, kubeconfig=kubeconfig)
-    asyncio.run(_follow(where, watch, lambda found: _tell(found, events, json)))
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_follow(where, watch, lambda found: _tell(found, events, json)))
 
 
 async def _follow(where: Where, watch: bool, tell: Callable[[Evidence], None]) -> None:
