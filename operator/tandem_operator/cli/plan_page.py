@@ -81,7 +81,7 @@ def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: floa
     chart = Chart(
         f"{name} p95 against throughput",
         x=Axis(low=0.0, high=max(1.0, 1.1 * widest), unit=""),
-        y=Axis(low=min(heights) / 1.4, high=max(heights) * 1.4, unit="s", log=True),
+        y=Axis(low=max(1e-4, min(heights)) / 1.4, high=max(heights) * 1.4, unit="s", log=True),
         height=300.0,
     )
     edge = [(p.tokens_per_gpu_s, p95_s(p, name) or 0.0) for p in frontier]
