@@ -93,7 +93,8 @@ def diff(
         pools=(pools["old"], pools["new"]),
         runs=(runs["old"], runs["new"]),
     )
-    _show(found, markdown_to, json)
+    notes = list(dict.fromkeys(note for pool in found.pools for note in engines.notes(pool)))
+    _show(found, notes, markdown_to, json)
     if markdown_to is not None:
         write(markdown_to, markdown(found))
     write_json(json, to_json(found))
@@ -102,13 +103,14 @@ def diff(
         raise FailedError(f"{new}: {verdict(found)}")
 
 
-def _show(found: Comparison, *outputs: str | None) -> None:
+def _show(found: Comparison, notes: list[str], *outputs: str | None) -> None:
     console = screen(*outputs)
     lines: list[Any] = [
         f"traffic {describe(found.runs[0].case.trace)}",
         *(f"  {edit}" for edit in edits(found)),
         *slos(found),
         restarts(found),
+        *(f"note: {note}" for note in notes),
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

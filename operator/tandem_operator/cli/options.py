@@ -11,11 +11,12 @@ from tandem_operator.cli.case import (
     Case,
     check_fleet,
     fitted_start,
+    notes_on,
     smallest,
     spec_of,
 )
 from tandem_operator.cli.faults import BadInputError
-from tandem_operator.cli.profiles import profile_of
+from tandem_operator.cli.profiles import names_with, note_on, profile_of
 from tandem_operator.cli.traffic import Made, Recorded, Shape, trace_of
 from tandem_operator.cli.units import fleet, seconds
 from tandem_operator.sim.pods import ColdStart
@@ -167,6 +168,7 @@ class EngineOptions:
             help="How fast one replica is: a profile of Tandem's own, such as"
             " h200-llama-3.1-8b-fp8, or a JSON file (FILE#TABLE of several).",
             rich_help_panel=ENGINES,
+            autocompletion=names_with,
         ),
     ]
     kv_tokens: Annotated[
@@ -244,6 +246,10 @@ class EngineOptions:
             seed=seed,
             gpu_hour_price=price,
         )
+
+    def notes(self, pool: InferencePool) -> list[str]:
+        """Where the simulation is not what the manifest says, in sentences."""
+        return [*notes_on(pool), *note_on(self.profile, spec_of(pool))]
 
 
 JsonOption = Annotated[

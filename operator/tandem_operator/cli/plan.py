@@ -6,7 +6,6 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from tandem_operator.cli.case import notes_on
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.experiment import run
 from tandem_operator.cli.manifest import read_pool
@@ -77,7 +76,7 @@ def plan(
         changes=tuple(changes),
         tandem=tandem,
     )
-    show(screen(json), found, notes_on(pool))
+    show(screen(json), found, engines.notes(pool))
     write_json(json, to_json(found))
     if html is not None:
         write(html, plan_page(found))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.manifest import read_text
+from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.profile_files import read_profile
 
@@ -27,19 +28,18 @@ class Shipped:
     file: str
     table: str | None
     gpus: int
-    measured: bool
 
 
 @cache
 def shipped() -> dict[str, Shipped]:
-    """All of them by name, measured ones first."""
-    found = {"h200-llama-3.1-8b-fp8": Shipped("h200-llama-3.1-8b-fp8.json", None, 1, measured=True)}
+    """All of them by name, the measured one first."""
+    found = {"h200-llama-3.1-8b-fp8": Shipped("h200-llama-3.1-8b-fp8.json", None, gpus=1)}
     for table in json.loads(_shipped_text(ESTIMATES))["tables"]:
         model = table["model"].rsplit("/", 1)[-1]
         key = f"{table['system']}/{model}/tp{table['tp']}"
         system, short = table["system"].removesuffix("_sxm"), model.lower().removeprefix("meta-")
         name = f"{system}-{short}-tp{table['tp']}"
-        found[name] = Shipped(ESTIMATES, key, int(table["tp"]), measured=False)
+        found[name] = Shipped(ESTIMATES, key, gpus=int(table["tp"]))
     return found
 
 
@@ -65,6 +65,24 @@ def profile_of(name: str, *, kv_tokens: int | None = None) -> EngineProfile:
         profile = read_profile(read_text(path), source=file, table=table or None)
     profile = replace(profile, name=name)
     return profile if kv_tokens is None else replace(profile, kv_capacity_tokens=kv_tokens)
+
+
+def names_with(beginning: str) -> list[str]:
+    """Names of shipped profiles, for the shell to complete."""
+    return [name for name in shipped() if name.startswith(beginning)]
+
+
+def note_on(name: str, spec: PoolSpec) -> list[str]:
+    """Where a shipped profile is of other replicas than the pool's, in sentences."""
+    known = shipped().get(name)
+    if known is None:
+        return []
+    return [
+        f"{name} describes replicas of {known.gpus} GPUs; those of {role} hold"
+        f" {bounds.gpus_per_replica}."
+        for role, bounds in spec.roles.items()
+        if bounds.gpus_per_replica != known.gpus
+    ]
 
 
 def _unknown(name: str) -> str:

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tandem_operator.cli.case import Case, check_fleet, notes_on
+from tandem_operator.cli.case import Case, check_fleet
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.experiment import Run, run
+from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.manifest import read_pool
 from tandem_operator.cli.options import (
     EngineOptions,
@@ -65,10 +66,12 @@ def simulate(
     static = case.start if fixed is None else fleet("--fleet", fixed)
     if PolicyName.STATIC in chosen:
         check_fleet("--fleet", static, case.spec)
+    elif fixed is not None:
+        raise BadInputError("--fleet is that of the policy static; add --policy static")
     with bars() as shown:
         runs = [_run(case, name, static, shown) for name in chosen]
     console = screen(json)
-    show(console, case, runs, notes_on(pool))
+    show(console, case, runs, engines.notes(pool))
     write_json(json, {**case_json(case), "runs": [each.to_json() for each in runs]})
     if html is not None:
         write(html, simulation_page(case, runs))

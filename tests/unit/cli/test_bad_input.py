@@ -122,6 +122,7 @@ def test_a_broken_profile_is_told_with_its_file(tmp_path, pool, text, words):
         ((*SHORT, "--start", "5P1D"), "--start 5P1D: prefill must be from 1 to 4"),
         ((*SHORT, "--start", "4P3D"), "holds 7 GPUs, more than the pool's gpuBudget of 6"),
         ((*SHORT, "--policy", "static", "--fleet", "9P9D"), "--fleet 9P9D: prefill must be"),
+        ((*SHORT, "--fleet", "2P1D"), "--fleet is that of the policy static"),
         ((*SHORT, "--gpu-hour-price", "-1"), "--gpu-hour-price must be above 0"),
         ((*SHORT, "--kv-tokens", "0"), "--kv-tokens must be above 0"),
         ((*SHORT, "--cold-start", "long"), "--cold-start must be a duration"),

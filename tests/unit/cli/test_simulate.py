@@ -162,6 +162,14 @@ def test_the_pool_is_simulated_as_auto_and_says_so_where_the_manifest_says_other
     assert "decode.management is External; simulated as Managed." in result.stdout
 
 
+def test_says_so_where_the_profile_is_of_other_replicas_than_the_pools(pool):
+    result = tandem("simulate", "-f", pool, "--profile", "h200-qwen3-32b-tp2", *SHORT)
+
+    assert (
+        "h200-qwen3-32b-tp2 describes replicas of 2 GPUs; those of prefill hold 1." in result.stdout
+    )
+
+
 class _Links(HTMLParser):
     def __init__(self):
         super().__init__()
