@@ -113,7 +113,7 @@ def _show(found: Comparison, notes: list[str], *outputs: str | None) -> None:
         *(f"note: {note}" for note in notes),
     ]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     table = Table(show_edge=False, pad_edge=False)
     for number, title in enumerate(("", "old", "new", "difference")):
         table.add_column(title, justify="right" if number else "left")
@@ -123,4 +123,4 @@ def _show(found: Comparison, notes: list[str], *outputs: str | None) -> None:
     if found.runs[1].changes:
         last = found.runs[1].changes[-SHOWN_CHANGES:]
         console.print(changes_table(last, "Last changes under the new spec"))
-    console.print(verdict(found), markup=False, highlight=False, soft_wrap=True)
+    console.print(verdict(found), soft_wrap=True)

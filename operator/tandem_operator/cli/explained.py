@@ -46,7 +46,7 @@ def show(console: Console, found: Evidence, *, events: int) -> None:
     """The whole explanation."""
 
     def line(text: str, style: str | None = None) -> None:
-        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(text, style=style, soft_wrap=True)
 
     def head(text: str) -> None:
         console.print()
@@ -217,12 +217,10 @@ def _conditions(console: Console, found: Evidence) -> None:
     for condition in found.status.conditions or ():
         bad = is_bad(condition)
         text = f"  {condition.type}={condition.status} ({condition.reason}): {condition.message}"
-        console.print(
-            text, style="red" if bad else None, markup=False, highlight=False, soft_wrap=True
-        )
+        console.print(text, style="red" if bad else None, soft_wrap=True)
         done = to_do(condition, found.status, name=found.name, namespace=found.namespace)
         if done is not None:
-            console.print(f"      -> {done}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"      -> {done}", soft_wrap=True)
     if not found.status.conditions:
         console.print("  None yet: does the operator run, and does it watch this namespace?")
 

@@ -19,7 +19,8 @@ FILE_WIDTH = 160
 
 def screen(*outputs: str | None) -> Console:
     """Where tables go: standard output, or standard error where an output has taken that."""
-    console = Console(stderr=STANDARD_OUTPUT in outputs)
+    # What is printed quotes Kubernetes and users: brackets in it are no markup.
+    console = Console(stderr=STANDARD_OUTPUT in outputs, markup=False, highlight=False)
     if not console.is_terminal:
         console.width = FILE_WIDTH
     return console
@@ -80,10 +81,6 @@ class Bars:
         task = self._progress.add_task(name, total=None)
         yield lambda _: self._progress.advance(task)
         self._progress.remove_task(task)
-
-    def say(self, text: str) -> None:
-        """A line above the bars."""
-        self._progress.console.print(text, style="dim", markup=False, highlight=False)
 
 
 @contextmanager

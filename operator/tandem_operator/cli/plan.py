@@ -135,7 +135,7 @@ def _inside(size: Size, low: Size, most: Size) -> Size:
 def show(console: Console, found: Plan, notes: Sequence[str]) -> None:
     """Tables for a person."""
     for line in (*case_lines(found.case), *(f"note: {note}" for note in notes)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     fleets = Table(title="Fleets", title_justify="left", show_edge=False, pad_edge=False)
     for number, title in enumerate(FLEET_TITLES):
         fleets.add_column(title, justify="right" if number else "left")
@@ -152,4 +152,4 @@ def show(console: Console, found: Plan, notes: Sequence[str]) -> None:
     for cells in change_rows(found):
         costs.add_row(*cells)
     console.print(costs)
-    console.print(answer(found), markup=False, highlight=False, soft_wrap=True)
+    console.print(answer(found), soft_wrap=True)

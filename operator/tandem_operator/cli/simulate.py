@@ -88,11 +88,9 @@ def _run(case: Case, name: PolicyName, static: Fleet, shown: Bars) -> Run:
 def show(console: Console, case: Case, runs: list[Run], notes: Iterable[str]) -> None:
     """Tables for a person."""
     for line in case_lines(case):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     for note in notes:
-        console.print(
-            f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True
-        )
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
     console.print(figures_table(runs, [each.report.policy for each in runs]))
     for each in runs:
         if each.changes:

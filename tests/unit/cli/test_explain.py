@@ -76,6 +76,12 @@ def test_shows_the_pools_own_events_oldest_first(explain):
     assert "an older chat's" not in result.stdout
 
 
+def test_brackets_in_what_others_wrote_are_shown_as_they_are(explain):
+    result = explain(pool(), event("pod x: [/red] exceeded quota [gpus]"))
+
+    assert "pod x: [/red] exceeded quota [gpus]" in result.stdout
+
+
 def test_tells_what_the_operator_has_learned(explain):
     result = explain(pool(), memory())
 
