@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tandem_operator.core.allocate import Claim
 from tandem_operator.core.curve import Curve, Point
 from tandem_operator.core.fleet import Fleet
 from tandem_operator.core.guard import Allowed, within_budget
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Quota, take_share
 from tandem_operator.core.spec import PoolSpec, RoleSpec
+from tandem_operator.core.tick import decide
+from tests.property.observations import History, histories
 from tests.unit.core.scene import make_spec
 
 HARD_GPUS = 20
@@ -165,3 +169,59 @@ def test_once_pods_have_gone_every_pool_has_its_share_and_keeps_it(namespace: Na
         )
         <= HARD_GPUS
     )
+
+
+@st.composite
+def quotas(draw: st.DrawFn) -> Quota:
+    """What a pool may meet: neighbours of any size, and any number of GPUs."""
+    claims = []
+    for name in NAMES[: draw(st.integers(0, 3))]:
+        least, asked, leaving = (draw(st.integers(0, 6)) for _ in range(3))
+        points = [Point(least + i, dict.fromkeys(Role, 1), float(i)) for i in range(1, 4)]
+        claims.append(
+            Claim(
+                pool=name,
+                priority=draw(st.sampled_from([-5, 0, 10])),
+                least=least,
+                curve=draw(st.sampled_from([(), tuple(points)])),
+                asked=asked,
+                held=asked + leaving,
+                granted=draw(st.integers(0, 8)),
+            )
+        )
+    gpus = draw(st.integers(0, 40))
+    return Quota("pool", gpus, gpus, tuple(claims))
+
+
+whole_ticks = settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@whole_ticks
+@given(histories(), st.lists(quotas(), min_size=6, max_size=6))
+def test_a_tick_grows_into_free_gpus_only_and_a_restart_changes_nothing(
+    history: History, seen_quotas: list[Quota]
+) -> None:
+    steady, restarted, spec = Memory(), Memory(), history.spec
+    for (now_s, seen), quota in zip(history.ticks, seen_quotas, strict=False):
+        decision, steady = decide(spec, seen, steady, now_s, quota=quota)
+        again, restarted = decide(spec, seen, restarted, now_s, quota=quota)
+        restarted = Memory.from_json(restarted.to_json())
+        assert decision == again
+
+        assert decision.share is not None
+        held, grown = 0, 0
+        for role, plan in decision.roles.items():
+            gpus, managed = spec.roles[role].gpus_per_replica, spec.roles[role].managed
+            alive = [pod for pod in seen.pods if pod.role is role]
+            leaving = sum(1 for pod in alive if pod.phase is PodPhase.TERMINATING)
+            have = max(plan.current, len(alive) - leaving)
+            held += gpus * (have + leaving)
+            grown += gpus * max(0, plan.to - have) if managed else 0
+        assert grown == 0 or held + grown <= decision.share.gpus
+        minimum = sum(max(1, r.min_replicas) * r.gpus_per_replica for r in spec.roles.values())
+        free = quota.gpus - sum(claim.reserved for claim in quota.claims)
+        assert decision.share.gpus <= max(free, held, minimum)

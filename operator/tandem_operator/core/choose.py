@@ -34,6 +34,10 @@ class Demand:
     busy: float
     backlog: float = 0.0
 
+    def good_share(self, rate_rps: float, replicas: int) -> float:
+        """Share of requests that this role serves in time; none of them without a replica."""
+        return 1.0 - self.late_share(rate_rps, replicas) if replicas > 0 else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -172,12 +176,11 @@ def pairs(
 
     `good_share` is the share of requests that could be good with any number of replicas.
     """
-    decode = demands[Role.DECODE]
-    late = cache(decode.late_share)
+    prefill, decode = (demands[role] for role in (Role.PREFILL, Role.DECODE))
+    good_decode = cache(decode.good_share)
     for prefills in _counts(spec, Role.PREFILL, target, fixed):
-        stage = demands[Role.PREFILL]
-        good_prefill = [1.0 - stage.late_share(rate, prefills) for rate in rates_rps]
-        served = [_served(rate, stage.busy, prefills) for rate in rates_rps]
+        good_prefill = [prefill.good_share(rate, prefills) for rate in rates_rps]
+        served = [_served(rate, prefill.busy, prefills) for rate in rates_rps]
         for decodes in _counts(spec, Role.DECODE, target, fixed):
             counts = {Role.PREFILL: prefills, Role.DECODE: decodes}
             gpus = gpus_of(spec, counts)
@@ -186,7 +189,7 @@ def pairs(
             # Served work breaks ties between pairs that are all too small to be on time.
             goodput = sum(
                 min(fed, _served(rate, decode.busy, decodes))
-                * (0.01 + good_share * good * (1.0 - late(fed, decodes)))
+                * (0.01 + good_share * good * good_decode(fed, decodes))
                 for rate, fed, good in zip(rates_rps, served, good_prefill, strict=True)
             )
             yield Pair(counts, gpus, goodput / len(rates_rps))
