@@ -43,14 +43,15 @@ class Quota:
             (claim for claim in self.claims if claim.reserved > 0),
             key=lambda claim: (-claim.priority, claim.pool),
         )
-        if not others:
-            return f"{text} has no room"
-        named = [f"{claim.pool} (priority {claim.priority})" for claim in others[:MOST_NAMED]]
+        named = [f"pool {claim.pool} (priority {claim.priority})" for claim in others[:MOST_NAMED]]
         if len(others) > MOST_NAMED:
             named.append(f"{len(others) - MOST_NAMED} more")
-        plural = "pool" if len(others) == 1 else "pools"
+        if self.gpus < self.hard_gpus:
+            named.append("other pods")
+        if not named:
+            return f"{text} has no room"
         *most, last = named
-        return f"{text} is shared with {plural} {', '.join(most)}{' and ' if most else ''}{last}"
+        return f"{text} is shared with {', '.join(most)}{' and ' if most else ''}{last}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,13 @@ def test_a_new_pool_takes_no_running_minimum() -> None:
     assert allocate([running, new], gpus=6) == {"running": 4, "new": 0}
 
 
+def test_the_minimum_of_a_new_pool_comes_before_growth_of_any_priority() -> None:
+    grown = Claim("grown", priority=10, least=2, curve=line((2, 1.0), (8, 50.0)), asked=8)
+    new = Claim("new", priority=0, least=2)
+
+    assert allocate([grown, new], gpus=8) == {"grown": 6, "new": 2}
+
+
 def test_a_dip_of_one_tick_gives_nothing_away_and_half_a_minute_does() -> None:
     high, low = line((2, 1.0), (5, 20.0)), line((2, 1.0), (3, 9.0))
     last = Crest(NOW_S, high)
@@ -281,9 +288,17 @@ def test_neighbours_are_named_by_priority_and_no_more_than_a_few() -> None:
     words = quota(16, *claims).words
 
     assert words == (
-        "the namespace's quota of 16 GPUs is shared with pools p4 (priority 4), p3 (priority 3),"
-        " p2 (priority 2) and 2 more"
+        "the namespace's quota of 16 GPUs is shared with pool p4 (priority 4), pool p3"
+        " (priority 3), pool p2 (priority 2) and 2 more"
     )
+
+
+def test_pods_of_no_pool_are_named_too() -> None:
+    assert quota(5, neighbour(2), hard_gpus=8).words.endswith(
+        "shared with pool chat (priority 10) and other pods"
+    )
+    assert quota(5, hard_gpus=8).words.endswith("quota of 8 GPUs is shared with other pods")
+    assert quota(8).words.endswith("quota of 8 GPUs has no room")
 
 
 def test_the_crest_survives_a_restart() -> None:
