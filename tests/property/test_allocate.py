@@ -55,6 +55,11 @@ def highest(claims: tuple[Claim, ...]) -> list[str]:
     return [claim.pool for claim in claims if claim.priority == top]
 
 
+def usable(claim: Claim, gpus: int) -> int:
+    """GPUs of the best pair that fits."""
+    return max((point.gpus for point in claim.curve if point.gpus <= gpus), default=0)
+
+
 @QUICK
 @given(claim_sets(), budgets)
 def test_shares_are_never_more_than_there_is(claims: tuple[Claim, ...], gpus: int) -> None:
@@ -111,11 +116,10 @@ def test_lower_priorities_take_nothing_from_higher_ones(
 
     shares, undisturbed = allocate(claims, gpus=gpus), allocate(others_idle, gpus=gpus)
 
-    for pool in top:
-        claim = next(c for c in claims if c.pool == pool)
-        # What a pool only still has, and wants no more, may go to whoever wants it.
-        wanted = min(undisturbed[pool], max(claim.least, claim.curve[-1].gpus))
-        assert shares[pool] >= wanted
+    for claim in claims:
+        if claim.pool in top:
+            # What a pool cannot use, or wants no more, may go to whoever wants it.
+            assert usable(claim, shares[claim.pool]) >= usable(claim, undisturbed[claim.pool])
 
 
 @QUICK
