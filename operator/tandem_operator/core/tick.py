@@ -125,7 +125,7 @@ def decide(
                 fleets,
                 late_price=correction.price,
                 idle=idle,
-                urgent=urgent,
+                floors=floors,
             )
     past = memory.past
     if plan is None or not fresh.act:

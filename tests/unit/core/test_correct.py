@@ -1,5 +1,6 @@
 from tandem_operator.core.arrivals import Outcomes, outcomes
 from tandem_operator.core.correct import (
+    FIRST_PRICE,
     LEAST_FACTOR,
     MOST_FACTOR,
     Correction,
@@ -68,8 +69,8 @@ def test_too_few_requests_say_nothing() -> None:
 
 
 def test_missing_the_objective_raises_the_price_of_lateness() -> None:
-    assert after(settled(), outcome(100, {"prefill": 30})).price > 1.0
-    assert after(settled(), outcome(100, {})).price < 1.0
+    assert after(settled(), outcome(100, {"prefill": 30})).price > FIRST_PRICE
+    assert after(settled(), outcome(100, {})).price < FIRST_PRICE
 
 
 def test_a_budget_burns_when_both_windows_burn() -> None:
