@@ -136,7 +136,8 @@ def acts_on_what_it_sees(
     settled = [
         pod.name
         for pod in seen.pods
-        if pod.phase is PodPhase.READY and now_s - (pod.ready_s or 0.0) > NEW_POD_S
+        if pod.phase is PodPhase.READY
+        and (pod.name in heard or now_s - (pod.ready_s or 0.0) > NEW_POD_S)
     ]
     silent = [name for name in settled if name not in heard]
     blind = not any(now_s - r.sampled_s <= FRESH_S for r in seen.routers)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 
 from tandem_operator.core.arrivals import Arrivals, Outcomes, merge, outcomes
@@ -98,15 +99,21 @@ def decide(
         late = {role: situation.late_share(role, rate_rps, ready[role]) for role in Role}
         correction = replace(correction, expected_late=late)
     idle = _is_idle(spec, arrivals, seen, fresh)
-    urgent: dict[Role, int] = {}
-    floors: dict[Role, int] = {}
-    if situation is None or situation.feasible:
-        urgent = _urgent(spec, fleets, settled, minute, longer)
-        # What violations bought is not given back before it could be seen whether it helped.
-        floors = {r: n for r, n in memory.floors.items() if r not in settled} | urgent
-    plan = _plan(
-        spec, situation, expected, fleets, late_price=correction.price, idle=idle, floors=floors
+    feasible = situation is None or situation.feasible
+    urgent = _urgent(spec, fleets, settled, minute, longer) if feasible else {}
+    # What violations bought is not given back before it could be seen whether it helped.
+    kept = {r: n for r, n in memory.floors.items() if feasible and r not in settled}
+    floors = kept | urgent
+    planned = partial(
+        _plan,
+        situation=situation,
+        expected=expected,
+        fleets=fleets,
+        late_price=correction.price,
+        idle=idle,
+        floors=floors,
     )
+    plan = planned(spec)
     share, crest = None, None
     if quota is not None:
         known = plan is not None and fresh.act
@@ -118,15 +125,7 @@ def decide(
         spec = share.limit(spec)
         if plan is not None and plan.gpus(spec) > share.gpus:
             # What was replayed for the first choice is remembered.
-            plan = _plan(
-                spec,
-                situation,
-                expected,
-                fleets,
-                late_price=correction.price,
-                idle=idle,
-                floors=floors,
-            )
+            plan = planned(spec)
     past = memory.past
     if plan is None or not fresh.act:
         reason = Reason.STEADY if fresh.act else Reason.STALE_METRICS
@@ -191,10 +190,10 @@ class _Plan:
 
 def _plan(
     spec: PoolSpec,
+    *,
     situation: Situation | None,
     expected: Forecast | None,
     fleets: Mapping[Role, Fleet],
-    *,
     late_price: float,
     idle: bool,
     floors: Mapping[Role, int],
