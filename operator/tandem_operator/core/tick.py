@@ -98,12 +98,9 @@ def decide(
         late = {role: situation.late_share(role, rate_rps, ready[role]) for role in Role}
         correction = replace(correction, expected_late=late)
     idle = _is_idle(spec, arrivals, seen, fresh)
-    urgent: dict[Role, int] = {}
-    floors: dict[Role, int] = {}
-    if situation is None or situation.feasible:
-        urgent = _urgent(spec, fleets, settled, minute, longer)
-        # What violations bought is not given back before it could be seen whether it helped.
-        floors = {r: n for r, n in memory.floors.items() if r not in settled} | urgent
+    urgent = _urgent(spec, situation, fleets, settled, minute=minute, longer=longer)
+    # What violations bought is not given back before it could be seen whether it helped.
+    floors = {r: n for r, n in memory.floors.items() if r not in settled} | urgent
     plan = _plan(
         spec, situation, expected, fleets, late_price=correction.price, idle=idle, floors=floors
     )
@@ -125,7 +122,7 @@ def decide(
                 fleets,
                 late_price=correction.price,
                 idle=idle,
-                urgent=urgent,
+                floors=floors,
             )
     past = memory.past
     if plan is None or not fresh.act:
@@ -261,8 +258,10 @@ def _is_idle(spec: PoolSpec, arrivals: Arrivals, seen: Observation, fresh: Fresh
 
 def _urgent(
     spec: PoolSpec,
+    situation: Situation | None,
     fleets: Mapping[Role, Fleet],
     settled: frozenset[Role],
+    *,
     minute: Outcomes,
     longer: Outcomes,
 ) -> dict[Role, int]:
@@ -271,7 +270,9 @@ def _urgent(
     Only for a fleet that has been as it is for long enough to be blamed, and only for a bound that
     replicas can keep at all.
     """
-    floors = {}
+    floors: dict[Role, int] = {}
+    if situation is not None and not situation.feasible:
+        return floors
     for role in settled:
         ready = len(fleets[role].ready)
         if ready and burning(minute, longer, role, spec.slo.attainment):
