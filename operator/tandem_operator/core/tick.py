@@ -120,16 +120,14 @@ def decide(
         curve = _curve(spec, situation, expected, fleets, plan) if known and not idle else ()
         asked_gpus = gpus_of(spec, {role: fleets[role].asked or 0 for role in Role})
         curve, crest = crest_of(memory.crest, curve, asked_gpus=asked_gpus, now_s=now_s)
-        keep_all = not (known and fresh.shrink)
-        share = take_share(spec, quota, fleets, curve=curve, keep_all=keep_all)
+        share = take_share(spec, quota, fleets, curve=curve, keep_all=not (known and fresh.shrink))
         spec = share.limit(spec)
         if plan is not None and plan.gpus(spec) > share.gpus:
             # What was replayed for the first choice is remembered.
             plan = planned(spec)
     past = memory.past
     if plan is None or not fresh.act:
-        reason = Reason.STEADY if fresh.act else Reason.STALE_METRICS
-        allowed = hold(spec, fleets, reason)
+        allowed = hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS)
     else:
         past = remember(past, plan.choice, plan.keep, spec=spec, now_s=now_s)
         scene = Scene(
