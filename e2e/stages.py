@@ -59,7 +59,7 @@ STAGES = (
     Stage(
         "simulation",
         "decisions over simulated load; the rules on many more random histories",
-        pytest=("tests/simulation", "tests/property", "--hypothesis-profile", "deep"),
+        pytest=("tests/simulation", "tests/property", "--hypothesis-profile", "deep", "-n", "2"),
     ),
     Stage(
         "integration",

@@ -11,5 +11,5 @@ COMMON = settings(
     ],
 )
 settings.register_profile("quick", COMMON, max_examples=12)
-settings.register_profile("deep", COMMON, max_examples=40)
+settings.register_profile("deep", COMMON, max_examples=30)
 settings.load_profile("quick")
