@@ -22,6 +22,7 @@ INPUTS = {
     "arrivals_rps": ("arrivals now", "{}/s"),
     "forecast_rps": ("forecast, highest mean", "{}/s"),
     "forecast_high_rps": ("forecast, high case", "{}/s"),
+    "forecast_room": ("of which room for new traffic that climbs", "{} times"),
     "forecast_horizon_s": ("looking ahead", "{} s"),
     "prompt_tokens": ("tokens of a prompt, mean", "{}"),
     "output_tokens": ("tokens of an answer, mean", "{}"),

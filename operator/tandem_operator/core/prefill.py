@@ -14,7 +14,7 @@ from tandem_operator.core.regression import Triple
 from tandem_operator.core.spec import Slo
 from tandem_operator.core.workload import Workload
 
-BOUND_SHARE = 0.85
+BOUND_SHARE = 0.75
 CHUNKS = 180
 UNSEEN_ON_TIME = 10.0
 RATE_GRID = 20.0
