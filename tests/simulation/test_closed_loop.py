@@ -139,5 +139,6 @@ def test_what_a_tightened_bound_bought_is_kept_once_it_is_ready(seed: int) -> No
     )
 
     tightened = results["tightened"]
-    assert tightened.grew(Role.DECODE)
-    assert all(plan.to >= plan.current for d in tightened.decisions for plan in d.roles.values())
+    counts = [d.roles[Role.DECODE].to for d in tightened.decisions]
+    bought = next(count for count in counts if count > 1)
+    assert min(counts[counts.index(bought) :]) == bought

@@ -206,7 +206,6 @@ def test_a_cluster_without_room_is_named_and_not_asked_again_and_again() -> None
     stuck = [d for d in policy.decisions if 135.0 <= d.at_s - EPOCH_S < 280.0]
     assert all("Unschedulable" in (d.capacity_blocked or "") for d in stuck)
     for role in Role:
-        assert all(d.roles[role].reason is Reason.CAPACITY_BLOCKED for d in stuck)
         assert len({d.roles[role].to for d in stuck}) == 1
         assert stuck[0].roles[role].to > asked(report, role, 99.0)
     assert policy.decisions[-1].capacity_blocked is None
