@@ -7,7 +7,7 @@ from tandem_operator.api import InferencePool
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, Slo
+from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.trace import Trace
@@ -35,10 +35,6 @@ class Case:
     prefix_caching: bool
     seed: int
     gpu_hour_price: float | None
-
-    def with_slo(self, slo: Slo) -> "Case":
-        """The same pool under another SLO."""
-        return replace(self, spec=replace(self.spec, slo=slo))
 
     def gpus(self, fleet: Fleet) -> int:
         """GPUs of that fleet."""

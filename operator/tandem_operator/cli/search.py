@@ -149,7 +149,13 @@ class Search:
         return roles[Role.PREFILL].max_replicas, roles[Role.DECODE].max_replicas
 
     def _least(self, slo: Slo, size: Callable[[int], Size], low: int, high: int) -> int:
-        """The least count that keeps the SLO; `high` is known to."""
+        """The least count that keeps the SLO; `high` is known to, `low` is likely to."""
+        if self.at(size(low), slo).meets:
+            return low
+        step = 1
+        while low + step < high and not self.at(size(low + step), slo).meets:
+            low, step = low + step, 2 * step
+        low, high = low + 1, min(high, low + step)
         while low < high:
             middle = (low + high) // 2
             if self.at(size(middle), slo).meets:

@@ -1,6 +1,7 @@
 """`tandem explain` tells a saved pool's decisions, what they rest on, and what to do."""
 
 import json
+import re
 
 import pytest
 
@@ -11,7 +12,7 @@ from tandem_operator.sim.simulate import simulate
 from tandem_operator.workloads.conditions import BAD_WHEN_TRUE
 from tests.unit.cli.files import sentence, tandem, write
 from tests.unit.cli.saved import condition, event, memory, pool, saved
-from tests.unit.sim.setups import make_setup, steady
+from tests.unit.sim.setups import ENGINE, make_setup, steady
 
 
 @pytest.fixture
@@ -141,11 +142,28 @@ def test_an_unreachable_cluster_is_one_sentence_and_exit_code_1(tmp_path):
     assert isinstance(missing.exception, SystemExit)
 
 
-def test_every_input_that_the_core_writes_has_a_label():
+@pytest.fixture(scope="module")
+def tandem_that_ran():
     policy = Tandem()
     simulate(make_setup(steady(20.0, 240.0)), policy)
+    return policy
 
-    written = {name for decision in policy.decisions for name in decision.inputs}
+
+def test_every_input_that_the_core_writes_has_a_label(tandem_that_ran):
+    written = {name for decision in tandem_that_ran.decisions for name in decision.inputs}
 
     assert len(written) > 15
     assert written <= set(INPUTS)
+
+
+def test_tells_the_models_that_were_learned_of_the_engines(explain, tandem_that_ran):
+    told = json.loads(
+        explain(pool(), memory(tandem_that_ran.memory.to_json()), words=("--json",)).stdout
+    )
+
+    prefill = told["learned"]["prefill of u tokens"]
+    fixed_ms, per_token_ms = map(float, re.findall(r"[\d.e-]+(?= ms)", prefill)[:2])
+    busy_ms = ENGINE.service_s(1500) * 1000.0
+    assert fixed_ms + 1500.0 * per_token_ms == pytest.approx(busy_ms, rel=0.1)
+    assert "ms x b" in told["learned"]["decode step of b streams"]
+    assert told["learned"]["KV cache of a replica"] == "100,000 tokens"

@@ -72,7 +72,7 @@ def test_another_tpot_bound_is_judged_as_if_it_had_been_run_with_it():
     search.at((3, 2), case.spec.slo)
 
     judged = search.at((3, 2), other)
-    run = Search(case.with_slo(other)).at((3, 2), other)
+    run = Search(replace(case, spec=replace(case.spec, slo=other))).at((3, 2), other)
 
     assert search.runs == 1
     assert judged.attainment == run.attainment == run.run.report.attainment
