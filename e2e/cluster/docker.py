@@ -19,7 +19,6 @@ from e2e.cluster.store import locked
 _ANSWER_S = 10.0
 _START_S = 60.0
 _PULL_S = 20.0
-_TINY_IMAGE = "registry.k8s.io/pause:3.10"
 _PID_FILE = Path("/var/run/docker.pid")
 _PACKAGES = ("docker.io", "containerd", "runc", "iptables")
 _SYS_RESOURCE_BIT = 24
@@ -35,7 +34,7 @@ def engine_answers() -> bool:
 
 def can_pull() -> bool:
     """Whether images can be pulled, found out by pulling a tiny one."""
-    return answers(["docker", "pull", "--quiet", _TINY_IMAGE], timeout_s=_PULL_S)
+    return answers(["docker", "pull", "--quiet", names.STOCK_TINY_IMAGE], timeout_s=_PULL_S)
 
 
 def lacks_sys_resource(status: str | None = None) -> bool:

@@ -19,6 +19,8 @@ HELM_WHEEL = "3.17.3.post1"
 STOCK_NODE_IMAGE = (
     "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
 )
+# Pulled to find out whether the others can be: from the same registry, by way of the same mirrors.
+STOCK_TINY_IMAGE = "hello-world:linux"
 STOCK_PYTHON_IMAGE = "python:3.11-slim-bookworm"
 STOCK_PROMETHEUS_IMAGE = "prom/prometheus:v3.5.0"
 

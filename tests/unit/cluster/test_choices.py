@@ -30,6 +30,16 @@ def test_published_images_are_preferred_without_looking_further() -> None:
     assert choose_supply(can_pull=lambda: True, problem=never) is Supply.STOCK
 
 
+def test_what_is_tried_comes_the_same_way_as_what_is_used() -> None:
+    used = (names.STOCK_NODE_IMAGE, names.STOCK_PYTHON_IMAGE, names.STOCK_PROMETHEUS_IMAGE)
+
+    # A first part with a dot or a colon would be another registry than Docker Hub.
+    hosts = [
+        image.rpartition("/")[0].partition("/")[0] for image in (names.STOCK_TINY_IMAGE, *used)
+    ]
+    assert not [host for host in hosts if "." in host or ":" in host]
+
+
 def test_images_are_made_here_where_no_registry_answers() -> None:
     assert choose_supply(can_pull=lambda: False, problem=lambda: None) is Supply.SELF_BUILT
 
