@@ -136,7 +136,9 @@ def _latency_chart(story: Story, *, bands: Sequence[Band], field: str, title: st
         if getattr(record, field) is not None
     ]
     values = [value for _, value, _ in measured] + [bound for _, _, bound in measured]
-    low, high = min(values, default=0.001), max(values, default=1.0)
+    # Tokens that came all at once took no time each, for which a log has no place.
+    low = min((value for value in values if value > 0.0), default=0.001)
+    high = max(values, default=1.0)
     chart = Chart(title, axis=Axis(low=low / 1.2, high=high * 1.2, unit="s", log=True), bands=bands)
     for css, kept in (("kept", True), ("late", False)):
         chart.dots(
