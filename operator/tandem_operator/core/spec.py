@@ -51,3 +51,4 @@ class PoolSpec:
     max_step: int | None
     max_model_len: int
     max_num_seqs: int
+    priority: int = 0
