@@ -26,6 +26,7 @@ OVERFLOW_TPOT_SHARE = 0.8
 GATE_TPOT_SHARE = 0.97
 # Who is late already takes no place that somebody on time may need in a moment.
 GATE_TPOT_SHARE_HOPELESS = 0.8
+GATE_KV_SHARE = 0.95
 GATE_LOOK_S = 0.02
 
 
@@ -168,30 +169,38 @@ class Router:
             self._start_pass(pod)
 
     def _decode_bears(self, flight: Flight) -> bool:
-        """Whether one more stream leaves every stream of the decode pods its TPOT."""
+        """Whether one more stream leaves every stream of the decode pods its seat and its TPOT."""
         late = self.queue.is_hopeless(flight)
         bound_s = (GATE_TPOT_SHARE_HOPELESS if late else GATE_TPOT_SHARE) * self.outlook.tpot_s
         if self.profile.step_s(1, flight.request.prompt_tokens) > bound_s:
             # Not even alone: waiting helps nobody.
-            return True
-        # What was last seen of a pod can only have become less: look only where that is too much.
-        if self._pace_with_all_s(flight) <= bound_s:
+            bound_s = inf
+        # Streams have ended since a pod was last looked at: look only where there seem too many.
+        if self._bear(flight, bound_s):
             return True
         for pod in self._decode.serving:
             self._advance(pod)
-        return self._pace_with_all_s(flight) <= bound_s
+        return self._bear(flight, bound_s)
 
-    def _pace_with_all_s(self, flight: Flight) -> float:
-        """TPOT once all that prefill holds has come over, spread evenly."""
-        pods = self._decode.serving
+    def _bear(self, flight: Flight, bound_s: float) -> bool:
+        """Whether there is room once all that prefill holds has come over, spread evenly."""
+        pods, profile = self._decode.serving, self.profile
+        inside = sum(pod.engine.requests for pod in pods)
         coming = 1 + len(self.between) + sum(pod.engine.requests for pod in self._prefill.pods)
-        share = coming / max(1, len(pods))
-        tokens = share * (flight.request.prompt_tokens + 0.5 * self.outlook.output_tokens)
-        now_s = self.clock.now_s
-        paces = [
-            self.outlook.pace_s(pod, now_s, more=round(share), kv_tokens=tokens) for pod in pods
-        ]
-        return sum(paces) / max(1, len(paces))
+        if inside + coming <= 1:
+            return True
+        tokens = coming * (flight.request.prompt_tokens + 0.5 * self.outlook.output_tokens)
+        held = sum(pod.engine.kv_tokens for pod in pods) + tokens
+        if (
+            inside + coming > len(pods) * profile.max_num_seqs
+            or held > GATE_KV_SHARE * len(pods) * profile.kv_capacity_tokens
+        ):
+            return False
+        more, now_s = round(coming / len(pods)), self.clock.now_s
+        paces = (
+            self.outlook.pace_s(pod, now_s, more=more, kv_tokens=tokens / len(pods)) for pod in pods
+        )
+        return sum(paces) / len(pods) <= bound_s
 
     def _look_again(self) -> None:
         """Streams end without anybody being told: look in a moment."""

@@ -129,6 +129,22 @@ def test_the_gate_costs_the_excess_and_not_every_stream() -> None:
     assert gated.completed == gated.requests
 
 
+def test_the_gate_leaves_nobody_waiting_for_a_seat_with_prefill_done() -> None:
+    # Eight seats at 4.2 ms a step give 19 requests/s of 100 tokens.
+    profile = replace(FLAT, max_num_seqs=8)
+    trace = Trace("seats", tuple(TraceRequest(n / 30.0, 200, 100) for n in range(600)))
+    setup = make_setup(trace, prefill=1, decode=1, profile=profile, router=FRUGAL)
+
+    open_door, gated = (
+        simulate(replace(setup, router=replace(FRUGAL, decode_gate=gate)), Static(setup.start))
+        for gate in (False, True)
+    )
+
+    assert open_door.attainment < 0.1
+    assert gated.attainment > 0.5
+    assert gated.completed == gated.requests
+
+
 def test_the_gate_lets_in_where_not_even_one_stream_could_keep_its_tpot() -> None:
     spec = make_spec(tpot_s=0.001)
     setup = make_setup(steady(20.0, 20.0), prefill=2, decode=1, spec=spec, router=FRUGAL)

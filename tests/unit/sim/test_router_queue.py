@@ -1,7 +1,7 @@
 """Who goes next: those that can still be on time, and when not all can, as many as can be."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_operator.sim.flight import Flight
@@ -133,6 +133,7 @@ requests = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(requests, st.sampled_from(Order), st.integers(1, 3), st.floats(0.0, 2.0))
 def test_everybody_goes_once_and_the_tokens_add_up(
     made: list[tuple[int, float]], order: Order, pods: int, now_s: float
@@ -145,6 +146,7 @@ def test_everybody_goes_once_and_the_tokens_add_up(
     assert queue.prompt_tokens == 0
 
 
+@settings(deadline=None)
 @given(requests)
 def test_giving_way_never_serves_fewer_in_time_than_deadline_order(
     made: list[tuple[int, float]],
