@@ -11,6 +11,7 @@ from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, Forecast, forecast
 from tandem_operator.core.guard import Scene, guard, hold, remember
+from tandem_operator.core.insure import at_risk, insured, lent
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
@@ -74,6 +75,10 @@ def decide(
         overhead_s=overhead_s or 0.0,
         backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
     )
+    if expected is not None and spec.insurance.follow_risk:
+        expected = at_risk(expected, arrivals.known_s)
+    if situation is not None:
+        situation = insured(spec.insurance, situation)
     rate_rps = arrivals.rate_rps(RATE_S) or 0.0
     if situation is not None and overhead_s is not None:
         overhead_s = learn_overhead(
@@ -168,13 +173,17 @@ def _plan(
         return None
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
     price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
-    choice = choose(spec, expected, situation.demands, fixed=fixed, late_price=price, floors=urgent)
+    demands = situation.demands
+    if spec.insurance.overflow:
+        alone = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=urgent)
+        demands = lent(demands, fixed.get(Role.DECODE, alone.target[Role.DECODE]))
+    choice = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=urgent)
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)
     keep = choose(
         spec,
         expected,
-        situation.demands,
+        demands,
         fixed=fixed,
         late_price=price,
         growth=SHRINK_HEADROOM,
