@@ -1,8 +1,7 @@
-"""What is measured: the upstream alone, Tandem's router, and vllm-router from PyPI."""
+"""What is measured: both ends alone, Tandem's router, and vllm-router from PyPI."""
 
 import contextlib
 import json
-import os
 import re
 import socket
 import subprocess
@@ -14,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.router.cores import Cores, on_cores
+from benchmarks.router.report import ALONE
+
 VLLM_ROUTER = "vllm-router==0.1.17"
-_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,6 @@ class Target:
     pid: int
     prefill_port: int | None = None
 
-    def cpu_s(self) -> float:
-        """Return the CPU time of the process and all its threads so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
-        user, system = fields.split()[11:13]
-        return (int(user) + int(system)) / _CLOCK_TICKS
-
     def rss_mib(self) -> float:
         """Return the resident memory of the process."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
@@ -53,10 +48,12 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def process(command: Sequence[str], *, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command, its output in a file, and end it afterwards."""
+def process(
+    command: Sequence[str | Path], *, log: Path, cores: set[int]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a command on some cores, its output in a file, and end it afterwards."""
     with log.open("wb") as out:
-        running = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        running = subprocess.Popen(on_cores(cores, command), stdout=out, stderr=subprocess.STDOUT)
         try:
             yield running
         finally:
@@ -65,18 +62,17 @@ def process(command: Sequence[str], *, log: Path) -> Iterator[subprocess.Popen[b
 
 
 @contextlib.contextmanager
-def upstream(folder: Path) -> Iterator[Target]:
+def upstream(program: Path, folder: Path, *, cores: Cores) -> Iterator[Target]:
     """Run the trivial engine."""
     prefill, port = free_port(), free_port()
-    command = [sys.executable, "-m", "benchmarks.router.upstream", "--ports", str(prefill)]
-    command += [str(port)]
-    with process(command, log=folder / "upstream.log") as running:
+    command: list[str | Path] = [program, "upstream", f"--ports={prefill},{port}"]
+    with process(command, log=folder / "upstream.log", cores=cores.load) as running:
         _wait_for(port, "/health", running)
-        yield Target("upstream alone", port, running.pid, prefill)
+        yield Target(ALONE, port, running.pid, prefill)
 
 
 @contextlib.contextmanager
-def tandem_router(engine: Target, folder: Path) -> Iterator[Target]:
+def tandem_router(engine: Target, folder: Path, *, cores: Cores) -> Iterator[Target]:
     """Run Tandem's router in front of the engine, which plays both roles."""
     settings, endpoints = folder / "settings.json", folder / "endpoints.json"
     settings.write_text(
@@ -105,13 +101,15 @@ def tandem_router(engine: Target, folder: Path) -> Iterator[Target]:
     command = [sys.executable, "-m", "tandem_engine.router", "--host", "127.0.0.1"]
     command += ["--settings", str(settings), "--endpoints", str(endpoints)]
     command += ["--port", str(port), "--internal-port", "0"]
-    with process(command, log=folder / "tandem-router.log") as running:
+    with process(command, log=folder / "tandem-router.log", cores=cores.measured) as running:
         _wait_for(port, "/ready", running)
         yield Target("tandem-router", port, running.pid)
 
 
 @contextlib.contextmanager
-def vllm_router(engine: Target, folder: Path, *, executable: Path) -> Iterator[Target]:
+def vllm_router(
+    engine: Target, folder: Path, *, cores: Cores, executable: Path
+) -> Iterator[Target]:
     """Run vllm-router in front of the engine, which plays both roles."""
     port = free_port()
     command = [str(executable), "--vllm-pd-disaggregation"]
@@ -120,7 +118,7 @@ def vllm_router(engine: Target, folder: Path, *, executable: Path) -> Iterator[T
     command += ["--policy", "round_robin", "--kv-connector", "nixl", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--prometheus-port", str(free_port())]
     command += ["--max-concurrent-requests", "10000", "--log-level", "error"]
-    with process(command, log=folder / "vllm-router.log") as running:
+    with process(command, log=folder / "vllm-router.log", cores=cores.measured) as running:
         _wait_for(port, "/health", running)
         yield Target("vllm-router", port, running.pid)
 

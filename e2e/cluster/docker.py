@@ -14,6 +14,7 @@ from pathlib import Path
 
 from e2e.cluster import gobuild, names
 from e2e.cluster.progress import CannotContinueError, answers, run, say, step
+from e2e.cluster.store import locked
 
 _ANSWER_S = 10.0
 _START_S = 60.0
@@ -65,9 +66,13 @@ def ensure_engine() -> None:
         return
     if problem := start_problem():
         raise CannotContinueError(problem)
-    _install()
-    with step("docker", "starting the engine"):
-        start_until_it_answers()
+    with locked("docker-engine"):
+        if engine_answers():
+            # Another run started it meanwhile.
+            return
+        _install()
+        with step("docker", "starting the engine"):
+            start_until_it_answers()
 
 
 def install_packages(*packages: str) -> None:

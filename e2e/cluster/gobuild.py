@@ -21,7 +21,10 @@ _GO_MINIMUM = (1, 21)  # From here on Go fetches by itself the newer toolchain a
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Binaries that are built together: `binaries` maps a file name to its Go package."""
+    """Binaries that are built together: `binaries` maps a file name to its Go package.
+
+    `module` is the folder of their go.mod: a name under `modules/`, or an absolute path.
+    """
 
     name: str
     module: str

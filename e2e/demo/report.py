@@ -2,24 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from pathlib import Path
 
 from benchmarks.load.record import Record, quantile
-from e2e.demo.chart import Axis, Band, Chart, Point
 from e2e.demo.story import Change, PhaseRun, Story
 from e2e.demo.verdict import Finding
+from tandem_operator.cli.chart import Axis, Band, Chart, Point
+from tandem_operator.cli.page import page
 from tandem_operator.core.role import Role
 
 BIN_S = 5.0
 ROLE_CSS = {Role.PREFILL: "prefill", Role.DECODE: "decode"}
 
-STYLE = Path(__file__).with_name("report.css")
-
 
 def render(story: Story, *, findings: Sequence[Finding]) -> str:
     """The page."""
     start_s = story.runs[0].started_s
-    bands = [Band(run.phase.name, run.started_s, run.ended_s) for run in story.runs]
+    bands = [Band(run.started_s, run.ended_s) for run in story.runs]
     changes = [change for run in story.runs for change in run.changes]
     names = _phase_names(story)
     sections = [
@@ -48,11 +46,7 @@ def render(story: Story, *, findings: Sequence[Finding]) -> str:
         "<h2>What was to be seen</h2>",
         _findings(findings),
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Tandem demo</title>'
-        f"<style>{STYLE.read_text()}</style></head><body>{''.join(sections)}</body></html>\n"
-    )
+    return page("Tandem demo", sections)
 
 
 def _head(story: Story, *, findings: Sequence[Finding]) -> Iterator[str]:
@@ -119,13 +113,21 @@ def _all_records(story: Story) -> list[Record]:
     return [record for run in story.runs for record in run.records]
 
 
+def _clock(bands: Sequence[Band]) -> Axis:
+    """Seconds since the first phase began."""
+    start_s = bands[0].start
+    return Axis(low=start_s, high=bands[-1].end, unit=" s", zero=start_s)
+
+
 def _load_chart(story: Story, *, bands: Sequence[Band]) -> Chart:
     points: list[Point] = [
         (at_s, len(some) / BIN_S) for at_s, some in _bins(_all_records(story)).items()
     ]
     highest = max((rate for _, rate in points), default=1.0)
     axis = Axis(low=0.0, high=max(1.0, 1.1 * highest), unit="/s")
-    return Chart("Load", axis=axis, bands=bands, height=130.0).steps(points, css="load")
+    return Chart("Load", x=_clock(bands), y=axis, bands=bands, height=130.0).steps(
+        points, css="load"
+    )
 
 
 def _latency_chart(story: Story, *, bands: Sequence[Band], field: str, title: str) -> Chart:
@@ -136,8 +138,11 @@ def _latency_chart(story: Story, *, bands: Sequence[Band], field: str, title: st
         if getattr(record, field) is not None
     ]
     values = [value for _, value, _ in measured] + [bound for _, _, bound in measured]
-    low, high = min(values, default=0.001), max(values, default=1.0)
-    chart = Chart(title, axis=Axis(low=low / 1.2, high=high * 1.2, unit="s", log=True), bands=bands)
+    # Tokens that came all at once took no time each, for which a log has no place.
+    low = min((value for value in values if value > 0.0), default=0.001)
+    high = max(values, default=1.0)
+    axis = Axis(low=low / 1.2, high=high * 1.2, unit="s", log=True)
+    chart = Chart(title, x=_clock(bands), y=axis, bands=bands)
     for css, kept in (("kept", True), ("late", False)):
         chart.dots(
             (
@@ -180,7 +185,8 @@ def _describe(record: Record) -> str:
 def _replica_chart(story: Story, *, bands: Sequence[Band], changes: Sequence[Change]) -> Chart:
     sights = [sight for run in story.runs for sight in run.sights]
     most = max(max(fleet.desired, fleet.ready) for s in sights for fleet in s.fleets.values())
-    chart = Chart("Replicas", axis=Axis(low=0.0, high=most + 1.0, unit=""), bands=bands)
+    axis = Axis(low=0.0, high=most + 1.0, unit="")
+    chart = Chart("Replicas", x=_clock(bands), y=axis, bands=bands)
     for role, nudge in ((Role.PREFILL, 0.02), (Role.DECODE, -0.02)):
         css = ROLE_CSS[role]
         ready = [(sight.at_s, sight.fleets[role].ready + nudge) for sight in sights]

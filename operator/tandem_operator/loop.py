@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tandem_operator.api.parse import InvalidPoolError, parse_pool
+from tandem_operator.api.v1alpha1.engine import Device
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
@@ -25,6 +26,7 @@ from tandem_operator.kube.client import Kube, Object
 from tandem_operator.kube.conflicts import describe, owners_of
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POD, POOL
+from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.status import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
@@ -86,6 +88,7 @@ class PoolLoop:
         self._writer = ChildWriter(kube)
         self._status = StatusWriter(kube, clock=clock)
         self._events = EventWriter(kube, instance=instance, now=now)
+        self._sharing = Sharing(kube, clock=clock)
         self._known: dict[PoolKey, _Known] = {}
 
     def children_changed(self, key: PoolKey) -> None:
@@ -104,8 +107,12 @@ class PoolLoop:
             self._forget(key)
             uid = pool["metadata"]["uid"]
             known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool))
+        gpus = await self._sharing.gpus(key.namespace) if _holds_gpus(pool) else None
         world, collected = await self._observe(pool, known)
+        # No other pass may come between what is read of the claims here and this pool's own.
+        world = replace(world, quota=self._sharing.quota(*key, gpus=gpus))
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
+        self._sharing.note(*key, claim=planned.claim)
         try:
             outcome = await self._execute(planned, world)
         except PreviousPoolRemainsError as error:
@@ -240,6 +247,7 @@ class PoolLoop:
             self._exported.conflicts.inc(report.conflicts)
 
     def _forget(self, key: PoolKey) -> None:
+        self._sharing.note(*key, claim=None)
         known = self._known.pop(key, None)
         if known is None:
             return
@@ -306,6 +314,13 @@ def _metrics_of(pool: Object) -> Metrics:
         return parse_pool(pool).spec.metrics
     except InvalidPoolError:
         return Metrics()
+
+
+def _holds_gpus(pool: Object) -> bool:
+    try:
+        return parse_pool(pool).spec.engine.device is Device.NVIDIA
+    except InvalidPoolError:
+        return False
 
 
 def _sentence(taken: Taken) -> str:

@@ -5,9 +5,7 @@ The tests share the pair and run from the first to the last: each leaves what th
 
 import asyncio
 import os
-import random
 import signal
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +15,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tandem_engine.serve import metrics
-from tandem_engine.serve.vllm_api import VllmApi
-from tests.unit.serve.engine import free_ports
+from tests.engine.real_engine import REQUEST_S, START_S, RealEngine, body_of, new_id, start
 
-PACKAGES = Path(__file__).parents[2] / "engine"
-START_S = 420.0
-REQUEST_S = 120.0
 PREFILL_ONLY = {
     "do_remote_decode": True,
     "do_remote_prefill": False,
@@ -40,41 +33,6 @@ pytestmark = [
 
 
 @dataclass
-class RealEngine:
-    process: asyncio.subprocess.Process
-    api: VllmApi
-    control: str
-    log: Path
-
-    async def probe(self, path: str) -> int | None:
-        try:
-            async with self.api.session.get(f"{self.control}{path}") as answer:
-                return answer.status
-        except aiohttp.ClientError:
-            return None
-
-    async def info(self) -> dict[str, Any]:
-        async with self.api.session.get(f"{self.control}/info") as answer:
-            body: dict[str, Any] = await answer.json()
-            return body
-
-    async def ready(self) -> None:
-        async with asyncio.timeout(START_S):
-            while await self.probe("/ready") != 200:
-                assert self.process.returncode is None, self.log.read_text()[-3000:]
-                await asyncio.sleep(0.25)
-
-    async def tokens(self, body: dict[str, Any]) -> list[int]:
-        answer = await self.api.complete(body, request_id=_id(), timeout_s=REQUEST_S)
-        tokens: list[int] = answer["choices"][0]["token_ids"]
-        return tokens
-
-    async def prompt_tokens(self, source: str) -> float:
-        samples = await self.api.samples()
-        return metrics.total(samples, "vllm:prompt_tokens_by_source_total", source=source)
-
-
-@dataclass
 class Pair:
     prefill: RealEngine
     decode: RealEngine
@@ -86,7 +44,7 @@ class Pair:
         return parameters
 
     async def tokens(self, body: dict[str, Any]) -> list[int]:
-        request_id = _id()
+        request_id = new_id()
         parameters = await self.prefilled(body, request_id)
         answer = await self.decode.api.complete(
             body | {"kv_transfer_params": parameters}, request_id=request_id, timeout_s=REQUEST_S
@@ -101,75 +59,29 @@ async def pair(
 ) -> AsyncIterator[Pair]:
     logs = tmp_path_factory.mktemp("engines")
     async with aiohttp.ClientSession() as session:
-        prefill = await _start(python, model, session, logs / "prefill.log", "--role=prefill")
-        decode = await _start(
+        prefill = await start(
             python,
-            model,
-            session,
-            logs / "decode.log",
+            "--role=prefill",
+            f"--model={model}",
+            session=session,
+            log=logs / "prefill.log",
+        )
+        decode = await start(
+            python,
             "--role=decode",
+            f"--model={model}",
             f"--warm-up-peer={prefill.api.url}",
             # Both start at the same time, and a busy machine may put minutes between them.
             f"--warm-up-peer-timeout-s={START_S / 2}",
+            session=session,
+            log=logs / "decode.log",
         )
         try:
             await asyncio.gather(prefill.ready(), decode.ready())
             yield Pair(prefill, decode)
         finally:
             for engine in (prefill, decode):
-                # The second signal ends an engine that still drains.
-                for _ in range(2):
-                    if engine.process.returncode is None:
-                        engine.process.send_signal(signal.SIGTERM)
-                await engine.process.wait()
-
-
-async def _start(
-    python: str, model: str, session: aiohttp.ClientSession, log: Path, *arguments: str
-) -> RealEngine:
-    port, control_port, side_channel_port = free_ports(3)
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            python,
-            "-m",
-            "tandem_engine.serve",
-            "serve",
-            *arguments,
-            f"--model={model}",
-            "--served-model-name=tiny",
-            "--host=127.0.0.1",
-            f"--port={port}",
-            f"--control-port={control_port}",
-            f"--side-channel-port={side_channel_port}",
-            "--dtype=float32",
-            "--block-size=32",
-            "--max-model-len=2048",
-            "--max-num-seqs=16",
-            "--cpu-threads=1",
-            "--kv-lease-s=12",
-            "--drain-settle-s=0.5",
-            env={**os.environ, "PYTHONPATH": str(PACKAGES), "HOME": str(log.parent)},
-            stdout=output,
-            stderr=output,
-        )
-    api = VllmApi(session, f"http://127.0.0.1:{port}")
-    return RealEngine(process, api, f"http://127.0.0.1:{control_port}", log)
-
-
-def body_of(length: int, **more: Any) -> dict[str, Any]:
-    draw = random.Random(length)
-    return {
-        "model": "tiny",
-        "prompt": [draw.randrange(300, 1000) for _ in range(length)],
-        "max_tokens": 24,
-        "temperature": 0,
-        "return_token_ids": True,
-        **more,
-    }
-
-
-def _id() -> str:
-    return str(uuid.uuid4())
+                await engine.end()
 
 
 async def test_both_are_ready_and_decode_has_pulled_in_its_warm_up(pair: Pair) -> None:
@@ -206,7 +118,7 @@ async def test_pulled_prompts_give_the_tokens_of_one_engine(pair: Pair) -> None:
 
 async def test_a_request_for_logprobs_does_not_need_a_compiler(pair: Pair) -> None:
     answer = await pair.decode.api.complete(
-        body_of(40, logprobs=3), request_id=_id(), timeout_s=REQUEST_S
+        body_of(40, logprobs=3), request_id=new_id(), timeout_s=REQUEST_S
     )
 
     assert len(answer["choices"][0]["logprobs"]["token_logprobs"]) == 24
@@ -214,7 +126,7 @@ async def test_a_request_for_logprobs_does_not_need_a_compiler(pair: Pair) -> No
 
 
 async def test_a_prefill_engine_killed_after_its_leg_costs_no_request(pair: Pair) -> None:
-    body, request_id = body_of(333), _id()
+    body, request_id = body_of(333), new_id()
     alone = await pair.prefill.tokens(body)
     parameters = await pair.prefilled(body, request_id)
     for pid in _descendants(pair.prefill.process.pid):

@@ -251,3 +251,46 @@ def test_what_grows_waits_for_what_shrinks(pool):
 
     assert pool.replicas("prefill") == 1
     assert written_at("prefill") < written_at("decode")
+
+
+def test_a_second_pool_waits_whole_for_gpus_of_the_namespace_s_quota(
+    running, control_plane, namespace
+):
+    job = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "job", "namespace": namespace},
+        "spec": {
+            "containers": [
+                {"name": "c", "image": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+            ]
+        },
+    }
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus", "namespace": namespace},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "4"}},
+    }
+    items = {"apiVersion": "v1", "kind": "List", "items": [quota, job]}
+    control_plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(items))
+    first, second = (
+        Pool(control_plane, namespace, "first"),
+        Pool(control_plane, namespace, "second"),
+    )
+    first.apply(engine={"device": "NVIDIA"})
+    eventually(lambda: (first.replicas("prefill"), first.replicas("decode")) == (1, 1))
+
+    second.apply(engine={"device": "NVIDIA"}, scaling={"priority": 10})
+
+    # One GPU is free: one role alone could start, and would hold it for nothing.
+    eventually(lambda: second.condition("CapacityBlocked")["status"] == "True")
+    assert (second.replicas("prefill"), second.replicas("decode")) == (0, 0)
+    assert (
+        "quota of 4 GPUs is shared with pool first"
+        in second.condition("CapacityBlocked")["message"]
+    )
+    assert (first.replicas("prefill"), first.replicas("decode")) == (1, 1)
+    first.kubectl("delete", "pod", "job", "--now")
+    eventually(lambda: (second.replicas("prefill"), second.replicas("decode")) == (1, 1))
+    eventually(lambda: second.condition("CapacityBlocked")["status"] == "False")

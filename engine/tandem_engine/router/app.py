@@ -104,9 +104,9 @@ class Router:
         self.background(
             TransferTimes(fleet=self.fleet, upstream=self._upstream, learned=self.learned).run()
         )
-        logger.info(
-            "router started", extra={"port": self.port, "internal_port": self.internal_port}
-        )
+        ports = {"port": self.port, "internal_port": self.internal_port}
+        event_loop = type(asyncio.get_running_loop()).__module__
+        logger.info("router started", extra={**ports, "event_loop": event_loop})
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` beside the servers; its failure ends the process."""

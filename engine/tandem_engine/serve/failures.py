@@ -14,26 +14,35 @@ _CAUSED_BY_ANOTHER = (
     "EngineCore encountered an issue",
 )
 
-# What vLLM says -> what a user can do about it. The first match in the last lines counts.
+_CREDENTIAL = "HF_TOKEN (in a pool the Secret of huggingFace.tokenSecretRef)"
+
+# What vLLM says -> what a user can do about it. The first that matches one of the lines counts, and
+# the errors of the Hub name their HTTP status too, so what is said more exactly comes first.
 _KNOWN = (
     (
-        re.compile(r"GatedRepoError|Access to model .* is restricted|gated repo", re.I),
-        "the model is gated on Hugging Face: accept its terms there, then give a token that may "
-        "read it as HF_TOKEN",
+        # Of a model that it does not know at all the Hub's client says "private or gated repo".
+        re.compile(
+            r"GatedRepoError|Access to model .* is restricted|access a gated repo|"
+            r"Cannot access gated repo",
+            re.I,
+        ),
+        "the model is gated on Hugging Face: accept its terms there, then give a token of that "
+        f"account as {_CREDENTIAL}",
     ),
     (
-        re.compile(r"Invalid (user )?token|Invalid credentials|401 Client Error", re.I),
-        "Hugging Face refused the token or does not know the model: check HF_TOKEN and the "
-        "model's name",
+        re.compile(r"RevisionNotFoundError|is not a valid git identifier"),
+        "Hugging Face has no such revision of the model: check --model-revision (in a pool "
+        "huggingFace.revision), for example main",
     ),
     (
         re.compile(r"RepositoryNotFoundError|404 Client Error|is not a valid model identifier"),
         "Hugging Face has no model of this name, or it is private: check the name, or give a "
-        "token that may read it as HF_TOKEN",
+        f"token that may read it as {_CREDENTIAL}",
     ),
     (
-        re.compile(r"RevisionNotFoundError"),
-        "Hugging Face has no such revision of the model: check --model-revision",
+        re.compile(r"Invalid (user )?token|Invalid credentials|401 Client Error", re.I),
+        "Hugging Face refused the token or does not know the model: check the model's name and "
+        f"{_CREDENTIAL}",
     ),
     (
         re.compile(

@@ -43,7 +43,12 @@ def parse_pool(obj: Mapping[str, Any], *, strict: bool = False) -> InferencePool
             known, by_alias=True, by_name=False, extra="forbid" if strict else "ignore"
         )
     except ValidationError as error:
-        raise InvalidPoolError("; ".join(map(_sentence, error.errors()))) from error
+        raise InvalidPoolError("; ".join(sentences(error))) from error
+
+
+def sentences(error: ValidationError) -> list[str]:
+    """One sentence for each thing that is wrong, in the order of `error.errors()`."""
+    return [_sentence(each) for each in error.errors()]
 
 
 _METADATA_FIELDS = {"name", "namespace", "uid", "generation", "deletionTimestamp"}

@@ -4,8 +4,9 @@ Each role answers two questions only: which share is late with n replicas at a r
 replicas that rate keeps busy. So there is one search for both.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import ceil
 
 from tandem_operator.core.forecast import Forecast
@@ -32,6 +33,10 @@ class Demand:
     late_share: LateShare
     busy: float
     backlog: float = 0.0
+
+    def good_share(self, rate_rps: float, replicas: int) -> float:
+        """Share of requests that this role serves in time; none of them without a replica."""
+        return 1.0 - self.late_share(rate_rps, replicas) if replicas > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +153,62 @@ def _least_cost(
     return best
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Replicas of both roles, the GPUs they take and the good requests per second they give."""
+
+    counts: Mapping[Role, int]
+    gpus: int
+    goodput_rps: float
+
+
+def pairs(
+    spec: PoolSpec,
+    rates_rps: Sequence[float],
+    demands: Mapping[Role, Demand],
+    *,
+    target: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+    budget: int | None = None,
+    good_share: float = 1.0,
+) -> Iterator[Pair]:
+    """Every pair up to `target` inside `budget`, smaller counts first, over equally likely rates.
+
+    `good_share` is the share of requests that could be good with any number of replicas.
+    """
+    prefill, decode = (demands[role] for role in (Role.PREFILL, Role.DECODE))
+    good_decode = cache(decode.good_share)
+    for prefills in _counts(spec, Role.PREFILL, target, fixed):
+        good_prefill = [prefill.good_share(rate, prefills) for rate in rates_rps]
+        served = [_served(rate, prefill.busy, prefills) for rate in rates_rps]
+        for decodes in _counts(spec, Role.DECODE, target, fixed):
+            counts = {Role.PREFILL: prefills, Role.DECODE: decodes}
+            gpus = gpus_of(spec, counts)
+            if budget is not None and gpus > budget:
+                break
+            # Served work breaks ties between pairs that are all too small to be on time.
+            goodput = sum(
+                min(fed, _served(rate, decode.busy, decodes))
+                * (0.01 + good_share * good * good_decode(fed, decodes))
+                for rate, fed, good in zip(rates_rps, served, good_prefill, strict=True)
+            )
+            yield Pair(counts, gpus, goodput / len(rates_rps))
+
+
+def gpus_of(spec: PoolSpec, counts: Mapping[Role, int]) -> int:
+    """GPUs that so many replicas take."""
+    return sum(count * spec.roles[role].gpus_per_replica for role, count in counts.items())
+
+
+def _counts(
+    spec: PoolSpec, role: Role, target: Mapping[Role, int], fixed: Mapping[Role, int]
+) -> range:
+    if role in fixed:
+        return range(fixed[role], fixed[role] + 1)
+    low = max(1, spec.roles[role].min_replicas)
+    return range(low, min(target[role], low + BUDGET_SEARCH) + 1)
+
+
 def _fit_budget(
     spec: PoolSpec,
     rate_rps: float,
@@ -158,35 +219,13 @@ def _fit_budget(
     budget: int,
 ) -> dict[Role, int]:
     """The pair inside `budget` with the most good requests; of equals, the smaller."""
-
-    def counts(role: Role) -> range:
-        if role in fixed:
-            return range(fixed[role], fixed[role] + 1)
-        low = max(1, spec.roles[role].min_replicas)
-        return range(low, min(target[role], low + BUDGET_SEARCH) + 1)
-
-    def gpus(pair: Mapping[Role, int]) -> int:
-        return sum(count * spec.roles[role].gpus_per_replica for role, count in pair.items())
-
-    asked = {role: fixed.get(role, count) for role, count in target.items()}
-    if gpus(asked) <= budget:
+    if gpus_of(spec, {role: fixed.get(role, count) for role, count in target.items()}) <= budget:
         return dict(target)
-    best, best_goodput = None, -1.0
-    for prefill in counts(Role.PREFILL):
-        good_prefill = 1.0 - demands[Role.PREFILL].late_share(rate_rps, prefill)
-        served = _served(rate_rps, demands[Role.PREFILL].busy, prefill)
-        for decode in counts(Role.DECODE):
-            pair = {Role.PREFILL: prefill, Role.DECODE: decode}
-            if gpus(pair) > budget:
-                break
-            served_both = min(served, _served(rate_rps, demands[Role.DECODE].busy, decode))
-            good_decode = 1.0 - demands[Role.DECODE].late_share(served, decode)
-            # Served work breaks ties between pairs that are all too small to be on time.
-            goodput = served_both * (0.01 + good_prefill * good_decode)
-            if goodput > best_goodput + 1e-9:
-                best, best_goodput = pair, goodput
-    if best is None:
-        best = {role: max(1, spec.roles[role].min_replicas) for role in target}
+    best: Mapping[Role, int] = {role: max(1, spec.roles[role].min_replicas) for role in target}
+    best_goodput = -1.0
+    for pair in pairs(spec, [rate_rps], demands, target=target, fixed=fixed, budget=budget):
+        if pair.goodput_rps > best_goodput + 1e-9:
+            best, best_goodput = pair.counts, pair.goodput_rps
     return {role: target[role] if role in fixed else best[role] for role in target}
 
 

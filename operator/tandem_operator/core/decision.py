@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from tandem_operator.core.observation import Quantiles
 from tandem_operator.core.role import Role
+from tandem_operator.core.share import Share
 
 
 class Reason(StrEnum):
@@ -23,6 +24,7 @@ class Reason(StrEnum):
     STARTING_PODS = "StartingPods"
     AT_BOUND = "AtBound"
     GPU_BUDGET = "GPUBudget"
+    NAMESPACE_QUOTA = "NamespaceQuota"
     STALE_METRICS = "StaleMetrics"
     CAPACITY_BLOCKED = "CapacityBlocked"
     NOT_MANAGED = "NotManaged"
@@ -67,6 +69,7 @@ class Decision:
             naming the bound that could be met.
         inputs: the numbers behind the decision, rounded for people.
         next_tick_s: how long to wait before the next tick.
+        share: the pool's part of its namespace's quota; `None` where there is no quota.
     """
 
     at_s: float
@@ -81,3 +84,4 @@ class Decision:
     recent: Attainment
     inputs: Mapping[str, float]
     next_tick_s: float
+    share: Share | None = None

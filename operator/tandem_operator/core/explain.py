@@ -43,7 +43,12 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a sentence may need besides the counts."""
+    """What a sentence may need besides the counts.
+
+    Attributes:
+        wanted: the count before any limit.
+        quota: who the namespace's quota is shared with, where that is the budget in force.
+    """
 
     role: Role
     outlook: Outlook | None
@@ -55,6 +60,8 @@ class Words:
     maximum: int
     idle: bool
     learning: bool
+    wanted: int = 0
+    quota: str | None = None
 
 
 def seconds(value_s: float) -> str:
@@ -95,6 +102,7 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.INITIAL: "the pool starts with minReplicas",
         Reason.AT_BOUND: bound,
         Reason.GPU_BUDGET: f"gpuBudget {words.gpu_budget} leaves no room for more",
+        Reason.NAMESPACE_QUOTA: words.quota or "",
     }
     if reason in orders:
         return orders[reason]
@@ -107,7 +115,10 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
             if allowed.current - allowed.to == 1
             else f"{_fewer(words)} for {_span(words.stabilization_s)}"
         )
-    return _growth(words, allowed)
+    growth = _growth(words, allowed)
+    if words.quota is not None and "gpuBudget" in allowed.limits_hit:
+        growth += f"; wants {words.wanted} {words.role.value}, gets {allowed.to}: {words.quota}"
+    return growth
 
 
 def _fewer(words: Words) -> str:
@@ -156,6 +167,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.CAPACITY_BLOCKED: words.stuck or "the cluster does not start its pods",
         Reason.AT_BOUND: f"more would be better, but maxReplicas is {words.maximum}",
         Reason.STARTING_PODS: "the replicas asked for are starting",
+        Reason.NAMESPACE_QUOTA: f"more would be better, but {words.quota}",
         Reason.STABILIZING: (
             f"fewer may do; one leaves once that has held for {_span(words.stabilization_s)}"
         ),

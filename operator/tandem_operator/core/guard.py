@@ -136,7 +136,7 @@ def guard(
             trade=role.other in blocked_by_budget,
         )
         allowed[role] = move.decide()
-    return within_budget(spec, scene.fleets, allowed)
+    return within_budget(spec, scene.fleets, allowed, target=choice.target)
 
 
 def _bounded(bounds: RoleSpec, fleet: Fleet, otherwise: Reason) -> Allowed:
@@ -238,12 +238,19 @@ def _room(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
 
 
 def within_budget(
-    spec: PoolSpec, fleets: Mapping[Role, Fleet], allowed: Mapping[Role, Allowed]
+    spec: PoolSpec,
+    fleets: Mapping[Role, Fleet],
+    allowed: Mapping[Role, Allowed],
+    *,
+    target: Mapping[Role, int] | None = None,
 ) -> dict[Role, Allowed]:
-    """The counts after the budget: an excess goes at once, and growth waits until there is room."""
+    """The counts after the budget: an excess goes at once, and growth waits until there is room.
+
+    `target` is the pair to end at, where one was chosen.
+    """
     if spec.gpu_budget is None:
         return dict(allowed)
-    fitted = _trim(spec, allowed)
+    fitted = _trim(spec, allowed, target or {})
     room = _room(spec, fleets)
     # The role that lacks most, relative to what it has, is served first.
     growing = sorted(
@@ -267,14 +274,20 @@ def _cut(plan: Allowed, to: int) -> Allowed:
     return Allowed(current=plan.current, to=to, reason=reason, limits_hit=limits)
 
 
-def _trim(spec: PoolSpec, allowed: Mapping[Role, Allowed]) -> dict[Role, Allowed]:
-    """Cut what is asked until it fits the budget: growth first, then the larger fleet."""
+def _trim(
+    spec: PoolSpec, allowed: Mapping[Role, Allowed], target: Mapping[Role, int]
+) -> dict[Role, Allowed]:
+    """Cut what is asked until it fits: growth, then what is above target, then the larger fleet."""
     fitted = dict(allowed)
 
     def gpus(role: Role) -> int:
         plan = fitted[role]
         count = plan.to if spec.roles[role].managed else plan.current
         return count * spec.roles[role].gpus_per_replica
+
+    def rank(role: Role) -> tuple[bool, bool, int, Role]:
+        plan = fitted[role]
+        return plan.to > plan.current, plan.to > target.get(role, plan.to), gpus(role), role
 
     while sum(gpus(role) for role in Role) > (spec.gpu_budget or 0):
         spare = [
@@ -284,6 +297,6 @@ def _trim(spec: PoolSpec, allowed: Mapping[Role, Allowed]) -> dict[Role, Allowed
         ]
         if not spare:
             break
-        role = max(spare, key=lambda r: (fitted[r].to > fitted[r].current, gpus(r), r))
+        role = max(spare, key=rank)
         fitted[role] = _cut(fitted[role], fitted[role].to - 1)
     return fitted

@@ -15,6 +15,7 @@ from tandem_operator.core.forecast import Track
 from tandem_operator.core.guard import Past
 from tandem_operator.core.learn import Learned
 from tandem_operator.core.role import Role
+from tandem_operator.core.share import Crest
 
 VERSION = 1
 
@@ -30,6 +31,7 @@ class Memory:
     Attributes:
         outputs: output lengths seen last; kept while nothing finishes.
         overhead_s: the part of TTFT that no prefill replica changes, measured at low load.
+        crest: the most demanding curve of late, where pools share a quota.
     """
 
     version: int = VERSION
@@ -41,6 +43,7 @@ class Memory:
     past: Mapping[Role, Past] = field(default_factory=dict)
     outputs: Outputs | None = None
     overhead_s: float | None = None
+    crest: Crest | None = None
 
     def to_json(self) -> str:
         """Compact JSON that `from_json` reads back exactly."""

@@ -16,12 +16,14 @@ from tandem_operator.core.guard import Allowed
 from tandem_operator.core.intake import Freshness
 from tandem_operator.core.observation import Latency, PodPhase, Quantiles
 from tandem_operator.core.role import Role
+from tandem_operator.core.share import Share
 from tandem_operator.core.situation import Situation
 from tandem_operator.core.spec import Mode, PoolSpec
 
 PERCENTILE = 0.95
 CAPACITY_STEPS = 6
 LEAST_SHOWN_RPS = 0.005
+QUOTA_LIMIT = "namespace quota"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,12 @@ class View:
     rate_rps: float | None
     overhead_s: float | None
     idle: bool
+    share: Share | None = None
+
+    @property
+    def bound_by_quota(self) -> bool:
+        """Whether the budget in force is the pool's share of its namespace's quota."""
+        return self.share is not None and self.share.binds
 
 
 def report(view: View) -> Decision:
@@ -76,6 +84,7 @@ def report(view: View) -> Decision:
         ),
         inputs=_inputs(view),
         next_tick_s=view.next_tick_s,
+        share=view.share,
     )
 
 
@@ -105,8 +114,12 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         maximum=bounds.max_replicas,
         idle=view.idle,
         learning=view.situation is None,
+        wanted=allowed.to if view.choice is None else view.choice.wanted[role],
+        quota=view.share.words if view.share is not None and view.share.binds else None,
     )
     reason = allowed.reason if allowed.reason is not None else cause(words)
+    if reason is Reason.GPU_BUDGET and view.bound_by_quota:
+        reason = Reason.NAMESPACE_QUOTA
     text = sentence(words, allowed, reason)
     if not bounds.managed:
         reason, text = Reason.NOT_MANAGED, f"{role.value} is set by another owner; Tandem: {text}"
@@ -119,14 +132,20 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         role=role,
         current=allowed.current,
         to=allowed.to,
-        wanted=allowed.to if view.choice is None else view.choice.wanted[role],
+        wanted=words.wanted,
         reason=reason,
         sentence=text,
         capacity_rps=_capacity_rps(view, role, ready),
         utilization=_utilization(view, role, ready),
-        limits_hit=allowed.limits_hit,
+        limits_hit=_limits(view, allowed),
         alternatives=_alternatives(view, role, allowed),
     )
+
+
+def _limits(view: View, allowed: Allowed) -> tuple[str, ...]:
+    if not view.bound_by_quota:
+        return allowed.limits_hit
+    return tuple(QUOTA_LIMIT if each == "gpuBudget" else each for each in allowed.limits_hit)
 
 
 def _outlook(view: View, role: Role) -> Outlook | None:
@@ -262,6 +281,8 @@ def _stuck_sentence(fleet: Fleet) -> str | None:
 
 def _blocked(view: View) -> str | None:
     stuck = [s for role in Role if (s := _stuck_sentence(view.fleets[role])) is not None]
+    if view.share is not None and view.share.waiting:
+        stuck.append(f"minReplicas needs {view.share.waiting} GPUs, but {view.share.words}")
     return "; ".join(stuck) or None
 
 
@@ -273,6 +294,12 @@ def _inputs(view: View) -> dict[str, float]:
         found[f"correction_{role.value}"] = view.correction.of(role)
     found["late_price"] = view.correction.price
     found["ttft_overhead_s"] = view.overhead_s
+    if view.share is not None:
+        found["quota_share_gpus"] = float(view.share.gpus)
+        for role in Role:
+            found[f"wanted_{role.value}"] = (
+                None if view.choice is None else float(view.choice.wanted[role])
+            )
     if view.forecast is not None:
         peak = view.forecast.peak
         found["forecast_rps"] = peak.mean_rps if peak.mean_rps >= LEAST_SHOWN_RPS else 0.0

@@ -41,6 +41,11 @@ class Situation:
         """Whether the SLO can be kept with any number of replicas."""
         return self.decode.feasible and self.replay.work.feasible
 
+    @property
+    def good_share(self) -> float:
+        """Share of the requests that could be good with any number of replicas."""
+        return 1.0 - self.replay.work.infeasible_share if self.decode.feasible else 0.0
+
     def late_share(self, role: Role, rate_rps: float, replicas: int) -> float:
         """Share late for `role`; all of them where it has no replica at all."""
         return self.demands[role].late_share(rate_rps, replicas) if replicas > 0 else 1.0

@@ -68,4 +68,5 @@ class PoolSpec:
     max_step: int | None
     max_model_len: int
     max_num_seqs: int
+    priority: int = 0
     insurance: Insurance = Insurance()

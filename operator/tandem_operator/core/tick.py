@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from tandem_operator.core.arrivals import Arrivals, Outcomes, merge, outcomes
-from tandem_operator.core.choose import Choice, choose
+from tandem_operator.core.choose import Choice, choose, gpus_of
 from tandem_operator.core.correct import burning, correct, see_ready, violated_share
+from tandem_operator.core.curve import Curve, demand_curve
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, Forecast, forecast
@@ -18,6 +19,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.report import View, report
 from tandem_operator.core.role import Role
+from tandem_operator.core.share import Quota, crest_of, take_share
 from tandem_operator.core.situation import (
     Situation,
     assess,
@@ -38,9 +40,17 @@ IDLE_S = 60
 
 
 def decide(
-    spec: PoolSpec, observation: Observation, memory: Memory, now_s: float
+    spec: PoolSpec,
+    observation: Observation,
+    memory: Memory,
+    now_s: float,
+    *,
+    quota: Quota | None = None,
 ) -> tuple[Decision, Memory]:
-    """The replica counts of one pool at `now_s`, why, and what to remember for the next tick."""
+    """The replica counts of one pool at `now_s`, why, and what to remember for the next tick.
+
+    `quota` is what the pool shares with others, where it shares anything.
+    """
     seen = usable(observation, now_s)
     fresh = freshness(seen, now_s)
     starts = memory.starts.learn(seen.pods)
@@ -99,6 +109,26 @@ def decide(
     plan = _plan(
         spec, situation, expected, fleets, late_price=correction.price, idle=idle, urgent=urgent
     )
+    share, crest = None, None
+    if quota is not None:
+        known = plan is not None and fresh.act
+        curve = _curve(spec, situation, expected, fleets, plan) if known and not idle else ()
+        asked_gpus = gpus_of(spec, {role: fleets[role].asked or 0 for role in Role})
+        curve, crest = crest_of(memory.crest, curve, asked_gpus=asked_gpus, now_s=now_s)
+        keep_all = not (known and fresh.shrink)
+        share = take_share(spec, quota, fleets, curve=curve, keep_all=keep_all)
+        spec = share.limit(spec)
+        if plan is not None and plan.gpus(spec) > share.gpus:
+            # What was replayed for the first choice is remembered.
+            plan = _plan(
+                spec,
+                situation,
+                expected,
+                fleets,
+                late_price=correction.price,
+                idle=idle,
+                urgent=urgent,
+            )
     past = memory.past
     if plan is None or not fresh.act:
         reason = Reason.STEADY if fresh.act else Reason.STALE_METRICS
@@ -132,6 +162,7 @@ def decide(
             rate_rps=arrivals.rate_rps(RATE_S),
             overhead_s=overhead_s,
             idle=idle,
+            share=share,
         )
     )
     return decision, Memory(
@@ -143,6 +174,7 @@ def decide(
         past=past,
         outputs=outputs,
         overhead_s=overhead_s,
+        crest=crest,
     )
 
 
@@ -152,6 +184,10 @@ class _Plan:
 
     choice: Choice
     keep: Choice
+
+    def gpus(self, spec: PoolSpec) -> int:
+        """GPUs of the larger of the two."""
+        return max(gpus_of(spec, each.target) for each in (self.choice, self.keep))
 
 
 def _plan(
@@ -190,6 +226,26 @@ def _plan(
         floors=urgent,
     )
     return _Plan(choice=choice, keep=keep)
+
+
+def _curve(
+    spec: PoolSpec,
+    situation: Situation | None,
+    expected: Forecast | None,
+    fleets: Mapping[Role, Fleet],
+    plan: _Plan | None,
+) -> Curve:
+    """What more GPUs would buy, up to what the plan wants."""
+    if plan is None or situation is None or expected is None:
+        return ()
+    return demand_curve(
+        spec,
+        expected,
+        situation.demands,
+        target=plan.choice.target,
+        fixed={role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed},
+        good_share=situation.good_share,
+    )
 
 
 def _step_s(memory: Memory, now_s: float) -> float:

@@ -13,7 +13,11 @@ from typing import Any
 
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import load_incluster_config, load_kube_config
+from kubernetes.aio.config import (
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
 
 from tandem_operator.kube.kinds import POD, Kind
 
@@ -21,6 +25,7 @@ Object = dict[str, Any]
 
 REQUEST_TIMEOUT_S = 15.0
 CHILD_MANAGER = "tandem"
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
@@ -201,17 +206,34 @@ def in_cluster() -> bool:
     return "KUBECONFIG" not in os.environ and SERVICE_ACCOUNT_TOKEN.exists()
 
 
-async def connect() -> Kube:
-    """Client for the cluster of `$KUBECONFIG`, else the one this process runs in."""
+async def connect(*, config_file: str | None = None, context: str | None = None) -> Kube:
+    """Client for a kubeconfig's cluster: the one named, `$KUBECONFIG`, or where this process runs.
+
+    Raises:
+        ConfigException: no such file or context, or one that names no cluster.
+    """
     configuration = Configuration()
-    if in_cluster():
+    if config_file is None and context is None and in_cluster():
         load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     else:
         await load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration
+            config_file=config_file or os.environ.get("KUBECONFIG"),
+            context=context,
+            client_configuration=configuration,
         )
     configuration.client_side_validation = False
     return Kube(ApiClient(configuration))
+
+
+def usual_namespace(config_file: str | None, context: str | None) -> str:
+    """The namespace that kubectl would take: the context's, or this process's own in a cluster."""
+    if config_file is None and context is None and in_cluster():
+        return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
+    found, current = list_kube_config_contexts(  # type: ignore[no-untyped-call]
+        config_file or os.environ.get("KUBECONFIG")
+    )
+    chosen = next((each for each in found if each["name"] == context), current)
+    return str((chosen or {}).get("context", {}).get("namespace") or "default")
 
 
 def _object(raw: bytes) -> Object:

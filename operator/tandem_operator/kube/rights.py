@@ -11,6 +11,7 @@ from tandem_operator.kube.kinds import (
     POD,
     POD_MONITOR,
     POOL,
+    RESOURCE_QUOTA,
     ROLE,
     ROLE_BINDING,
     SERVICE,
@@ -48,6 +49,7 @@ POOL_RIGHTS = (
     _right(ROLE_BINDING, _OWN),
     _right(DISRUPTION_BUDGET, _OWN),
     _right(POD_MONITOR, _OWN),
+    _right(RESOURCE_QUOTA, ("list",)),
     _right(EVENT, ("create",)),
 )
 """In every namespace with pools: a ClusterRole, or a Role in the one namespace served."""

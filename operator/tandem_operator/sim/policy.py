@@ -1,13 +1,15 @@
 """What decides replica counts in a simulation: the live core, or one of the baselines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
+from tandem_operator.core.share import Quota
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tick import decide
 
@@ -34,18 +36,42 @@ class Policy(Protocol):
         """The counts from now on; `now_s` is in epoch seconds, as all times of the observation."""
 
 
+@dataclass(slots=True)
+class Namespace:
+    """A quota on GPUs, and what each pool under it claimed last."""
+
+    gpus: int
+    claims: dict[str, Claim] = field(default_factory=dict)
+
+    def quota(self, pool: str) -> Quota:
+        """What the pool shares with the others."""
+        others = tuple(claim for name, claim in self.claims.items() if name != pool)
+        return Quota(pool=pool, hard_gpus=self.gpus, gpus=self.gpus, claims=others)
+
+
 class Tandem:
-    """The decision core that runs live, with its memory."""
+    """The decision core that runs live, with its memory; in a namespace, inside its share."""
 
     name = "tandem"
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        memory: Memory | None = None,
+        *,
+        pool: str = "pool",
+        namespace: Namespace | None = None,
+    ) -> None:
         self.memory = Memory() if memory is None else memory
+        self.pool = pool
+        self.namespace = namespace
         self.decisions: list[Decision] = []
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
         """One tick of the core."""
-        decision, self.memory = decide(spec, observation, self.memory, now_s)
+        quota = None if self.namespace is None else self.namespace.quota(self.pool)
+        decision, self.memory = decide(spec, observation, self.memory, now_s, quota=quota)
+        if self.namespace is not None and decision.share is not None and decision.share.claim:
+            self.namespace.claims[self.pool] = decision.share.claim
         self.decisions.append(decision)
         replicas = {role: plan.to for role, plan in decision.roles.items()}
         return Answer(replicas=replicas, next_tick_s=decision.next_tick_s)

@@ -16,6 +16,7 @@ from tandem_operator.api import (
     parse_pool,
     parse_status,
 )
+from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
@@ -69,6 +70,12 @@ class Plan:
     decision: Decision | None = None
     requeue_after_s: float = REJECTED_REQUEUE_S
 
+    @property
+    def claim(self) -> Claim | None:
+        """What the pool claims of its namespace's quota, its demand curve included."""
+        share = None if self.decision is None else self.decision.share
+        return None if share is None else share.claim
+
 
 def plan(world: World, *, now_s: float) -> Plan:
     """What to do about the pool now."""
@@ -79,7 +86,7 @@ def plan(world: World, *, now_s: float) -> Plan:
     stored, unreadable = (world.memory, None)
     if stored is None:
         stored, unreadable = stored_memory(world, name)
-    decision, memory = decide(policy, seen.observation, stored, now_s)
+    decision, memory = decide(policy, seen.observation, stored, now_s, quota=world.quota)
     replicas = _replicas(read.pool, policy, seen, decision)
     shrinking = [
         role for role in Role if role in replicas and replicas[role] < seen.replicas.get(role, 0)
@@ -89,7 +96,7 @@ def plan(world: World, *, now_s: float) -> Plan:
         read.pool,
         name=name,
         templates=read.templates,
-        policy=policy,
+        policy=_with_room_to_surge(policy, decision),
         replicas=_largest(seen, decision),
         pod_monitors=world.installation.pod_monitors,
     )
@@ -201,6 +208,15 @@ def _largest(seen: Seen, decision: Decision) -> Mapping[Role, int]:
         role: max(seen.replicas.get(role, 0), decided.to)
         for role, decided in decision.roles.items()
     }
+
+
+def _with_room_to_surge(policy: PoolSpec, decision: Decision) -> PoolSpec:
+    """The policy with what a rollout may hold, where a namespace's quota leaves less than it."""
+    if decision.share is None:
+        return policy
+    room = decision.share.surge_gpus
+    own = policy.gpu_budget
+    return replace(policy, gpu_budget=room if own is None else min(own, room))
 
 
 def _overridden(templates: Mapping[str, Template]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
         max_step=scaling.max_step,
         max_model_len=spec.model.max_model_len,
         max_num_seqs=spec.engine.max_num_seqs,
+        priority=scaling.priority,
     )
 
 

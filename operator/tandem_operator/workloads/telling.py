@@ -10,7 +10,13 @@ from tandem_operator.workloads.effects import Event, EventType, Outcome
 FIELD_TAKEN = "FieldTaken"
 MEMORY_UNREADABLE = "MemoryUnreadable"
 _REFUSALS = frozenset(
-    {Reason.AT_BOUND, Reason.GPU_BUDGET, Reason.STALE_METRICS, Reason.CAPACITY_BLOCKED}
+    {
+        Reason.AT_BOUND,
+        Reason.GPU_BUDGET,
+        Reason.NAMESPACE_QUOTA,
+        Reason.STALE_METRICS,
+        Reason.CAPACITY_BLOCKED,
+    }
 )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
+from tandem_operator.core.share import Quota
 
 Object = dict[str, Any]
 
@@ -36,6 +37,8 @@ class World:
         metrics_source: where `engines` and `latency` come from.
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
             read from the ConfigMap among `children`).
+        quota: the GPUs that it shares with the other pools of its namespace; `None` where there is
+            no quota on them, or its replicas hold none.
     """
 
     pool: Mapping[str, Any]
@@ -47,3 +50,4 @@ class World:
     latency: Latency | None = None
     metrics_source: MetricsSource = MetricsSource.DIRECT
     memory: Any = None
+    quota: Quota | None = None

@@ -175,6 +175,8 @@ BAD_POOLS = (
     _spec("unknown mode", "scaling.mode", scaling={"mode": "Off"}),
     _spec("stabilization", "scaling.stabilization", "60s", scaling={"stabilization": "5 minutes"}),
     _spec("budget of zero", "scaling.gpuBudget", scaling={"gpuBudget": 0}),
+    _spec("priority in words", "scaling.priority", scaling={"priority": "high"}),
+    _spec("priority out of range", "scaling.priority", scaling={"priority": 1001}),
     _spec("step of zero", "scaling.maxStep", scaling={"maxStep": 0}),
     _spec(
         "Prometheus without a URL",

@@ -82,3 +82,13 @@ def test_a_change_that_the_pool_never_explained_is_said_to_be_unexplained():
     [change] = changes_in([seen(0.0, 1, GROWTH), seen(50.0, 3, GROWTH)])
 
     assert change.sentence == "prefill 1 -> 3: no explanation was seen on the pool"
+
+
+def test_the_report_shows_a_request_whose_tokens_came_all_at_once(story):
+    run = story.runs[0]
+    at_once = replace(run.records[0], tpot_s=0.0)
+    spoiled = replace(
+        story, runs=(replace(run, records=(at_once, *run.records[1:])), *story.runs[1:])
+    )
+
+    assert "Time per output token" in render(spoiled, findings=[])

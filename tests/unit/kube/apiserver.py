@@ -11,18 +11,32 @@ from tandem_operator.kube.client import Kube
 
 
 class Recorder:
-    """Every write: method, path, query and body; answers with `respond`, else with the body."""
+    """Every write: method, path, query and body; answers with `respond`, else with the body.
+
+    Reads are answered from `lists` by the last part of their path, and counted.
+    """
 
     def __init__(self):
         self.writes = []
         self.respond = None
+        self.lists = {}
+        self.reads = []
 
     async def answer(self, request):
+        if request.method == "GET":
+            return self._listed(request.path)
         body = json.loads(await request.text())
         self.writes.append((request.method, request.path, dict(request.query), body))
         if self.respond is not None:
             return self.respond(body)
         return web.json_response(body)
+
+    def _listed(self, path):
+        self.reads.append(path)
+        found = self.lists.get(path.rpartition("/")[2])
+        if found is None:
+            return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)
+        return web.json_response({"items": found})
 
 
 @contextlib.asynccontextmanager

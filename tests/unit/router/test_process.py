@@ -9,6 +9,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -27,25 +28,42 @@ async def start(*arguments: str) -> Process:
     )
 
 
+async def serving(folder: Path, *pods: FakeEngine) -> tuple[Process, dict[str, Any]]:
+    """A router in front of decode pods, and what it logged when its ports were open."""
+    (folder / "settings.json").write_text(json.dumps(settings_document()))
+    endpoints = [
+        {"name": pod.name, "role": "decode", "host": "127.0.0.1", "port": pod.port} for pod in pods
+    ]
+    (folder / "endpoints.json").write_text(json.dumps(endpoints))
+    process = await start(
+        *("--settings", str(folder / "settings.json")),
+        *("--endpoints", str(folder / "endpoints.json")),
+        *("--host", "127.0.0.1", "--port", "0", "--internal-port", "0"),
+        *("--drain-delay-s", "0.1"),
+    )
+    assert process.stderr is not None
+    line: dict[str, Any] = {}
+    while "port" not in line:
+        line = json.loads(await process.stderr.readline())
+    return process, line
+
+
+async def test_the_router_serves_on_uvloop(tmp_path: Path) -> None:
+    process, started = await serving(tmp_path)
+    process.terminate()
+    await process.wait()
+
+    assert started["event_loop"] == "uvloop"
+
+
 async def test_sigterm_lets_a_running_stream_finish_and_then_ends_the_process(
     tmp_path: Path,
 ) -> None:
     engine = await FakeEngine("d0").start()
     gate = engine.script.hold = asyncio.Event()
-    (tmp_path / "settings.json").write_text(json.dumps(settings_document()))
-    (tmp_path / "endpoints.json").write_text(
-        json.dumps([{"name": "d0", "role": "decode", "host": "127.0.0.1", "port": engine.port}])
-    )
-    process = await start(
-        *("--settings", str(tmp_path / "settings.json")),
-        *("--endpoints", str(tmp_path / "endpoints.json")),
-        *("--host", "127.0.0.1", "--port", "0", "--internal-port", "0"),
-        *("--drain-delay-s", "0.1"),
-    )
+    process, started = await serving(tmp_path, engine)
     assert process.stderr is not None
-    port = None
-    while port is None:
-        port = json.loads(await process.stderr.readline()).get("port")
+    port = started["port"]
     async with aiohttp.ClientSession() as client:
         url = f"http://127.0.0.1:{port}"
         async with asyncio.timeout(10):

@@ -31,6 +31,8 @@ def test_prose_about_errors_is_no_error() -> None:
         ("OSError: You are trying to access a gated repo.", "accept its terms"),
         ("huggingface_hub.errors.HfHubHTTPError: 401 Client Error: Unauthorized", "HF_TOKEN"),
         ("huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error.", "check the name"),
+        ("huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.", "or give a token"),
+        ("huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.", "huggingFace.revision"),
         ("huggingface_hub.errors.LocalEntryNotFoundError: An error happened", "network"),
         ("OSError: We couldn't connect to 'https://huggingface.co'", "network"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "GPU's memory"),
@@ -45,6 +47,19 @@ def test_what_a_user_can_mend_comes_with_how(line: str, advice: str) -> None:
     assert sentence.startswith("vLLM ended with code 1 while starting: ")
     assert advice in sentence
     assert "\n" not in sentence
+
+
+def test_a_model_that_the_hub_does_not_know_is_not_called_gated() -> None:
+    log = [
+        "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.",
+        "If you are trying to access a private or gated repo, make sure you are authenticated",
+        "OSError: acme/x is not a local folder and is not a valid model identifier",
+    ]
+
+    sentence = explain(log, exit_code=1, during="while starting")
+
+    assert "no model of this name" in sentence
+    assert "gated" not in sentence
 
 
 def test_a_kill_names_the_likely_reason() -> None:

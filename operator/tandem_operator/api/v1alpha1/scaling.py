@@ -26,6 +26,10 @@ class Scaling(ApiModel):
     gpu_budget: Annotated[Count, Field(ge=1, le=100_000)] | None = None
     """Most GPUs of both fleets together, starting and terminating pods included; on CPU a replica
     counts as 1. Without it: the replica bounds alone."""
+    priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
+    """Who is served first where a ResourceQuota on GPUs (requests.nvidia.com/gpu) is too small for
+    all pools of the namespace: after the minReplicas of all, the highest priority; of equals, those
+    that serve more good requests with a GPU."""
     stabilization: Annotated[
         Duration,
         duration_rule(name="scaling.stabilization", example="60s", least="0s", most="1h"),

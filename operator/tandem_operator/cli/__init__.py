@@ -1,0 +1,1 @@
+"""`tandem`, also `kubectl tandem`: simulate, plan, compare edits of a spec, explain decisions."""

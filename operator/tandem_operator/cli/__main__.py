@@ -1,0 +1,16 @@
+"""`tandem`, `kubectl tandem` and `python -m tandem_operator.cli`."""
+
+import sys
+
+
+def main() -> None:
+    """Run; where this package came without its extra, as in the operator's image, say so."""
+    try:
+        from tandem_operator.cli.app import run  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        sys.exit(f"tandem needs {error.name}: pip install 'tandem-inference[cli]'")
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""Two runs of one pool before and after an edit, as rows, sentences, Markdown and JSON."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tandem_operator.api import InferencePool
+from tandem_operator.cli.experiment import Run
+from tandem_operator.cli.tables import case_json, slo_text
+from tandem_operator.cli.traffic import describe
+from tandem_operator.cli.units import UNKNOWN, amount, clock, latency, share
+from tandem_operator.core.role import Role
+
+MONTH_HOURS = 730.0
+SHOWN_CHANGES = 10
+# What the operator carries out without a new pod template.
+RESTARTS_NOTHING = (
+    *("slo.", "scaling.", "metrics.", "router.limits.", "router.timeouts."),
+    *(f"{role}.{name}" for role in Role for name in ("minReplicas", "maxReplicas", "management")),
+)
+
+Row = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Old and new, in this order."""
+
+    names: tuple[str, str]
+    pools: tuple[InferencePool, InferencePool]
+    runs: tuple[Run, Run]
+
+    @property
+    def kept_by_old(self) -> float:
+        """Attainment that the new SLO would see if the sizes stayed as the old spec makes them."""
+        old, new = self.runs
+        return old.attainment_under(new.case.spec.slo)
+
+
+def edits(found: Comparison) -> list[str]:
+    """Each field that differs: `slo.ttft.target: 300ms -> 200ms`."""
+    old, new = (_flat(pool.spec.to_object()) for pool in found.pools)
+    fields = [*old, *(name for name in new if name not in old)]
+    return [
+        f"{name}: {old.get(name, 'not set')} -> {new.get(name, 'not set')}"
+        for name in fields
+        if old.get(name) != new.get(name)
+    ]
+
+
+def restarts(found: Comparison) -> str:
+    """Whether the edit replaces pods, in a sentence."""
+    if found.pools[0].metadata.name != found.pools[1].metadata.name:
+        return "The manifests name different pools: this compares two pools, not an edit of one."
+    names = [edit.partition(":")[0] for edit in edits(found)]
+    if not names:
+        return "The two specs are the same."
+    heavy = [name for name in names if not name.startswith(RESTARTS_NOTHING)]
+    if not heavy:
+        return "The edit restarts nothing; it is in force within seconds."
+    return f"The edit replaces pods in a rolling update ({', '.join(heavy)})."
+
+
+def slos(found: Comparison) -> list[str]:
+    """The bounds before and after, presets filled in, where they differ."""
+    old, new = (run.case.spec.slo for run in found.runs)
+    return [] if old == new else [f"SLO before: {slo_text(old)}", f"SLO after: {slo_text(new)}"]
+
+
+def rows(found: Comparison) -> Iterator[Row]:
+    """Figure, old, new, difference."""
+    old, new = found.runs
+
+    def numbers(label: str, a: float | None, b: float | None) -> Row:
+        return (label, amount(a), amount(b), _relative(a, b))
+
+    a, b = old.report.attainment, new.report.attainment
+    yield ("attainment", share(a), share(b), f"{100.0 * (b - a):+.2f} points")
+    if old.case.spec.slo != new.case.spec.slo:
+        yield ("attainment of the new SLO", share(found.kept_by_old), share(b), "")
+    yield numbers("GPUs on average", old.mean_gpus, new.mean_gpus)
+    yield (
+        "GPUs at most",
+        f"{old.most_gpus}",
+        f"{new.most_gpus}",
+        _signed(new.most_gpus - old.most_gpus),
+    )
+    yield numbers("GPU-hours", old.report.gpu_hours, new.report.gpu_hours)
+    yield numbers("good / GPU-second", old.report.good_per_gpu_s, new.report.good_per_gpu_s)
+    yield numbers(
+        "GPU-hours / M tokens out", old.hours_per_million_tokens, new.hours_per_million_tokens
+    )
+    if old.case.gpu_hour_price is not None:
+        yield numbers(
+            "cost / M tokens out", old.cost_per_million_tokens, new.cost_per_million_tokens
+        )
+        yield numbers("cost of a month like this", month(old), month(new))
+    for name in ("p50", "p95"):
+        was, now = old.report.ttft_s[name], new.report.ttft_s[name]
+        yield (f"TTFT {name}", latency(was), latency(now), _relative(was, now))
+    for name in ("p50", "p95"):
+        was, now = old.report.tpot_s[name], new.report.tpot_s[name]
+        yield (f"TPOT {name}", latency(was), latency(now), _relative(was, now))
+    for role in Role:
+        was_count, count = old.report.changes[role], new.report.changes[role]
+        yield (f"changes of {role}", f"{was_count}", f"{count}", _signed(count - was_count))
+
+
+def month(run: Run) -> float | None:
+    """Cost of 730 hours of such traffic."""
+    price = run.case.gpu_hour_price
+    return None if price is None else run.mean_gpus * price * MONTH_HOURS
+
+
+def verdict(found: Comparison) -> str:
+    """The comparison in a sentence or two."""
+    old, new = found.runs
+    more = new.mean_gpus - old.mean_gpus
+    change = _relative(old.mean_gpus, new.mean_gpus) or "0%"
+    takes = "more" if more > 0 else "fewer"
+    gpus = (
+        "The edit changes no GPUs on average"
+        if abs(more) < 0.005
+        else f"The edit takes {amount(abs(more))} {takes} GPUs on average ({change})"
+    )
+    wanted = new.case.spec.slo.attainment
+    reached = new.report.attainment
+    keeps = "keeps" if reached >= wanted else "misses"
+    monthly, before = month(new), month(old)
+    cost = ""
+    if monthly is not None and before is not None:
+        cost = f", {monthly - before:+,.0f} a month"
+    return (
+        f"{gpus}{cost}; attainment goes from {share(old.report.attainment)} to {share(reached)}"
+        f" and {keeps} the {100.0 * wanted:g}% wanted."
+    )
+
+
+def markdown(found: Comparison) -> str:
+    """A comment for a pull request."""
+    old, new = found.runs
+    lines = [
+        f"### Tandem: what this does to `{found.pools[1].metadata.name}`",
+        "",
+        f"**{verdict(found)}** {restarts(found)}",
+        "",
+        *(f"- `{_cell(edit)}`" for edit in edits(found)),
+        "",
+        *(f"{_cell(line)}  " for line in slos(found)),
+        "",
+        "| | old | new | difference |",
+        "|---|---:|---:|---:|",
+        *("| " + " | ".join(map(_cell, row)) + " |" for row in rows(found)),
+        "",
+        f"Simulated with the live decision core: {_cell(describe(old.case.trace))};"
+        f" {_cell(old.case.profile.name)}, start-up {old.case.cold_start.median_s:g} s,"
+        f" seed {old.case.seed}.",
+    ]
+    if new.changes:
+        told = [f"- {clock(c.at_s)} {_cell(c.sentence)}" for c in new.changes[-SHOWN_CHANGES:]]
+        lines += ["", "<details><summary>Last decisions under the new spec</summary>", ""]
+        lines += [*told, "", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def to_json(found: Comparison) -> dict[str, Any]:
+    """The comparison for programs."""
+    old, new = found.runs
+    return {
+        "verdict": verdict(found),
+        "restarts": restarts(found),
+        "edits": edits(found),
+        "attainment_of_new_slo_at_old_sizes": found.kept_by_old,
+        "difference": {
+            "attainment": new.report.attainment - old.report.attainment,
+            "mean_gpus": new.mean_gpus - old.mean_gpus,
+            "most_gpus": new.most_gpus - old.most_gpus,
+            "gpu_hours": new.report.gpu_hours - old.report.gpu_hours,
+            "cost_per_month": _minus(month(new), month(old)),
+        },
+        **{
+            side: {"file": name, **case_json(run.case), **run.to_json()}
+            for side, name, run in zip(("old", "new"), found.names, found.runs, strict=True)
+        },
+    }
+
+
+def _minus(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
+
+
+def _signed(difference: int) -> str:
+    return f"{difference:+d}" if difference else ""
+
+
+def _relative(old: float | None, new: float | None) -> str:
+    if old is None or new is None:
+        return UNKNOWN
+    if old == 0.0:
+        return "" if new == 0.0 else UNKNOWN
+    text = f"{100.0 * (new / old - 1.0):+.1f}%"
+    return "" if text in ("+0.0%", "-0.0%") else text
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "'").replace("\n", " ")
+
+
+def _flat(value: Any, path: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping):
+        found: dict[str, str] = {}
+        for key, each in value.items():
+            found |= _flat(each, f"{path}.{key}" if path else str(key))
+        return found
+    return {path: str(value)}

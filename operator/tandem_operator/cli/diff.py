@@ -1,0 +1,126 @@
+"""`tandem diff OLD NEW`: what an edit of a pool does to GPUs, attainment and cost."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from tandem_operator.cli.command import spelled_out
+from tandem_operator.cli.compared import (
+    Comparison,
+    edits,
+    markdown,
+    restarts,
+    rows,
+    slos,
+    to_json,
+    verdict,
+)
+from tandem_operator.cli.experiment import Run, run
+from tandem_operator.cli.faults import BadInputError, FailedError
+from tandem_operator.cli.manifest import STANDARD_INPUT, read_pool
+from tandem_operator.cli.options import OUTPUT, EngineOptions, JsonOption, TrafficOptions
+from tandem_operator.cli.output import (
+    STANDARD_OUTPUT,
+    bars,
+    check_writable,
+    screen,
+    write,
+    write_json,
+)
+from tandem_operator.cli.policies import PolicyName, policy_for
+from tandem_operator.cli.tables import changes_table
+from tandem_operator.cli.traffic import describe
+
+SHOWN_CHANGES = 5
+
+OldArgument = Annotated[
+    Path, typer.Argument(metavar="OLD.yaml", help="The manifest before the edit.")
+]
+NewArgument = Annotated[
+    Path, typer.Argument(metavar="NEW.yaml", help="The manifest after the edit.")
+]
+
+
+@spelled_out
+def diff(
+    *,
+    old: OldArgument,
+    new: NewArgument,
+    engines: EngineOptions,
+    traffic: TrafficOptions,
+    markdown_to: Annotated[
+        str | None,
+        typer.Option(
+            "--markdown",
+            metavar="[FILE]",
+            help="Write a comment for a pull request; without FILE to standard output.",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with 1 if the new spec misses its own attainment on this traffic.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+) -> None:
+    """Say what an edit of a pool would do to GPUs, attainment and cost, before it is merged.
+
+    Both manifests run on the same traffic from the same seed, sized by Tandem; what differs is
+    the edit.
+    """
+    check_writable(markdown_to, json)
+    if markdown_to == json == STANDARD_OUTPUT:
+        raise BadInputError("--markdown and --json cannot both go to standard output")
+    if str(old) == str(new) == STANDARD_INPUT:
+        raise BadInputError("only one of the two manifests can come from standard input")
+    pools = {"old": read_pool(old), "new": read_pool(new)}
+    trace = traffic.requests()
+    runs: dict[str, Run] = {}
+    with bars() as shown:
+        for name, pool in pools.items():
+            case = engines.case(pool, trace, seed=traffic.seed)
+            with shown.run(name, span_s=trace.span_s) as told:
+                runs[name] = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+    found = Comparison(
+        names=(str(old), str(new)),
+        pools=(pools["old"], pools["new"]),
+        runs=(runs["old"], runs["new"]),
+    )
+    notes = list(dict.fromkeys(note for pool in found.pools for note in engines.notes(pool)))
+    _show(found, notes, markdown_to, json)
+    if markdown_to is not None:
+        write(markdown_to, markdown(found))
+    write_json(json, to_json(found))
+    after = found.runs[1]
+    if check and after.report.attainment < after.case.spec.slo.attainment:
+        raise FailedError(f"{new}: {verdict(found)}")
+
+
+def _show(found: Comparison, notes: list[str], *outputs: str | None) -> None:
+    console = screen(*outputs)
+    lines: list[Any] = [
+        f"traffic {describe(found.runs[0].case.trace)}",
+        *(f"  {edit}" for edit in edits(found)),
+        *slos(found),
+        restarts(found),
+        *(f"note: {note}" for note in notes),
+    ]
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    table = Table(show_edge=False, pad_edge=False)
+    for number, title in enumerate(("", "old", "new", "difference")):
+        table.add_column(title, justify="right" if number else "left")
+    for cells in rows(found):
+        table.add_row(*cells)
+    console.print(table)
+    if found.runs[1].changes:
+        last = found.runs[1].changes[-SHOWN_CHANGES:]
+        console.print(changes_table(last, "Last changes under the new spec"))
+    console.print(verdict(found), soft_wrap=True)

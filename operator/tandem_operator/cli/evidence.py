@@ -1,0 +1,206 @@
+"""What there is to explain a pool from: the object, its Events, the operator's memory of it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tandem_operator.api import (
+    KIND,
+    InferencePool,
+    InvalidPoolError,
+    PoolStatus,
+    parse_pool,
+    parse_status,
+)
+from tandem_operator.cli.faults import BadInputError, FailedError
+from tandem_operator.cli.manifest import objects
+from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.workloads.names import MEMORY_KEY, PoolName
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One Event."""
+
+    at: str
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of a pool.
+
+    Attributes:
+        pool: `None` where the spec makes no sense; `fault` says why.
+        events: oldest first.
+        memory: `None` where there is none, or it cannot be read; `memory_fault` says why.
+    """
+
+    name: str
+    namespace: str
+    pool: InferencePool | None
+    fault: str | None
+    status: PoolStatus
+    events: tuple[Told, ...]
+    memory: Memory | None
+    memory_fault: str | None
+
+    @property
+    def news(self) -> Any:
+        """What a watcher wants to hear of when it changes."""
+        conditions = self.status.conditions or []
+        return (
+            self.status.decision,
+            self.status.observed_generation,
+            [(each.type, each.status, each.reason) for each in conditions],
+            len(self.events),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which pool of which cluster."""
+
+    pool: str
+    namespace: str | None
+    context: str | None
+    kubeconfig: Path | None
+
+
+def from_file(path: Path, name: str | None) -> Evidence:
+    """The evidence that a saved file holds.
+
+    Raises:
+        BadInputError: no pool, or several and no name.
+    """
+    found = objects(path)
+    pools = [obj for obj in found if obj.get("kind") == KIND]
+    if name is not None:
+        pools = [obj for obj in pools if _name(obj) == name]
+    if len(pools) != 1:
+        called = f" {name}" if name else ""
+        count = "no InferencePool" if not pools else f"{len(pools)} InferencePools"
+        hint = "; name one of them" if len(pools) > 1 and name is None else ""
+        raise BadInputError(f"{path}: holds {count}{called}; expected exactly one{hint}")
+    [pool] = pools
+    events = [obj for obj in found if obj.get("kind") == "Event"]
+    maps = [obj for obj in found if obj.get("kind") == "ConfigMap"]
+    memory = next((obj for obj in maps if _name(obj) == _memory_name(pool)), None)
+    try:
+        return _evidence(pool, events, memory)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        field = ".".join(str(step) for step in fault["loc"])
+        raise BadInputError(f"{path}: status.{field}: {fault['msg']}") from None
+
+
+@asynccontextmanager
+async def gather(where: Where) -> AsyncIterator[Callable[[], Awaitable[Evidence]]]:
+    """A way to look at the pool in its cluster, again and again.
+
+    Raises:
+        FailedError: no cluster, no such pool, or no right to read it.
+    """
+    # The client takes half a second to import, which other commands should not wait for.
+    import aiohttp  # noqa: PLC0415
+    from kubernetes.aio.config import ConfigException  # noqa: PLC0415
+
+    from tandem_operator.kube.client import ApiError, connect, usual_namespace  # noqa: PLC0415
+
+    config_file = None if where.kubeconfig is None else str(where.kubeconfig)
+    try:
+        namespace = where.namespace or usual_namespace(config_file, where.context)
+        kube = await connect(config_file=config_file, context=where.context)
+    except (ConfigException, OSError) as error:
+        raise FailedError(f"no cluster to ask: {error}") from None
+
+    async def look() -> Evidence:
+        try:
+            return await _look(kube, namespace, where.pool)
+        except ApiError as error:
+            raise FailedError(f"the API server refused: {error.message}") from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            raise FailedError(f"the API server does not answer: {why}") from None
+
+    try:
+        yield look
+    finally:
+        await kube.close()
+
+
+async def _look(kube: Any, namespace: str, name: str) -> Evidence:
+    from tandem_operator.kube.kinds import CONFIG_MAP, EVENT, POOL  # noqa: PLC0415
+
+    pool = await kube.get(POOL, namespace=namespace, name=name)
+    if pool is None:
+        there = [_name(each) for each in await kube.list(POOL, namespace=namespace)]
+        known = f"; there are {', '.join(sorted(there))}" if there else "; there is none at all"
+        raise FailedError(f"no InferencePool {name} in namespace {namespace}{known}")
+    query = {"fieldSelector": f"regarding.kind={KIND},regarding.name={name}"}
+    answer = await kube.request("GET", EVENT.path(namespace=namespace), query=query)
+    memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(pool))
+    return _evidence(pool, answer.get("items") or [], memory)
+
+
+def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> Evidence:
+    parsed, fault = None, None
+    try:
+        parsed = parse_pool(pool)
+    except InvalidPoolError as error:
+        fault = str(error)
+    remembered, memory_fault = None, None
+    text = None if memory is None else (memory.get("data") or {}).get(MEMORY_KEY)
+    if text is not None:
+        try:
+            remembered = Memory.from_json(text)
+        except MemoryFormatError as error:
+            memory_fault = str(error)
+    metadata = pool.get("metadata") or {}
+    name, uid = _name(pool), metadata.get("uid")
+    told = [_told(each) for each in events if _is_about(each, name, uid)]
+    return Evidence(
+        name=name,
+        namespace=str(metadata.get("namespace") or "default"),
+        pool=parsed,
+        fault=fault,
+        status=parse_status(pool),
+        events=tuple(sorted(told, key=lambda event: event.at)),
+        memory=remembered,
+        memory_fault=memory_fault,
+    )
+
+
+def _is_about(event: Object, name: str, uid: str | None) -> bool:
+    about = event.get("regarding") or event.get("involvedObject") or {}
+    same = uid is None or about.get("uid") in (None, "", uid)
+    return bool(about.get("kind") == KIND and about.get("name") == name and same)
+
+
+def _told(event: Object) -> Told:
+    """An Event of either API group."""
+    times = (event.get("eventTime"), event.get("lastTimestamp"), event.get("firstTimestamp"))
+    created = (event.get("metadata") or {}).get("creationTimestamp")
+    at = next((str(each) for each in (*times, created) if each), "")
+    return Told(
+        at=at,
+        reason=str(event.get("reason") or ""),
+        message=str(event.get("note") or event.get("message") or ""),
+        warning=event.get("type") == "Warning",
+    )
+
+
+def _name(obj: Object) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def _memory_name(pool: Object) -> str:
+    return PoolName(namespace="", name=_name(pool), uid="").memory

@@ -1,0 +1,254 @@
+"""An explanation of a pool's replicas, for the terminal and for programs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tandem_operator.api import ConditionType, LatencyStatus, RoleStatus
+from tandem_operator.cli.advice import is_bad, to_do
+from tandem_operator.cli.evidence import Evidence
+from tandem_operator.cli.tables import slo_json, slo_text
+from tandem_operator.cli.units import UNKNOWN, amount, latency
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.models import newest
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Slo
+from tandem_operator.workloads.policy import policy_of
+
+# What the numbers of a decision are called, in the order of being shown; {} is the number.
+INPUTS = {
+    "arrivals_rps": ("arrivals now", "{}/s"),
+    "forecast_rps": ("forecast, highest mean", "{}/s"),
+    "forecast_high_rps": ("forecast, high case", "{}/s"),
+    "forecast_horizon_s": ("looking ahead", "{} s"),
+    "prompt_tokens": ("tokens of a prompt, mean", "{}"),
+    "output_tokens": ("tokens of an answer, mean", "{}"),
+    "arrival_dispersion": ("burstiness of arrivals (1: Poisson)", "{}"),
+    "prefill_service_s": ("prefill time of a request", "{} s"),
+    "prefill_model_error_ratio": ("error of the prefill model, share", "{}"),
+    "decode_batch": ("streams of a decode replica", "{}"),
+    "decode_tokens_per_s": ("tokens/s of a decode replica", "{}"),
+    "decode_model_error_ratio": ("error of the decode model, share", "{}"),
+    "kv_capacity_tokens": ("KV cache of a replica", "{} tokens"),
+    "ttft_overhead_s": ("part of TTFT that no replica changes", "{} s"),
+    "infeasible_share": ("requests that no replica makes in time, share", "{}"),
+    "cold_start_prefill_s": ("cold start of prefill, P90", "{} s"),
+    "cold_start_decode_s": ("cold start of decode, P90", "{} s"),
+    "correction_prefill": ("prefill slower than its model", "{} x"),
+    "correction_decode": ("decode slower than its model", "{} x"),
+    "late_price": ("price of a late request", "{} x"),
+}
+
+
+def show(console: Console, found: Evidence, *, events: int) -> None:
+    """The whole explanation."""
+
+    def line(text: str, style: str | None = None) -> None:
+        console.print(text, style=style, soft_wrap=True)
+
+    def head(text: str) -> None:
+        console.print()
+        line(text, "bold")
+
+    slo = slo_of(found)
+    line(
+        f"{found.namespace}/{found.name}: {'unknown SLO' if slo is None else slo_text(slo)}", "bold"
+    )
+    if found.fault is not None:
+        line(f"The spec makes no sense: {found.fault}", "red")
+    if found.status.endpoint:
+        line(found.status.endpoint, "dim")
+    console.print(_fleets(found))
+    measured = list(measurements(found))
+    if measured:
+        head("Measured lately")
+        console.print(_pairs(measured))
+    head("Last decision")
+    for text in decision_lines(found):
+        line(text)
+    inputs = list(input_pairs(found))
+    if inputs:
+        head("What it was decided on")
+        console.print(_pairs(inputs))
+    learned = list(memory_pairs(found.memory)) if found.memory is not None else []
+    if found.memory_fault is not None:
+        line(f"The operator's memory cannot be read: {found.memory_fault}", "yellow")
+    if learned:
+        head("What it has learned")
+        console.print(_pairs(learned))
+    if found.events and events:
+        head(f"Events, the last {min(events, len(found.events))}")
+        console.print(_events(found, events))
+    head("Conditions")
+    _conditions(console, found)
+
+
+def slo_of(found: Evidence) -> Slo | None:
+    """The pool's SLO, where its spec makes sense."""
+    return None if found.pool is None else policy_of(found.pool.spec).slo
+
+
+def _fleets(found: Evidence) -> Table:
+    table = Table(show_edge=False, pad_edge=False)
+    table.add_column("")
+    for title in ("asked for", "ready", "wanted", "starting", "capacity", "used"):
+        table.add_column(title, justify="right")
+    for role in Role:
+        fleet = _fleet(found, role)
+        counts = (fleet.current, fleet.ready, fleet.desired, fleet.pending)
+        capacity = UNKNOWN if fleet.capacity is None else f"{fleet.capacity} requests/s"
+        table.add_row(
+            role.value,
+            *(UNKNOWN if count is None else str(count) for count in counts),
+            capacity,
+            fleet.utilization or UNKNOWN,
+        )
+    return table
+
+
+def _fleet(found: Evidence, role: Role) -> RoleStatus:
+    fleet = found.status.prefill if role is Role.PREFILL else found.status.decode
+    return RoleStatus() if fleet is None else fleet
+
+
+def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
+    """What the routers measured, beside its bounds."""
+    told, slo = found.status.slo, slo_of(found)
+    if told is None:
+        return
+    bounds = {"TTFT": "", "TPOT": ""}
+    if slo is not None:
+        per = slo.ttft_s_per_thousand_prompt_tokens
+        grows = f" + {latency(per)} per 1,000 tokens" if per else ""
+        bounds = {"TTFT": f"{latency(slo.ttft_s)}{grows}", "TPOT": latency(slo.tpot_s)}
+    for name, at in (("TTFT", told.ttft), ("TPOT", told.tpot)):
+        if at is not None:
+            bound = f", bound {bounds[name]}" if bounds[name] else ""
+            yield f"{name} p50, p95, p99", f"{_quantiles(at)}{bound}"
+    if told.attainment is not None:
+        wanted = f", {100.0 * slo.attainment:g}% wanted" if slo is not None else ""
+        yield "attainment", f"{told.attainment}{wanted}"
+    if told.goodput is not None:
+        per_gpu = f", {told.goodput_per_gpu} per GPU" if told.goodput_per_gpu else ""
+        yield "goodput", f"{told.goodput} good requests/s{per_gpu}"
+    if told.blame:
+        causes = sorted(told.blame.items(), key=lambda item: -item[1])
+        yield "misses by cause", ", ".join(f"{cause} {count}" for cause, count in causes)
+
+
+def _quantiles(at: LatencyStatus) -> str:
+    return ", ".join(each or UNKNOWN for each in (at.p50, at.p95, at.p99))
+
+
+def decision_lines(found: Evidence) -> Iterator[str]:
+    """The last decision: when, what, why, what stood in the way, what was not taken."""
+    decision = found.status.decision
+    if decision is None:
+        yield "None yet: nothing was decided before the first router was ready."
+        return
+    yield f"{decision.time}: {decision.reason}"
+    for limit in decision.limits_hit or ():
+        yield f"  limit: {limit}"
+    for other in decision.alternatives or ():
+        yield f"  not taken: {other}"
+
+
+def input_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
+    """The numbers behind the decision, in words."""
+    decision = found.status.decision
+    inputs = (decision.inputs if decision is not None else None) or {}
+    for name, (label, form) in INPUTS.items():
+        if name in inputs:
+            yield label, form.format(inputs[name])
+    for name, value in inputs.items():
+        if name not in INPUTS:
+            yield name, value
+
+
+def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
+    """The learned models of the engines that run now, and how pods started."""
+    revision = newest(memory.learned.engines)
+    if revision is not None:
+        models = memory.learned.engines[revision]
+        if models.service.known:
+            a0, a1, a2 = (1000.0 * value for value in models.service.coefficients())
+            error = amount(100.0 * models.service.line.error_ratio)
+            yield (
+                "prefill of u tokens",
+                f"{a0:.3g} ms + {a1:.3g} ms x u + {a2:.3g} ms x u x context (error {error}%)",
+            )
+        if models.step.known:
+            d0, d1, d2 = (1000.0 * value for value in models.step.coefficients())
+            error = amount(100.0 * models.step.line.error_ratio)
+            yield (
+                "decode step of b streams",
+                f"{d0:.3g} ms + {d1:.3g} ms x b + {d2:.3g} ms x KV tokens (error {error}%)",
+            )
+        if models.kv_capacity_tokens is not None:
+            yield "KV cache of a replica", f"{models.kv_capacity_tokens:,.0f} tokens"
+    for role in Role:
+        starts = memory.starts.measured.get(role, ())
+        if starts:
+            half, most = (memory.starts.quantile_s(role, at) for at in (0.5, 0.9))
+            yield (
+                f"cold start of {role}",
+                f"{amount(half)} s, P90 {amount(most)} s ({len(starts)} seen)",
+            )
+
+
+def _pairs(rows: list[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for label, value in rows:
+        table.add_row(f"  {label}", value)
+    return table
+
+
+def _events(found: Evidence, most: int) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for event in found.events[-most:]:
+        style = "yellow" if event.warning else None
+        table.add_row(f"  {event.at[:19]}", event.reason, event.message, style=style)
+    return table
+
+
+def _conditions(console: Console, found: Evidence) -> None:
+    for condition in found.status.conditions or ():
+        bad = is_bad(condition)
+        text = f"  {condition.type}={condition.status} ({condition.reason}): {condition.message}"
+        console.print(text, style="red" if bad else None, soft_wrap=True)
+        done = to_do(condition, found.status, name=found.name, namespace=found.namespace)
+        if done is not None:
+            console.print(f"      -> {done}", soft_wrap=True)
+    if not found.status.conditions:
+        console.print("  None yet: does the operator run, and does it watch this namespace?")
+
+
+def to_json(found: Evidence) -> dict[str, Any]:
+    """The explanation for programs."""
+    slo = slo_of(found)
+    return {
+        "name": found.name,
+        "namespace": found.namespace,
+        "slo": None if slo is None else slo_json(slo),
+        "fault": found.fault,
+        "status": found.status.to_object(),
+        "learned": dict(memory_pairs(found.memory)) if found.memory is not None else None,
+        "memory_fault": found.memory_fault,
+        "events": [
+            {"at": e.at, "reason": e.reason, "message": e.message, "warning": e.warning}
+            for e in found.events
+        ],
+        "to_do": {
+            condition.type: done
+            for condition in found.status.conditions or ()
+            if (done := to_do(condition, found.status, name=found.name, namespace=found.namespace))
+            is not None
+        },
+        "bad": [
+            ConditionType(condition.type).value
+            for condition in found.status.conditions or ()
+            if is_bad(condition)
+        ],
+    }

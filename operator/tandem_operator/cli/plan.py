@@ -1,0 +1,155 @@
+"""`tandem plan`: the fleets that keep an SLO for a traffic, their cost, and other SLOs' cost."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table
+
+from tandem_operator.cli.command import spelled_out
+from tandem_operator.cli.experiment import run
+from tandem_operator.cli.manifest import read_pool
+from tandem_operator.cli.options import (
+    EngineOptions,
+    HtmlOption,
+    JsonOption,
+    PoolOption,
+    TrafficOptions,
+)
+from tandem_operator.cli.output import bars, check_writable, screen, write, write_json
+from tandem_operator.cli.plan_page import plan_page
+from tandem_operator.cli.planned import (
+    CHANGE_TITLES,
+    FLEET_TITLES,
+    Plan,
+    SloChange,
+    answer,
+    change_rows,
+    fleet_cells,
+    near,
+    tandem_cells,
+    to_json,
+)
+from tandem_operator.cli.policies import PolicyName, policy_for
+from tandem_operator.cli.search import Found, Point, Search, Size
+from tandem_operator.cli.tables import case_lines
+from tandem_operator.cli.units import latency
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Slo
+
+STEPS = (0.5, 0.75, 1.5, 2.0)
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (1, 1), (1, -1), (-1, 1))
+SCALES = (0.6, 0.8, 1.4, 2.0)
+
+
+@spelled_out
+def plan(
+    *,
+    filename: PoolOption,
+    engines: EngineOptions,
+    traffic: TrafficOptions,
+    json: JsonOption = None,
+    html: HtmlOption = None,
+) -> None:
+    """Find the fleets that keep a pool's SLO for a traffic, and what they cost per million tokens.
+
+    Fleets of fixed size are simulated within the pool's replica bounds: the smallest that keeps
+    the SLO, its neighbours and larger ones for the frontier of latency and throughput, and the
+    smallest for SLOs a few steps tighter and looser. Beside them stands what Tandem would hold
+    on average.
+    """
+    check_writable(json, html)
+    pool = read_pool(filename)
+    case = engines.case(pool, traffic.requests(), seed=traffic.seed)
+    with bars() as shown:
+        with shown.steps("fleets") as told:
+            search = Search(case, told)
+            cheapest, changes = _sizes(search)
+            points = _points(search, cheapest)
+        with shown.run("tandem", span_s=case.trace.span_s) as told:
+            tandem = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+    found = Plan(
+        case=case,
+        cheapest=None if cheapest is None else cheapest.point,
+        largest=search.at(search.most, case.spec.slo),
+        points=tuple(points),
+        changes=tuple(changes),
+        tandem=tandem,
+    )
+    show(screen(json), found, engines.notes(pool))
+    write_json(json, to_json(found))
+    if html is not None:
+        write(html, plan_page(found))
+
+
+def stepped(slo: Slo, which: str, factor: float) -> Slo:
+    """The SLO with one bound times a factor."""
+    if which == "TPOT":
+        return replace(slo, tpot_s=slo.tpot_s * factor)
+    return replace(
+        slo,
+        ttft_s=slo.ttft_s * factor,
+        ttft_s_per_thousand_prompt_tokens=slo.ttft_s_per_thousand_prompt_tokens * factor,
+    )
+
+
+def _sizes(search: Search) -> tuple[Found | None, list[SloChange]]:
+    """The smallest fleet for the SLO and for each step from it, from the loosest on."""
+    slo = search.case.spec.slo
+    own: Found | None = None
+    changes = {}
+    for which in ("TTFT", "TPOT"):
+        looser: Found | None = None
+        for factor in sorted((*STEPS, 1.0), reverse=True):
+            changed = stepped(slo, which, factor)
+            found = search.smallest(changed, tighter_than=looser)
+            looser = found or looser
+            if factor == 1.0:
+                own = found
+            else:
+                bound_s = changed.ttft_s if which == "TTFT" else changed.tpot_s
+                name = f"{which} {latency(bound_s)} ({factor:g} x)"
+                changes[which, factor] = SloChange(
+                    name, changed, None if found is None else found.point
+                )
+    return own, [changes[key] for key in sorted(changes, key=lambda k: (k[0] == "TPOT", k[1]))]
+
+
+def _points(search: Search, cheapest: Found | None) -> list[Point]:
+    """The fleets run so far, and those around the cheapest that are worth a look."""
+    slo, low, most = search.case.spec.slo, search.low, search.most
+    p, d = search.most
+    if cheapest is not None:
+        p, d = (cheapest.point.fleet[role] for role in Role)
+    wanted = [(p + dp, d + dd) for dp, dd in NEIGHBOURS]
+    wanted += [(round(p * scale), round(d * scale)) for scale in SCALES]
+    for size in wanted:
+        search.at(_inside(size, low, most), slo)
+    return search.points(slo)
+
+
+def _inside(size: Size, low: Size, most: Size) -> Size:
+    return min(max(size[0], low[0]), most[0]), min(max(size[1], low[1]), most[1])
+
+
+def show(console: Console, found: Plan, notes: Sequence[str]) -> None:
+    """Tables for a person."""
+    for line in (*case_lines(found.case), *(f"note: {note}" for note in notes)):
+        console.print(line, soft_wrap=True)
+    fleets = Table(title="Fleets", title_justify="left", show_edge=False, pad_edge=False)
+    for number, title in enumerate(FLEET_TITLES):
+        fleets.add_column(title, justify="right" if number else "left")
+    for point in near(found):
+        style = "bold green" if point == found.cheapest else None if point.meets else "dim"
+        fleets.add_row(*fleet_cells(point), style=style)
+    fleets.add_row(*tandem_cells(found.tandem))
+    console.print(fleets)
+    costs = Table(
+        title="What another SLO would cost", title_justify="left", show_edge=False, pad_edge=False
+    )
+    for number, title in enumerate(CHANGE_TITLES):
+        costs.add_column(title, justify="right" if number else "left")
+    for cells in change_rows(found):
+        costs.add_row(*cells)
+    console.print(costs)
+    console.print(answer(found), soft_wrap=True)

@@ -1,0 +1,78 @@
+"""The policies that a command can name, each with the settings that its users would start from."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from tandem_operator.cli.case import Case
+from tandem_operator.core.role import Role
+from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
+from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
+from tandem_operator.sim.baselines.hpa import Hpa, HpaSettings, keda
+from tandem_operator.sim.baselines.signals import Signal
+from tandem_operator.sim.policy import Policy, Static, Tandem
+
+# Half of what a replica could serve: the other half is for the time a new one takes to start.
+CONCURRENCY_SHARE = 0.5
+LATENCY_SHARE = 0.8
+LEAST_CONCURRENCY = 1.0
+
+
+class PolicyName(StrEnum):
+    """What decides replica counts."""
+
+    TANDEM = "tandem"
+    STATIC = "static"
+    HPA = "hpa"
+    KEDA = "keda"
+    DYNAMO = "dynamo"
+    CLAIRVOYANT = "clairvoyant"
+
+
+def policy_for(name: PolicyName, case: Case) -> Policy:
+    """The policy, fresh."""
+    match name:
+        case PolicyName.TANDEM:
+            return Tandem()
+        case PolicyName.STATIC:
+            return Static(case.start)
+        case PolicyName.HPA:
+            return Hpa("hpa on p95 latency", _latency(case))
+        case PolicyName.KEDA:
+            return keda(_concurrency(case), signal=Signal.CONCURRENCY)
+        case PolicyName.DYNAMO:
+            return Dynamo(case.profile, DynamoSettings())
+        case PolicyName.CLAIRVOYANT:
+            return Clairvoyant(
+                case.trace, case.profile, case.spec, start_s=case.cold_start.median_s
+            )
+
+
+def _latency(case: Case) -> HpaSettings:
+    """TTFT and TPOT kept at four fifths of their bounds."""
+    slo = case.spec.slo
+    prompt, _ = _mean_tokens(case)
+    target = {Role.PREFILL: slo.ttft_bound_s(prompt), Role.DECODE: slo.tpot_s}
+    return HpaSettings(
+        signal=Signal.LATENCY,
+        target={role: LATENCY_SHARE * bound_s for role, bound_s in target.items()},
+    )
+
+
+def _concurrency(case: Case) -> Mapping[Role, float]:
+    """Half of the requests that a replica can hold and still keep both bounds."""
+    profile, slo = case.profile, case.spec.slo
+    prompt, output = _mean_tokens(case)
+    held = {
+        Role.PREFILL: slo.ttft_bound_s(prompt) / profile.service_s(prompt),
+        Role.DECODE: min(
+            profile.largest_batch(slo.tpot_s, prompt + output / 2), case.spec.max_num_seqs
+        ),
+    }
+    return {role: max(LEAST_CONCURRENCY, CONCURRENCY_SHARE * count) for role, count in held.items()}
+
+
+def _mean_tokens(case: Case) -> tuple[float, float]:
+    requests = case.trace.requests
+    count = max(1, len(requests))
+    prompt = sum(r.prompt_tokens for r in requests) / count
+    return prompt, sum(r.output_tokens for r in requests) / count

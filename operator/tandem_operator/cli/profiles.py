@@ -1,0 +1,98 @@
+"""Engine profiles by name: those that ship with Tandem, or a file of one's own."""
+
+import difflib
+import json
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.manifest import read_text
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.profile import EngineProfile
+from tandem_operator.sim.profile_files import read_profile
+
+ESTIMATES = "estimates.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A profile that ships with Tandem.
+
+    Attributes:
+        table: which table of the file; `None` where the file holds one profile.
+        gpus: GPUs of one replica.
+    """
+
+    file: str
+    table: str | None
+    gpus: int
+
+
+@cache
+def shipped() -> dict[str, Shipped]:
+    """All of them by name, the measured one first."""
+    found = {"h200-llama-3.1-8b-fp8": Shipped("h200-llama-3.1-8b-fp8.json", None, gpus=1)}
+    for table in json.loads(_shipped_text(ESTIMATES))["tables"]:
+        model = table["model"].rsplit("/", 1)[-1]
+        key = f"{table['system']}/{model}/tp{table['tp']}"
+        system, short = table["system"].removesuffix("_sxm"), model.lower().removeprefix("meta-")
+        name = f"{system}-{short}-tp{table['tp']}"
+        found[name] = Shipped(ESTIMATES, key, gpus=int(table["tp"]))
+    return found
+
+
+def profile_of(name: str, *, kv_tokens: int | None = None) -> EngineProfile:
+    """The profile of that name, or in the file of that name.
+
+    A file of several tables is read as `FILE#system/model/tpN`.
+
+    Raises:
+        BadInputError: neither a shipped profile nor a file.
+        ProfileError: a file that holds no profile.
+    """
+    if kv_tokens is not None and kv_tokens < 1:
+        raise BadInputError(f"--kv-tokens must be above 0, such as 900000; got {kv_tokens}")
+    known = shipped().get(name)
+    if known is not None:
+        profile = read_profile(_shipped_text(known.file), source=known.file, table=known.table)
+    else:
+        file, _, table = name.partition("#")
+        path = Path(file)
+        if not path.exists():
+            raise BadInputError(_unknown(name))
+        profile = read_profile(read_text(path), source=file, table=table or None)
+    profile = replace(profile, name=name)
+    return profile if kv_tokens is None else replace(profile, kv_capacity_tokens=kv_tokens)
+
+
+def names_with(beginning: str) -> list[str]:
+    """Names of shipped profiles, for the shell to complete."""
+    return [name for name in shipped() if name.startswith(beginning)]
+
+
+def note_on(name: str, spec: PoolSpec) -> list[str]:
+    """Where a shipped profile is of other replicas than the pool's, in sentences."""
+    known = shipped().get(name)
+    if known is None:
+        return []
+    return [
+        f"{name} describes replicas of {known.gpus} GPUs; those of {role} hold"
+        f" {bounds.gpus_per_replica}."
+        for role, bounds in spec.roles.items()
+        if bounds.gpus_per_replica != known.gpus
+    ]
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, shipped(), n=1, cutoff=0.5)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return (
+        f"--profile {name!r} is neither a file nor a profile of Tandem's own{meant}"
+        f" ({', '.join(shipped())})"
+    )
+
+
+def _shipped_text(file: str) -> str:
+    return files("tandem_operator.cli").joinpath("profiles", file).read_text(encoding="utf-8")

@@ -1,0 +1,98 @@
+"""`tandem simulate`: one pool's own spec on one traffic, under Tandem and what it is set beside."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tandem_operator.cli.case import Case, check_fleet
+from tandem_operator.cli.command import spelled_out
+from tandem_operator.cli.experiment import Run, run
+from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.manifest import read_pool
+from tandem_operator.cli.options import (
+    EngineOptions,
+    HtmlOption,
+    JsonOption,
+    PoolOption,
+    TrafficOptions,
+)
+from tandem_operator.cli.output import Bars, bars, check_writable, screen, write, write_json
+from tandem_operator.cli.policies import PolicyName, policy_for
+from tandem_operator.cli.report import simulation_page
+from tandem_operator.cli.tables import case_json, case_lines, changes_table, figures_table
+from tandem_operator.cli.units import Fleet, fleet
+
+SHOWN_CHANGES = 10
+
+
+@spelled_out
+def simulate(
+    *,
+    filename: PoolOption,
+    engines: EngineOptions,
+    traffic: TrafficOptions,
+    policy: Annotated[
+        list[PolicyName] | None,
+        typer.Option(
+            help="What decides replica counts; give it again to set several side by side."
+            " tandem if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    fixed: Annotated[
+        str | None,
+        typer.Option(
+            "--fleet",
+            metavar="5P3D",
+            help="The fleet of the policy static; that of --start if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    json: JsonOption = None,
+    html: HtmlOption = None,
+) -> None:
+    """Run a pool's own spec in the simulator: the live decision core on recorded or made traffic.
+
+    SLO, replica bounds, GPU budget and stabilization are those of the manifest. Nothing is
+    installed or changed anywhere.
+    """
+    check_writable(json, html)
+    pool = read_pool(filename)
+    case = engines.case(pool, traffic.requests(), seed=traffic.seed)
+    chosen = list(dict.fromkeys(policy or [PolicyName.TANDEM]))
+    static = case.start if fixed is None else fleet("--fleet", fixed)
+    if PolicyName.STATIC in chosen:
+        check_fleet("--fleet", static, case.spec)
+    elif fixed is not None:
+        raise BadInputError("--fleet is that of the policy static; add --policy static")
+    with bars() as shown:
+        runs = [_run(case, name, static, shown) for name in chosen]
+    console = screen(json)
+    show(console, case, runs, engines.notes(pool))
+    write_json(json, {**case_json(case), "runs": [each.to_json() for each in runs]})
+    if html is not None:
+        write(html, simulation_page(case, runs))
+
+
+def _run(case: Case, name: PolicyName, static: Fleet, shown: Bars) -> Run:
+    if name is PolicyName.STATIC:
+        case = replace(case, start=static)
+    policy = policy_for(name, case)
+    with shown.run(policy.name, span_s=case.trace.span_s) as told:
+        return run(case, policy, told=told)
+
+
+def show(console: Console, case: Case, runs: list[Run], notes: Iterable[str]) -> None:
+    """Tables for a person."""
+    for line in case_lines(case):
+        console.print(line, soft_wrap=True)
+    for note in notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    console.print(figures_table(runs, [each.report.policy for each in runs]))
+    for each in runs:
+        if each.changes:
+            title = f"Last changes of {each.report.policy}"
+            console.print(changes_table(each.changes[-SHOWN_CHANGES:], title))

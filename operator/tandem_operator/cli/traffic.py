@@ -1,0 +1,217 @@
+"""The traffic that a command is asked about: a recorded trace, or one made from a few numbers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite
+from pathlib import Path
+
+from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.units import amount, clock
+from tandem_operator.sim.generate import (
+    Agents,
+    Lengths,
+    Mix,
+    MmppState,
+    Rate,
+    agents,
+    burst,
+    constant,
+    diurnal,
+    mmpp,
+    poisson,
+    ramp,
+    sine,
+    step,
+)
+from tandem_operator.sim.readers import TraceFormat, read_trace
+from tandem_operator.sim.trace import Trace
+
+MOST_REQUESTS = 1_000_000
+
+
+class Shape(StrEnum):
+    """How the rate of made traffic varies."""
+
+    POISSON = "poisson"
+    SINE = "sine"
+    BURST = "burst"
+    RAMP = "ramp"
+    STEP = "step"
+    DAY = "day"
+    MMPP = "mmpp"
+    AGENTS = "agents"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Traffic from a few numbers.
+
+    Attributes:
+        rate_rps: the usual rate, and the lowest one.
+        peak_rps: the highest one.
+        period_s: length of a wave, a day, or of a stay in a state.
+        at_s: when a burst, a step or a ramp begins.
+        for_s: how long a burst or a ramp takes.
+    """
+
+    shape: Shape
+    rate_rps: float
+    peak_rps: float
+    span_s: float
+    period_s: float
+    at_s: float
+    for_s: float
+    prompt_tokens: float
+    output_tokens: float
+    sigma: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Traffic from a file. `form` is told from the file's first line where it is `None`."""
+
+    path: Path
+    form: TraceFormat | None
+    rate_scale: float
+    span_s: float | None
+
+
+def trace_of(traffic: Made | Recorded, *, seed: int) -> Trace:
+    """The requests.
+
+    Raises:
+        BadInputError: numbers that make no traffic, or a file that cannot be read.
+        TraceError: a broken trace, with file and line.
+    """
+    return _read(traffic, seed) if isinstance(traffic, Recorded) else _make(traffic, seed)
+
+
+def describe(trace: Trace) -> str:
+    """The traffic in a few words."""
+    count = max(1, len(trace.requests))
+    prompt = sum(r.prompt_tokens for r in trace.requests) / count
+    output = sum(r.output_tokens for r in trace.requests) / count
+    return (
+        f"{trace.name}: {len(trace.requests):,} requests in {clock(trace.span_s)}"
+        f" ({amount(trace.rate_rps)}/s), on average {prompt:,.0f} tokens in, {output:,.0f} out"
+    )
+
+
+def _read(recorded: Recorded, seed: int) -> Trace:
+    path = recorded.path
+    try:
+        with path.open(encoding="utf-8") as lines:
+            form = recorded.form or _form_of(path, lines)
+            lines.seek(0)
+            return read_trace(
+                lines,
+                source=str(path),
+                form=form,
+                seed=seed,
+                rate_scale=recorded.rate_scale,
+                span_s=recorded.span_s,
+                most_requests=MOST_REQUESTS,
+            )
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _form_of(path: Path, lines: Iterator[str]) -> TraceFormat:
+    first = next(lines, "").strip()
+    if not first:
+        raise BadInputError(f"{path}:1: is empty")
+    if first.startswith("{"):
+        return TraceFormat.MOONCAKE
+    if "ContextTokens" in first:
+        return TraceFormat.AZURE
+    if "rate_rps" in first:
+        return TraceFormat.SERVEGEN
+    raise BadInputError(
+        f"{path}:1: is no known kind of trace; name it with --format azure, mooncake or servegen"
+    )
+
+
+def _make(made: Made, seed: int) -> Trace:
+    _check(made)
+    expected = made.span_s * max(made.rate_rps, made.peak_rps)
+    if expected > MOST_REQUESTS:
+        raise BadInputError(
+            f"--rate, --peak and --span ask for up to {expected:,.0f} requests, more than"
+            f" {MOST_REQUESTS:,}; take a shorter span, such as"
+            f" {clock(made.span_s * MOST_REQUESTS / expected / 2)}"
+        )
+    mix = Mix(Lengths(made.prompt_tokens, made.sigma), Lengths(made.output_tokens, made.sigma))
+    if made.shape is Shape.MMPP:
+        states = (
+            MmppState(made.rate_rps, made.period_s),
+            MmppState(made.peak_rps, made.for_s),
+        )
+        trace = mmpp(_name(made), states, span_s=made.span_s, mix=mix, seed=seed)
+    elif made.shape is Shape.AGENTS:
+        count = max(1, round(made.rate_rps * _session_gap_s(Agents(1))))
+        trace = agents(_name(made), Agents(count), span_s=made.span_s, mix=mix, seed=seed)
+    else:
+        trace = poisson(
+            _name(made),
+            _RATES[made.shape](made),
+            most_rps=max(made.rate_rps, made.peak_rps),
+            span_s=made.span_s,
+            mix=mix,
+            seed=seed,
+        )
+    if not trace.requests:
+        raise BadInputError(
+            f"--rate {made.rate_rps:g} makes no request in {clock(made.span_s)}; take a higher"
+            " rate or a longer --span"
+        )
+    return trace
+
+
+def _session_gap_s(kind: Agents) -> float:
+    """Mean time between two calls of one agent, its rests spread over the calls of a session."""
+    return ((kind.calls - 1.0) * kind.think_s + kind.rest_s) / kind.calls
+
+
+def _check(made: Made) -> None:
+    for option, value in (
+        ("--rate", made.rate_rps),
+        ("--peak", made.peak_rps),
+        ("--prompt-tokens", made.prompt_tokens),
+        ("--output-tokens", made.output_tokens),
+    ):
+        least = 1.0 if option.endswith("tokens") else 0.0
+        if not isfinite(value) or value < least or value <= 0.0:
+            bound = "at least 1" if least else "above 0"
+            raise BadInputError(f"{option} must be {bound}, such as 20; got {value:g}")
+    if not (isfinite(made.sigma) and 0.0 <= made.sigma <= 3.0):
+        raise BadInputError(f"--length-sigma must be from 0 to 3, such as 0.6; got {made.sigma:g}")
+    if made.shape is not Shape.POISSON and made.peak_rps < made.rate_rps:
+        raise BadInputError(
+            f"--peak must be at least --rate ({made.rate_rps:g}); got {made.peak_rps:g}"
+        )
+
+
+def _name(made: Made) -> str:
+    if made.shape in (Shape.POISSON, Shape.AGENTS):
+        return f"{made.shape} {made.rate_rps:g}/s"
+    return f"{made.shape} {made.rate_rps:g}-{made.peak_rps:g}/s"
+
+
+_RATES: dict[Shape, Callable[[Made], Rate]] = {
+    Shape.POISSON: lambda made: constant(made.rate_rps),
+    Shape.SINE: lambda made: sine(made.rate_rps, made.peak_rps, period_s=made.period_s),
+    Shape.BURST: lambda made: burst(
+        constant(made.rate_rps),
+        factor=made.peak_rps / made.rate_rps,
+        begin_s=made.at_s,
+        end_s=made.at_s + made.for_s,
+    ),
+    Shape.RAMP: lambda made: ramp(
+        made.rate_rps, made.peak_rps, begin_s=made.at_s, end_s=made.at_s + made.for_s
+    ),
+    Shape.STEP: lambda made: step(made.rate_rps, made.peak_rps, at_s=made.at_s),
+    Shape.DAY: lambda made: diurnal(made.rate_rps, made.peak_rps, day_s=made.period_s),
+}

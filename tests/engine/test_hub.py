@@ -1,0 +1,148 @@
+"""A pool whose model is a private one of a Hub: its pods fetch it, or say what to do.
+
+The engine is started with the arguments and the environment of the pod that the operator plans for
+such a pool, its token Secret resolved as the kubelet would.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.world import Installation, World
+from tests.engine.hub import BRANCH, READER, STRANGER, Hub
+from tests.engine.real_engine import START_S, RealEngine, body_of, start
+
+REPO = "acme/tiny-private"
+SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"
+INSTALLATION = Installation(
+    router_image="router:1", engine_image_cpu="engine:1", engine_image_gpu="engine-cuda:1"
+)
+FIELDS = {"status.podIP": "127.0.0.1", "metadata.labels['tandem-inference.io/revision']": "a"}
+
+pytestmark = pytest.mark.timeout(START_S + 60)
+
+
+@pytest.fixture
+async def hub(model: str) -> AsyncIterator[Hub]:
+    async with Hub(Path(model), REPO).running() as one:
+        yield one
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as one:
+        yield one
+
+
+def planned_container(hub: Hub, source: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine of the prefill pod, as the operator plans it for a pool with this source."""
+    pool = yaml.safe_load(SAMPLE.read_text())
+    pool["metadata"] |= {"namespace": "serving", "uid": "UID", "generation": 1}
+    pool["spec"]["model"]["source"] = {"huggingFace": {"repo": REPO, **source}}
+    mirror = {"name": "engine", "env": [{"name": "HF_ENDPOINT", "value": hub.url}]}
+    pool["spec"]["prefill"]["podTemplate"] = {"spec": {"containers": [mirror]}}
+    planned = plan(World(pool=pool, installation=INSTALLATION), now_s=1_790_000_000.0)
+    (deployment,) = (
+        child
+        for child in planned.children
+        if child["kind"] == "Deployment" and child["metadata"]["name"].endswith("-prefill")
+    )
+    container: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def resolved(container: Mapping[str, Any], *, secrets: Mapping[str, str]) -> dict[str, str]:
+    """The container's environment as the kubelet fills it in."""
+    # What the developer of this machine has set must not help.
+    environment = {"HF_TOKEN": "", "NO_PROXY": "127.0.0.1"}
+    for variable in container["env"]:
+        given = variable.get("valueFrom") or {}
+        if "secretKeyRef" in given:
+            reference = given["secretKeyRef"]
+            environment[variable["name"]] = secrets[f"{reference['name']}/{reference['key']}"]
+        elif "fieldRef" in given:
+            environment[variable["name"]] = FIELDS[given["fieldRef"]["fieldPath"]]
+        elif variable["name"] != "HOME":
+            environment[variable["name"]] = variable["value"]
+    return environment
+
+
+def termination_log(folder: Path) -> Path:
+    """Make a pod's folder, and in it the file that the kubelet would read."""
+    folder.mkdir()
+    file = folder / "termination-log"
+    file.touch()
+    return file
+
+
+async def pod(
+    python: str,
+    hub: Hub,
+    folder: Path,
+    *,
+    session: aiohttp.ClientSession,
+    token: str | None,
+    revision: str = BRANCH,
+) -> RealEngine:
+    """Start the engine of a pool's pod; its termination message goes to a file beside its log."""
+    source: dict[str, Any] = {"revision": revision}
+    if token is not None:
+        source["tokenSecretRef"] = {"name": "hub", "key": "read"}
+    container = planned_container(hub, source)
+    return await start(
+        python,
+        *container["args"],
+        f"--termination-log={termination_log(folder)}",
+        session=session,
+        log=folder / "log",
+        environment=resolved(container, secrets={"hub/read": token or ""}),
+    )
+
+
+async def test_a_private_model_is_fetched_with_the_pools_token_and_served(
+    hub: Hub, session: aiohttp.ClientSession, python: str, tmp_path: Path
+) -> None:
+    engine = await pod(python, hub, tmp_path / "pod", session=session, token=READER)
+    try:
+        await engine.ready()
+        assert len(await engine.tokens(body_of(50))) == 24
+    finally:
+        await engine.end()
+
+    fetched = {asked.path.rpartition("/")[2] for asked in hub.asked}
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= fetched
+    assert {asked.token for asked in hub.asked if REPO in asked.path} == {READER}
+    assert {asked.token for asked in hub.asked if asked.of_storage} == {None}
+    assert READER not in engine.log.read_text()
+
+
+async def test_a_model_that_cannot_be_fetched_ends_the_pod_with_what_to_do(
+    hub: Hub, session: aiohttp.ClientSession, python: str, tmp_path: Path
+) -> None:
+    mistakes: dict[str, tuple[str | None, str, str]] = {
+        "wrong-token": ("hf_mistyped-token", BRANCH, "refused the token"),
+        "no-access": (STRANGER, BRANCH, "accept its terms"),
+        "no-token": (None, BRANCH, "or give a token"),
+        "no-revision": (READER, "v9", "no such revision"),
+    }
+
+    async def last_words(name: str) -> str:
+        token, revision, _ = mistakes[name]
+        engine = await pod(
+            python, hub, tmp_path / name, session=session, token=token, revision=revision
+        )
+        async with asyncio.timeout(START_S):
+            assert await engine.process.wait() == 1, engine.log.read_text()[-3000:]
+        return (tmp_path / name / "termination-log").read_text()
+
+    told = await asyncio.gather(*map(last_words, mistakes))
+
+    for (token, _, advice), sentence in zip(mistakes.values(), told, strict=True):
+        assert advice in sentence
+        assert token is None or token not in sentence

@@ -1,0 +1,3 @@
+from tests.unit.cli.files import pool
+
+__all__ = ["pool"]

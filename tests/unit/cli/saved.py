@@ -1,0 +1,85 @@
+"""What `kubectl get ipool,events,configmap -o yaml` saves of a pool that is in trouble."""
+
+from typing import Any
+
+import yaml
+
+from tandem_operator.core.fleet import Start, Starts
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.role import Role
+from tests.unit.cli.files import POOL
+
+AT = "2026-05-04T10:00:00Z"
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": 3,
+        "lastTransitionTime": AT,
+    }
+
+
+STATUS = {
+    "observedGeneration": 3,
+    "endpoint": "http://chat-router.team.svc",
+    "prefill": {"current": 3, "ready": 2, "desired": 3, "pending": 1, "capacity": "24"},
+    "decode": {"current": 1, "ready": 1, "desired": 1, "pending": 0},
+    "slo": {
+        "ttft": {"p50": "120ms", "p95": "512ms", "p99": "1.2s"},
+        "attainment": "91.2%",
+        "goodput": "11.3",
+        "blame": {"decode_step": 4, "router_queue": 36},
+    },
+    "decision": {
+        "time": AT,
+        "prefill": {"from": 2, "to": 3},
+        "decode": {"from": 1, "to": 1},
+        "reason": "prefill 2 -> 3: TTFT p95 was 0.51 s > 0.45 s in the last two minutes",
+        "inputs": {"arrivals_rps": "12.4", "forecast_rps": "14", "new_number": "7"},
+        "limitsHit": ["gpuBudget 6"],
+        "alternatives": ["2 prefill: 9 % late for prefill"],
+    },
+    "conditions": [
+        condition("Ready", "True", "Serving", "The router answers."),
+        condition("SLOMet", "False", "Missed", "Fewer than 95% of the recent requests."),
+        condition("CapacityBlocked", "True", "PodsStuck", "pod chat-prefill-x: Unschedulable"),
+        condition("FieldConflict", "False", "NoConflict", "Nobody else owns a field."),
+    ],
+}
+
+
+def pool(**status: Any) -> dict[str, Any]:
+    obj = yaml.safe_load(POOL)
+    obj["metadata"] |= {"uid": "u-1", "generation": 3}
+    return {**obj, "status": STATUS | status}
+
+
+def event(note: str, *, at: str = AT, name: str = "chat", uid: str = "u-1") -> dict[str, Any]:
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "eventTime": at,
+        "reason": "ObservedTTFT",
+        "note": note,
+        "type": "Normal",
+        "regarding": {"kind": "InferencePool", "name": name, "uid": uid},
+    }
+
+
+def memory(text: str | None = None) -> dict[str, Any]:
+    starts = Starts({Role.PREFILL: tuple(Start(f"p{i}", 50.0 + i) for i in range(10))})
+    stored = Memory(starts=starts).to_json() if text is None else text
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "chat-memory", "namespace": "team"},
+        "data": {"memory.json": stored, "written": "1"},
+    }
+
+
+def saved(*objects: dict[str, Any]) -> str:
+    return yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": list(objects)})

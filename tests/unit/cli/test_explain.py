@@ -1,0 +1,151 @@
+"""`tandem explain` tells a saved pool's decisions, what they rest on, and what to do."""
+
+import json
+
+import pytest
+
+from tandem_operator.api import ConditionType
+from tandem_operator.cli.explained import INPUTS
+from tandem_operator.sim.policy import Tandem
+from tandem_operator.sim.simulate import simulate
+from tandem_operator.workloads.conditions import BAD_WHEN_TRUE
+from tests.unit.cli.files import sentence, tandem, write
+from tests.unit.cli.saved import condition, event, memory, pool, saved
+from tests.unit.sim.setups import make_setup, steady
+
+
+@pytest.fixture
+def explain(tmp_path):
+    def explain(*objects, words=()):
+        path = write(tmp_path, "saved.yaml", saved(*objects))
+        return tandem("explain", "--file", path, *words)
+
+    return explain
+
+
+def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
+    result = explain(pool())
+
+    assert result.exit_code == 0, result.output
+    for words in (
+        "team/chat: TTFT 300ms + 50ms per 1,000 prompt tokens, TPOT 20ms, 95% of requests",
+        "prefill 2 -> 3: TTFT p95 was 0.51 s > 0.45 s in the last two minutes",
+        "limit: gpuBudget 6",
+        "not taken: 2 prefill: 9 % late for prefill",
+        "120ms, 512ms, 1.2s, bound 300ms + 50ms per 1,000 tokens",
+        "91.2%, 95% wanted",
+        "router_queue 36, decode_step 4",
+    ):
+        assert words in result.stdout
+    assert "arrivals now" in result.stdout
+    assert "12.4/s" in result.stdout
+    # A number that a newer operator writes is shown under its own name.
+    assert "new_number" in result.stdout
+
+
+def test_says_what_to_do_about_each_condition_that_is_bad_and_no_other(explain):
+    told = json.loads(explain(pool(), words=("--json",)).stdout)
+
+    assert told["bad"] == ["SLOMet", "CapacityBlocked"]
+    assert "90% of the misses are router_queue: prefill is short" in told["to_do"]["SLOMet"]
+    assert "kubectl describe pods -n team -l" in told["to_do"]["CapacityBlocked"]
+    assert set(told["to_do"]) == {"SLOMet", "CapacityBlocked"}
+
+
+@pytest.mark.parametrize("kind", list(ConditionType))
+def test_every_condition_that_can_be_bad_has_something_to_do(kind, explain):
+    status = "True" if kind in BAD_WHEN_TRUE else "False"
+    reasons = {"Accepted": "InvalidSpec", "ScalingActive": "Paused"}
+    found = condition(kind.value, status, reasons.get(kind.value, "Anything"), "It is bad.")
+
+    told = json.loads(explain(pool(conditions=[found]), words=("--json",)).stdout)
+
+    assert told["bad"] == [kind.value]
+    assert told["to_do"][kind.value].endswith(".")
+
+
+def test_shows_the_pools_own_events_oldest_first(explain):
+    others = [event("not mine", name="other"), event("an older chat's", uid="u-0")]
+    late = event("prefill 2 -> 3", at="2026-05-04T10:00:00.5Z")
+    early = event("prefill 1 -> 2", at="2026-05-04T09:00:00.5Z")
+
+    result = explain(late, pool(), *others, early)
+
+    assert result.stdout.index("prefill 1 -> 2") < result.stdout.index("  prefill 2 -> 3\n")
+    assert "not mine" not in result.stdout
+    assert "an older chat's" not in result.stdout
+
+
+def test_brackets_in_what_others_wrote_are_shown_as_they_are(explain):
+    result = explain(pool(), event("pod x: [/red] exceeded quota [gpus]"))
+
+    assert "pod x: [/red] exceeded quota [gpus]" in result.stdout
+
+
+def test_tells_what_the_operator_has_learned(explain):
+    result = explain(pool(), memory())
+
+    assert "cold start of prefill" in result.stdout
+    assert "55.0 s, P90 59.0 s (10 seen)" in result.stdout
+
+
+def test_a_memory_that_cannot_be_read_is_told_and_stops_nothing(explain):
+    result = explain(pool(), memory("{}"))
+
+    assert result.exit_code == 0
+    assert "The operator's memory cannot be read: memory has version None" in result.stdout
+
+
+def test_a_pool_whose_spec_makes_no_sense_is_explained_all_the_same(explain):
+    broken = pool()
+    broken["spec"]["slo"]["tpot"] = {"target": "fast"}
+
+    result = explain(broken)
+
+    assert "The spec makes no sense: spec.slo.tpot.target: " in result.stdout
+    assert "prefill 2 -> 3" in result.stdout
+
+
+def test_a_pool_that_nobody_has_looked_at_is_told_as_such(explain):
+    new = pool()
+    del new["status"]
+
+    result = explain(new)
+
+    assert result.exit_code == 0, result.output
+    assert "None yet: does the operator run, and does it watch this namespace?" in result.stdout
+
+
+def test_one_of_several_saved_pools_is_chosen_by_name(explain):
+    other = pool()
+    other["metadata"] = other["metadata"] | {"name": "code"}
+
+    assert "holds 2 InferencePools; expected exactly one" in sentence(explain(pool(), other))
+    assert "team/code" in explain(pool(), other, words=("code",)).stdout
+    assert "no InferencePool video" in sentence(explain(pool(), words=("video",)))
+
+
+def test_a_status_of_another_shape_names_the_field(explain):
+    assert "status.prefill.ready" in sentence(explain(pool(prefill={"ready": "two"})))
+
+
+def test_a_name_or_a_file_is_needed():
+    assert "name a pool, such as `tandem explain qwen`" in sentence(tandem("explain"))
+
+
+def test_an_unreachable_cluster_is_one_sentence_and_exit_code_1(tmp_path):
+    missing = tandem("explain", "chat", "--kubeconfig", str(tmp_path / "none"))
+
+    assert missing.exit_code == 1
+    assert missing.stderr.startswith("tandem explain: no cluster to ask: ")
+    assert isinstance(missing.exception, SystemExit)
+
+
+def test_every_input_that_the_core_writes_has_a_label():
+    policy = Tandem()
+    simulate(make_setup(steady(20.0, 240.0)), policy)
+
+    written = {name for decision in policy.decisions for name in decision.inputs}
+
+    assert len(written) > 15
+    assert written <= set(INPUTS)

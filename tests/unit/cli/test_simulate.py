@@ -1,0 +1,196 @@
+"""`tandem simulate` runs the manifest's own spec and tells what came of it, in three forms."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.unit.cli.files import POOL, PROFILE, SHORT, tandem, write
+
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+    f"2023-11-16 18:15:{second:02d}.5,{900 + second},40\n" for second in range(60)
+)
+
+
+@pytest.fixture
+def run(tmp_path, pool):
+    def run(*words):
+        out = tmp_path / "out.json"
+        result = tandem("simulate", "-f", pool, *PROFILE, *SHORT, "--json", str(out), *words)
+        assert result.exit_code == 0, result.output
+        return json.loads(out.read_text()), result.stdout
+
+    return run
+
+
+def test_tells_the_figures_of_the_run_in_table_and_json(run):
+    told, shown = run("--gpu-hour-price", "2")
+
+    [one] = told["runs"]
+    assert told["pool"] == "chat"
+    assert told["slo"]["ttft_s"] == 0.3
+    assert told["gpu_budget"] == 6
+    assert one["policy"] == "tandem"
+    assert one["requests"] == one["completed"] > 1000
+    assert one["attainment"] == pytest.approx(one["good"] / one["requests"])
+    assert one["cost"] == pytest.approx(2 * one["gpu_hours"])
+    assert f"{one['requests']:,}" in shown
+    assert f"{100 * one['attainment']:.2f}%" in shown
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_another(run):
+    assert run() == run()
+    assert run("--seed", "2")[0]["runs"] != run()[0]["runs"]
+
+
+def test_each_change_is_told_with_the_cores_own_sentence(run):
+    told, shown = run("--start", "1P1D")
+
+    [one] = told["runs"]
+    assert one["decisions"]
+    for decision in one["decisions"]:
+        role, before, after = decision["role"], decision["from"], decision["to"]
+        assert decision["sentence"].startswith(f"{role} {before} -> {after}: ")
+    assert one["decisions"][-1]["sentence"].split(":")[0] in shown
+
+
+def test_the_budget_of_the_manifest_is_never_exceeded(run):
+    told, _ = run("--start", "1P1D", "--policy", "tandem", "--policy", "keda", "--policy", "hpa")
+
+    assert len(told["runs"]) == 3
+    assert all(one["most_gpus"] <= 6 for one in told["runs"])
+
+
+def test_policies_stand_side_by_side_on_the_same_requests(run):
+    names = ("tandem", "static", "hpa", "keda", "dynamo", "clairvoyant")
+    words = [word for name in names for word in ("--policy", name)]
+
+    told, shown = run(*words, "--fleet", "4P2D")
+
+    assert len({one["requests"] for one in told["runs"]}) == 1
+    assert [one["policy"] for one in told["runs"]][1] == "static 4P2D"
+    assert told["runs"][1]["mean_gpus"] == pytest.approx(6.0)
+    assert "clairvoyant" in shown
+
+
+def test_a_tighter_slo_leaves_fewer_requests_good(tmp_path, run):
+    tight = write(tmp_path, "tight.yaml", POOL.replace("target: 300ms", "target: 30ms"))
+
+    result = tandem(
+        *("simulate", "-f", tight, *PROFILE, *SHORT, "--policy", "static", "--start", "3P2D"),
+        "--json",
+    )
+    usual, _ = run("--policy", "static", "--start", "3P2D")
+
+    assert result.exit_code == 0
+    tighter = json.loads(result.stdout)
+    assert tighter["runs"][0]["good"] < usual["runs"][0]["good"]
+
+
+def test_json_without_a_file_goes_to_standard_output_alone(pool):
+    result = tandem("simulate", "-f", pool, *PROFILE, *SHORT, "--json")
+
+    assert json.loads(result.stdout)["pool"] == "chat"
+    assert "attainment" in result.stderr
+
+
+def test_the_manifest_may_come_from_standard_input():
+    result = tandem("simulate", "-f", "-", *PROFILE, *SHORT, stdin=POOL)
+
+    assert result.exit_code == 0
+    assert "pool chat" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("azure.csv", AZURE),
+        (
+            "mooncake.jsonl",
+            "".join(
+                json.dumps(
+                    {
+                        "timestamp": 1000 * i,
+                        "input_length": 700,
+                        "output_length": 30,
+                        "hash_ids": [],
+                    }
+                )
+                + "\n"
+                for i in range(60)
+            ),
+        ),
+        (
+            "servegen.csv",
+            "t_s,rate_rps,rate_weighted_cv,mean_input_tokens,mean_output_tokens,active_clients\n"
+            "0,5,1.5,800,50,3\n",
+        ),
+    ],
+)
+def test_the_format_of_a_trace_is_told_from_its_first_line(tmp_path, pool, name, text):
+    trace = write(tmp_path, name, text)
+
+    result = tandem("simulate", "-f", pool, *PROFILE, "--trace", trace, "--span", "60s", "--json")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["runs"][0]["completed"] >= 60
+
+
+@pytest.mark.parametrize(
+    "shape", ["poisson", "sine", "burst", "ramp", "step", "day", "mmpp", "agents"]
+)
+def test_every_shape_makes_traffic_between_its_low_and_its_high(pool, shape):
+    result = tandem(
+        *("simulate", "-f", pool, *PROFILE, "--generate", shape, "--rate", "4", "--peak", "8"),
+        *("--span", "90s", "--policy", "static", "--json"),
+    )
+
+    assert result.exit_code == 0, result.output
+    rate = json.loads(result.stdout)["traffic"]["rate_rps"]
+    assert 2.0 < rate < 9.0
+
+
+def test_the_pool_is_simulated_as_auto_and_says_so_where_the_manifest_says_otherwise(tmp_path):
+    text = POOL.replace("gpuBudget: 6", "mode: Recommend").replace(
+        "maxReplicas: 3", "maxReplicas: 3\n    management: External"
+    )
+
+    result = tandem("simulate", "-f", write(tmp_path, "p.yaml", text), *PROFILE, *SHORT)
+
+    assert "scaling.mode is Recommend; simulated as Auto." in result.stdout
+    assert "decode.management is External; simulated as Managed." in result.stdout
+
+
+def test_says_so_where_the_profile_is_of_other_replicas_than_the_pools(pool):
+    result = tandem("simulate", "-f", pool, "--profile", "h200-qwen3-32b-tp2", *SHORT)
+
+    assert (
+        "h200-qwen3-32b-tp2 describes replicas of 2 GPUs; those of prefill hold 1." in result.stdout
+    )
+
+
+class _Links(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links, self.tags = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in {"src", "href"}]
+
+
+def test_the_page_needs_nothing_but_itself_and_marks_each_decision(tmp_path, run):
+    path = tmp_path / "report.html"
+
+    told, _ = run("--start", "1P1D", "--html", str(path))
+
+    page, links = path.read_text(), _Links()
+    links.feed(page)
+    assert links.links == []
+    assert "script" not in links.tags
+    assert not re.search(r"url\(|@import", page)
+    assert links.tags.count("svg") == 4
+    marked = page.count('class="prefill"><title>') + page.count('class="decode"><title>')
+    assert marked == len(told["runs"][0]["decisions"]) > 0
+    assert 'class="bound"' in page

@@ -1,0 +1,96 @@
+"""Reading quotas: seldom, only what is needed; without the right to it, as if there were none."""
+
+import pytest
+
+from tandem_operator.core.allocate import Claim
+from tandem_operator.kube.client import ApiError
+from tandem_operator.kube.quotas import READ_FOR_S, Sharing
+from tests.unit.kube.apiserver import recording
+
+GPUS = {"spec": {"hard": {"requests.nvidia.com/gpu": "8"}}}
+CORES = {"spec": {"hard": {"requests.cpu": "8"}}}
+
+
+def pod(name, gpus, pool=None):
+    labels = {"tandem-inference.io/pool": pool} if pool else {}
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}}
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+async def api():
+    async with recording() as found:
+        yield found
+
+
+async def test_pods_are_listed_only_where_a_quota_limits_gpus(api):
+    kube, recorder = api
+    recorder.lists = {"resourcequotas": [CORES]}
+
+    assert await Sharing(kube, clock=Clock()).gpus("ns") is None
+    assert recorder.reads == ["/api/v1/namespaces/ns/resourcequotas"]
+
+
+async def test_one_reading_serves_the_passes_of_one_tick(api):
+    kube, recorder = api
+    recorder.lists = {"resourcequotas": [GPUS], "pods": [pod("job", 3)]}
+    clock = Clock()
+    sharing = Sharing(kube, clock=clock)
+
+    first = await sharing.gpus("ns")
+    recorder.lists["pods"] = []
+    clock.now_s += READ_FOR_S / 2
+    assert await sharing.gpus("ns") == first
+    clock.now_s += READ_FOR_S
+
+    assert (first.hard, first.used) == (8, {"": 3})
+    assert (await sharing.gpus("ns")).used == {}
+
+
+async def test_neighbours_count_by_their_pods_until_they_claim_and_again_when_they_do_not(api):
+    kube, recorder = api
+    recorder.lists = {
+        "resourcequotas": [GPUS],
+        "pods": [pod("job", 1), pod("a-1", 2, "a"), pod("b-1", 3, "b")],
+    }
+    sharing = Sharing(kube, clock=Clock())
+    gpus = await sharing.gpus("ns")
+    claim = Claim("b", priority=0, least=2, held=3)
+
+    alone = sharing.quota("ns", "a", gpus=gpus)
+    sharing.note("ns", "b", claim=claim)
+    beside = sharing.quota("ns", "a", gpus=gpus)
+    sharing.note("ns", "b", claim=None)
+
+    assert (alone.gpus, alone.claims) == (8 - 1 - 3, ())
+    assert (beside.gpus, beside.claims) == (8 - 1, (claim,))
+    assert sharing.quota("ns", "a", gpus=gpus) == alone
+    assert sharing.quota("elsewhere", "a", gpus=None) is None
+
+
+async def test_without_the_right_to_read_quotas_pools_run_as_without_any(api, caplog):
+    kube, _ = api
+    clock = Clock()
+    sharing = Sharing(kube, clock=clock)
+
+    assert await sharing.gpus("ns") is None
+    clock.now_s += 2 * READ_FOR_S
+    assert await sharing.gpus("ns") is None
+
+    assert [record.message for record in caplog.records] == ["quotas not read"]
+
+
+async def test_pods_that_cannot_be_read_are_no_free_gpus(api):
+    kube, recorder = api
+    recorder.lists = {"resourcequotas": [GPUS]}
+
+    with pytest.raises(ApiError):
+        await Sharing(kube, clock=Clock()).gpus("ns")
