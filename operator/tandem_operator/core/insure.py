@@ -33,8 +33,10 @@ FULL_RISK = 0.6
 LEAST_RATE_RPS = 0.1
 
 
-def insured(insurance: Insurance, situation: Situation) -> Situation:
+def insured(insurance: Insurance, situation: Situation | None) -> Situation | None:
     """The situation as it is under this insurance: fewer are late with the same replicas."""
+    if situation is None:
+        return None
     demands = dict(situation.demands)
     if insurance.deadline_order:
         excess = PrefillExcess(situation.replay.work)

@@ -76,19 +76,18 @@ def decide(
     overhead_s = memory.overhead_s
     if overhead_s is None and models.step.known:
         overhead_s = first_overhead_s(models, seen.engines)
-    situation = assess(
-        spec,
-        arrivals,
-        models=models,
-        outputs=outputs,
-        correction=correction,
-        overhead_s=overhead_s or 0.0,
-        backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
+    situation = insured(
+        spec.insurance,
+        assess(
+            spec,
+            arrivals,
+            models=models,
+            outputs=outputs,
+            correction=correction,
+            overhead_s=overhead_s or 0.0,
+            backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
+        ),
     )
-    if expected is not None and spec.insurance.follow_risk:
-        expected = at_risk(expected, arrivals.known_s)
-    if situation is not None:
-        situation = insured(spec.insurance, situation)
     rate_rps = arrivals.rate_rps(RATE_S) or 0.0
     if situation is not None and overhead_s is not None:
         overhead_s = learn_overhead(
@@ -107,7 +106,14 @@ def decide(
     if situation is None or situation.feasible:
         urgent = _urgent(spec, fleets, settled, minute, longer)
     plan = _plan(
-        spec, situation, expected, fleets, late_price=correction.price, idle=idle, urgent=urgent
+        spec,
+        situation,
+        expected,
+        fleets,
+        known_s=arrivals.known_s,
+        late_price=correction.price,
+        idle=idle,
+        urgent=urgent,
     )
     share, crest = None, None
     if quota is not None:
@@ -125,6 +131,7 @@ def decide(
                 situation,
                 expected,
                 fleets,
+                known_s=arrivals.known_s,
                 late_price=correction.price,
                 idle=idle,
                 urgent=urgent,
@@ -196,6 +203,7 @@ def _plan(
     expected: Forecast | None,
     fleets: Mapping[Role, Fleet],
     *,
+    known_s: float,
     late_price: float,
     idle: bool,
     urgent: Mapping[Role, int],
@@ -210,6 +218,8 @@ def _plan(
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
     price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
     demands = situation.demands
+    if spec.insurance.follow_risk:
+        expected = at_risk(expected, known_s)
     if spec.insurance.overflow:
         alone = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=urgent)
         demands = lent(demands, fixed.get(Role.DECODE, alone.target[Role.DECODE]))
