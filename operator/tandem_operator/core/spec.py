@@ -40,6 +40,23 @@ class RoleSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Insurance:
+    """What stands in for spare replicas, where sizing may count on it. Nothing unless said.
+
+    Attributes:
+        deadline_order: who can no longer be on time waits behind those who can.
+        decode_gate: nobody is let in whom the decode replicas could serve only by slowing all.
+        overflow: whole requests go to decode replicas that have slack.
+        follow_risk: starts come earlier while the forecast is uncertain, later while it is not.
+    """
+
+    deadline_order: bool = False
+    decode_gate: bool = False
+    overflow: bool = False
+    follow_risk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PoolSpec:
     """Everything in the spec that a decision may depend on; nothing in it needs a pod restart."""
 
@@ -52,3 +69,4 @@ class PoolSpec:
     max_model_len: int
     max_num_seqs: int
     priority: int = 0
+    insurance: Insurance = Insurance()

@@ -14,6 +14,7 @@ from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, Forecast, forecast
 from tandem_operator.core.guard import Scene, guard, hold, remember
 from tandem_operator.core.headroom import headroom
+from tandem_operator.core.insure import at_risk, insured, lent
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
@@ -76,14 +77,17 @@ def decide(
     overhead_s = memory.overhead_s
     if overhead_s is None and models.step.known:
         overhead_s = first_overhead_s(models, seen.engines)
-    situation = assess(
-        spec,
-        arrivals,
-        models=models,
-        outputs=outputs,
-        correction=correction,
-        overhead_s=overhead_s or 0.0,
-        backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
+    situation = insured(
+        spec.insurance,
+        assess(
+            spec,
+            arrivals,
+            models=models,
+            outputs=outputs,
+            correction=correction,
+            overhead_s=overhead_s or 0.0,
+            backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
+        ),
     )
     rate_rps = arrivals.rate_rps(RATE_S) or 0.0
     if situation is not None and overhead_s is not None:
@@ -109,6 +113,7 @@ def decide(
         situation=situation,
         expected=expected,
         fleets=fleets,
+        known_s=arrivals.known_s,
         late_price=correction.price,
         idle=idle,
         floors=floors,
@@ -192,6 +197,7 @@ def _plan(
     situation: Situation | None,
     expected: Forecast | None,
     fleets: Mapping[Role, Fleet],
+    known_s: float,
     late_price: float,
     idle: bool,
     floors: Mapping[Role, int],
@@ -205,14 +211,20 @@ def _plan(
         return None
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
     price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
-    choice = choose(spec, expected, situation.demands, fixed=fixed, late_price=price, floors=floors)
+    demands = situation.demands
+    if spec.insurance.follow_risk:
+        expected = at_risk(expected, known_s)
+    if spec.insurance.overflow:
+        alone = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=floors)
+        demands = lent(demands, fixed.get(Role.DECODE, alone.target[Role.DECODE]))
+    choice = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=floors)
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)
     more = headroom(rate_rps=expected.peak.mean_rps, dispersion=situation.sample.dispersion)
     keep = choose(
         spec,
         expected,
-        situation.demands,
+        demands,
         fixed=fixed,
         late_price=price,
         growth=1.0 + more,

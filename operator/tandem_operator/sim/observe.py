@@ -119,10 +119,10 @@ def _report(pool: Pool, now_s: float) -> RouterReport:
         bucket_edges_tokens=BUCKET_EDGES_TOKENS,
         arrivals=pool.ledger.arrivals(now_s),
         finished=pool.ledger.finished(now_s),
-        queued_requests=len(pool.queue),
-        queued_prompt_tokens=pool.queue.prompt_tokens,
+        queued_requests=len(pool.router.queue),
+        queued_prompt_tokens=pool.router.queue.prompt_tokens,
         prefill_requests=prefill,
-        decode_requests=decode + len(pool.between),
+        decode_requests=decode + len(pool.router.between),
         legs=tuple(_legs(pool, now_s)),
     )
 

@@ -20,11 +20,9 @@ from tandem_operator.sim.pods import Cluster, E, Engine, Pod
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.prefill_pod import PrefillPod, PrefixCache
 from tandem_operator.sim.profile import EngineProfile, jitter_factors
-from tandem_operator.sim.router_queue import Candidate, RouterQueue, RouterSettings, Spread, pick
+from tandem_operator.sim.router import Router
+from tandem_operator.sim.router_queue import RouterSettings
 from tandem_operator.sim.trace import Trace, TraceRequest
-
-AFFINITY_SLACK_PASSES = 1.0
-OVERFLOW_TPOT_SHARE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,8 @@ class Pool:
         self.spec = setup.spec
         self.clock = clock
         self.ledger = Ledger(epoch_s=EPOCH_S)
-        self.queue = RouterQueue(setup.router.order, expected_s=self._expected_s)
-        self.between: list[Flight] = []
         self.ended: list[Flight] = []
         self.entered = 0
-        self._last = dict.fromkeys(Role, -1)
         gpus = {role: setup.spec.roles[role].gpus_per_replica for role in Role}
         self.prefill: Fleet[PrefillPod] = Fleet(
             pool=setup.name,
@@ -70,7 +65,7 @@ class Pool:
             cluster=cluster,
             engine=self._prefill_engine,
             up_to_date=lambda pod: None,
-            when_ready=self._pump,
+            when_ready=self._prefill_ready,
         )
         self.decode: Fleet[DecodePod] = Fleet(
             pool=setup.name,
@@ -82,6 +77,16 @@ class Pool:
             up_to_date=self._advance,
             when_ready=self._decode_ready,
         )
+        self.router = Router(
+            setup.router,
+            profile=setup.profile,
+            spec=setup.spec,
+            clock=clock,
+            prefill=self.prefill,
+            decode=self.decode,
+            start_pass=self._start_pass,
+            advance=self._advance,
+        )
         self.prefill.begin(setup.start[Role.PREFILL])
         self.decode.begin(setup.start[Role.DECODE])
         for fault in setup.faults:
@@ -89,6 +94,12 @@ class Pool:
                 clock.at(fault.at_s, partial(self._lose_oldest, fault.role))
             elif isinstance(fault, SlowPod):
                 clock.at(fault.at_s, partial(self._slow_oldest, fault))
+
+    def edit(self, spec: PoolSpec) -> None:
+        """Hold to another spec from now on."""
+        self.catch_up()
+        self.spec = spec
+        self.router.outlook.tpot_s = spec.slo.tpot_s
 
     def fleet(self, role: Role) -> Fleet[PrefillPod] | Fleet[DecodePod]:
         """The role's pods."""
@@ -109,8 +120,7 @@ class Pool:
         if tokens > min(self.setup.profile.kv_capacity_tokens, self.spec.max_model_len):
             self._fail(flight)
             return
-        self.queue.add(flight)
-        self._pump()
+        self.router.add(flight)
 
     def _prefill_engine(self, name: str) -> PrefillPod:
         profile, block_tokens = self.setup.profile, self.setup.trace.block_tokens
@@ -123,69 +133,11 @@ class Pool:
         jitter = jitter_factors(profile, name)
         return DecodePod(profile, jitter=jitter, at_s=self.clock.now_s)
 
+    def _prefill_ready(self) -> None:
+        self.router.pump()
+
     def _decode_ready(self) -> None:
-        waited, self.between = self.between, []
-        for flight in waited:
-            self._hand_over(flight)
-        self._pump()
-
-    def _expected_s(self, flight: Flight) -> float:
-        profile, prompt = self.setup.profile, flight.request.prompt_tokens
-        return profile.service_s(prompt) + profile.handover_s(prompt) + profile.step_s(1, prompt)
-
-    def _pump(self) -> None:
-        """Send on every request that there is room for."""
-        settings = self.setup.router
-        most = settings.requests_per_prefill_pod
-        while self.decode.oldest and (flight := self.queue.first(self.clock.now_s)) is not None:
-            free = [
-                pod for pod in self.prefill.serving if most is None or pod.engine.requests < most
-            ]
-            if free:
-                self.queue.take(flight)
-                self._send(flight, self._choose_prefill(free, flight))
-            elif settings.overflow and (pod := self._slack_for(flight)) is not None:
-                self.queue.take(flight)
-                self._overflow(flight, pod)
-            else:
-                return
-
-    def _choose_prefill(self, pods: list[Pod[PrefillPod]], flight: Flight) -> Pod[PrefillPod]:
-        affine = self.setup.router.spread is Spread.PREFIX_AFFINE
-        candidates = [
-            Candidate(
-                index=pod.index,
-                load_tokens=pod.engine.outstanding_tokens,
-                cached_tokens=pod.engine.cached_tokens(flight) if affine else 0,
-            )
-            for pod in pods
-        ]
-        return self._picked(pods, candidates, Role.PREFILL)
-
-    def _choose_decode(self, pods: list[Pod[DecodePod]]) -> Pod[DecodePod]:
-        # Requests decide: each takes a place in the batch whatever its length.
-        capacity = self.setup.profile.kv_capacity_tokens
-        candidates = [
-            Candidate(pod.index, pod.engine.requests * capacity + pod.engine.kv_tokens)
-            for pod in pods
-        ]
-        return self._picked(pods, candidates, Role.DECODE)
-
-    def _picked(self, pods: list[Pod[E]], candidates: list[Candidate], role: Role) -> Pod[E]:
-        chosen = pick(
-            candidates,
-            self.setup.router.spread,
-            last=self._last[role],
-            slack_tokens=AFFINITY_SLACK_PASSES * self.setup.profile.max_num_batched_tokens,
-        )
-        self._last[role] = chosen.index
-        return next(pod for pod in pods if pod.index == chosen.index)
-
-    def _send(self, flight: Flight, pod: Pod[PrefillPod]) -> None:
-        flight.dispatched_s = self.clock.now_s
-        pod.engine.enter(flight, self.clock.now_s)
-        if pod.engine.idle:
-            self._start_pass(pod)
+        self.router.decode_ready()
 
     def _start_pass(self, pod: Pod[PrefillPod]) -> None:
         end_s = pod.engine.start_pass(self.clock.now_s)
@@ -195,60 +147,16 @@ class Pool:
     def _end_pass(self, pod: Pod[PrefillPod]) -> None:
         if pod.gone_s is not None:
             return
-        for flight in pod.engine.end_pass(self.clock.now_s):
+        done = pod.engine.end_pass(self.clock.now_s)
+        for flight in done:
             flight.prefilled_s = self.clock.now_s
             self.ledger.cached(flight)
-            self._hand_over(flight)
-        self._pump()
-        if pod.leaving and pod.engine.requests == 0:
+        self.router.came_back(pod, done)
+        # The engine goes on with what it has; what the router sends now comes a moment later.
+        self._start_pass(pod)
+        self.router.pump()
+        if pod.leaving and pod.gone_s is None and pod.engine.requests == 0:
             self.prefill.end(pod, self.clock.now_s)
-        elif pod.engine.idle:
-            self._start_pass(pod)
-
-    def _hand_over(self, flight: Flight) -> None:
-        """Bring a prefilled request to a decode pod; with none there, it waits."""
-        pods = self.decode.serving
-        if not pods:
-            self.between.append(flight)
-            return
-        for pod in pods:
-            self._advance(pod)
-        flight.handover_s = self.setup.profile.handover_s(flight.request.prompt_tokens)
-        self._choose_decode(pods).engine.join(flight, self.clock.now_s + flight.handover_s)
-
-    def _slack_for(self, flight: Flight) -> Pod[DecodePod] | None:
-        """A decode pod that can take the whole request and still keep TPOT for all inside.
-
-        Only for a request that would be late where it waits, and would not be late there.
-        """
-        profile, request = self.setup.profile, flight.request
-        most_step_s = OVERFLOW_TPOT_SHARE * self.spec.slo.tpot_s
-        least_s = self.clock.now_s + self._expected_s(flight)
-        waiting = min((pod.engine.outstanding_tokens for pod in self.prefill.serving), default=0)
-        full = profile.max_num_batched_tokens
-        wait_s = waiting * profile.work_s(full) / full
-        if not least_s <= flight.deadline_s < least_s + wait_s:
-            return None
-        # The prompt stretches one gap of every stream there: their slack must bear it.
-        stretch_s = profile.service_s(request.prompt_tokens) / max(32, request.output_tokens)
-        fit = []
-        for pod in self.decode.serving:
-            self._advance(pod)
-            engine = pod.engine
-            batch = engine.requests + 1
-            kv_tokens = engine.kv_tokens + request.prompt_tokens + request.output_tokens
-            room = kv_tokens <= profile.kv_capacity_tokens and batch <= profile.max_num_seqs
-            step_s = profile.step_s(batch, kv_tokens) + stretch_s
-            if room and engine.computing == 0 and step_s <= most_step_s:
-                fit.append(pod)
-        return self._choose_decode(fit) if fit else None
-
-    def _overflow(self, flight: Flight, pod: Pod[DecodePod]) -> None:
-        flight.dispatched_s = self.clock.now_s
-        flight.overflowed = True
-        flight.compute_tokens = flight.request.prompt_tokens
-        flight.service_s = self.setup.profile.service_s(flight.request.prompt_tokens)
-        pod.engine.join(flight, self.clock.now_s)
 
     def _advance(self, pod: Pod[DecodePod]) -> None:
         engine = pod.engine
@@ -261,6 +169,8 @@ class Pool:
                 self.decode.end(pod, engine.at_s)
 
     def _finish(self, flight: Flight) -> None:
+        if flight.made:
+            self.router.outlook.ended(flight.made)
         self.ledger.finish(flight, judge(flight, self.spec.slo))
         self.ended.append(flight)
 
@@ -280,8 +190,7 @@ class Pool:
                 self._fail(flight)
             else:
                 flight.forget_progress()
-                self.queue.add(flight)
-        self._pump()
+                self.router.add(flight)
 
     def _lose(self, fleet: Fleet[E]) -> list[Flight]:
         pod = fleet.oldest

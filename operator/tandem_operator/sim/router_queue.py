@@ -1,10 +1,10 @@
 """The one queue in front of a pool, and the choice of the pod that a request goes to."""
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from heapq import heappop, heappush
 from itertools import chain
 
 from tandem_operator.sim.flight import Flight
@@ -16,6 +16,8 @@ class Order(StrEnum):
     FIFO = "fifo"
     DEADLINE = "deadline"
     """The most urgent that can still be on time; those that cannot, behind them."""
+    GOODPUT = "goodput"
+    """As `DEADLINE`, but while not all can be on time, the longest prompts give way."""
 
 
 class Spread(StrEnum):
@@ -35,55 +37,139 @@ class RouterSettings:
         requests_per_prefill_pod: most requests outstanding at a prefill pod; `None`: no limit, all
             queues stand at the pods.
         overflow: send whole requests to decode pods when prefill would be late and decode has room.
+        decode_gate: let requests wait here, rather than slow down every stream, while the decode
+            pods hold as many as keep TPOT.
     """
 
     order: Order = Order.DEADLINE
     spread: Spread = Spread.LEAST_LOADED
     requests_per_prefill_pod: int | None = 4
     overflow: bool = False
+    decode_gate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """When prefill would be done with work that it is sent now.
+
+    Attributes:
+        start_s: when the first prefill pod is free.
+        pods: how many share the work.
+        rest_s: from the end of a request's prefill to its first token.
+    """
+
+    start_s: float
+    pods: int
+    rest_s: float
+
+
+Entry = tuple[float, int, Flight, float]
 
 
 class RouterQueue:
-    """Requests that wait for a prefill pod. `expected_s`: from dispatch to first token, at best."""
+    """Requests that wait for a prefill pod.
 
-    def __init__(self, order: Order, *, expected_s: Callable[[Flight], float]) -> None:
+    `service_s`: a request's prefill alone on a pod. `prospect`: what to expect of prefill at a
+    moment. `elsewhere`: whether a decode pod may take a request whole, and at once.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        service_s: Callable[[Flight], float],
+        prospect: Callable[[float], Prospect],
+        elsewhere: bool = False,
+    ) -> None:
         self._order = order
-        self._expected_s = expected_s
-        self._urgent: list[tuple[float, int, Flight]] = []
-        self._hopeless: deque[Flight] = deque()
+        self._service_s = service_s
+        self._prospect = prospect
+        self._elsewhere = elsewhere
+        self._urgent: list[Entry] = []
+        self._line: deque[Entry] = deque()
+        self._line_work_s = 0.0
         self.prompt_tokens = 0
 
     def __len__(self) -> int:
-        return len(self._urgent) + len(self._hopeless)
+        return len(self._urgent) + len(self._line)
 
     def __iter__(self) -> Iterator[Flight]:
-        return chain((entry[2] for entry in self._urgent), self._hopeless)
+        return (entry[2] for entry in chain(self._urgent, self._line))
 
     def add(self, flight: Flight) -> None:
         """Let a request wait."""
-        first = flight.deadline_s if self._order is Order.DEADLINE else flight.request.at_s
-        heappush(self._urgent, (first, flight.number, flight))
+        entry = (flight.deadline_s, flight.number, flight, self._service_s(flight))
         self.prompt_tokens += flight.request.prompt_tokens
+        if self._order is Order.FIFO:
+            self._put_in_line(entry)
+        else:
+            insort(self._urgent, entry)
 
-    def first(self, now_s: float) -> Flight | None:
-        """The request that goes next; it stays."""
-        if self._order is Order.DEADLINE:
-            while self._urgent and self._is_hopeless(self._urgent[0][2], now_s):
-                self._hopeless.append(heappop(self._urgent)[2])
-        if self._urgent:
-            return self._urgent[0][2]
-        return self._hopeless[0] if self._hopeless else None
+    def sort(self, now_s: float) -> tuple[Flight | None, list[Flight]]:
+        """Who goes next, and who could be on time, but not at the prefill pods in this order."""
+        prospect = self._prospect(now_s)
+        if self._order is Order.FIFO:
+            first = self._line[0][2] if self._line else None
+            return first, self._late_newcomer(prospect)
+        self._set_hopeless_aside(now_s, prospect)
+        kept: list[Entry] = []
+        excess: list[Entry] = []
+        work_s = 0.0
+        for entry in self._urgent:
+            deadline_s, _, _, service_s = entry
+            kept.append(entry)
+            start_s = prospect.start_s + work_s / prospect.pods
+            work_s += service_s
+            if start_s + service_s + prospect.rest_s > deadline_s:
+                victim = entry
+                if self._order is Order.GOODPUT:
+                    victim = max(kept, key=lambda each: (each[3], each[0], each[1]))
+                kept.remove(victim)
+                work_s -= victim[3]
+                excess.append(victim)
+        if kept:
+            return kept[0][2], [entry[2] for entry in excess]
+        waiting = self._line[0][2] if self._line else None
+        return waiting, [entry[2] for entry in excess]
 
     def take(self, flight: Flight) -> None:
-        """Let `flight` leave, which `first` named last."""
-        if self._urgent and self._urgent[0][2] is flight:
-            heappop(self._urgent)
-        else:
-            self._hopeless.remove(flight)
+        """Let a request leave."""
         self.prompt_tokens -= flight.request.prompt_tokens
+        for index, entry in enumerate(self._urgent):
+            if entry[2] is flight:
+                del self._urgent[index]
+                return
+        # The next one is the first in line, an overflow of first come first served the last.
+        entry = self._line.popleft() if self._line[0][2] is flight else self._line.pop()
+        if entry[2] is not flight:
+            raise LookupError(f"request {flight.number} is neither first nor last in line")
+        self._line_work_s -= entry[3]
 
-    def _is_hopeless(self, flight: Flight, now_s: float) -> bool:
-        return now_s + self._expected_s(flight) > flight.deadline_s
+    def is_hopeless(self, flight: Flight) -> bool:
+        """Whether a request was set aside because it can no longer be on time."""
+        return self._order is not Order.FIFO and bool(self._line) and self._line[0][2] is flight
+
+    def _put_in_line(self, entry: Entry) -> None:
+        self._line.append(entry)
+        self._line_work_s += entry[3]
+
+    def _set_hopeless_aside(self, now_s: float, prospect: Prospect) -> None:
+        """Those that would be late if they went next, at a decode pod too where one may help."""
+        start_s = now_s if self._elsewhere else prospect.start_s
+        still: list[Entry] = []
+        for entry in self._urgent:
+            if start_s + entry[3] + prospect.rest_s > entry[0]:
+                self._put_in_line(entry)
+            else:
+                still.append(entry)
+        self._urgent = still
+
+    def _late_newcomer(self, prospect: Prospect) -> list[Flight]:
+        if not self._line:
+            return []
+        deadline_s, _, flight, _ = self._line[-1]
+        end_s = prospect.start_s + self._line_work_s / prospect.pods + prospect.rest_s
+        return [flight] if end_s > deadline_s else []
 
 
 @dataclass(frozen=True, slots=True)

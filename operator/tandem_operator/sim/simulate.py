@@ -107,9 +107,7 @@ class Simulation:
         )
 
     def _set_spec(self, name: str, spec: PoolSpec) -> None:
-        pool = self.pool(name)
-        pool.catch_up()
-        pool.spec = spec
+        self.pool(name).edit(spec)
 
     def _expect(self, driven: _Driven, requests: Iterator[TraceRequest]) -> None:
         request = next(requests, None)
@@ -166,7 +164,7 @@ class Simulation:
                     for pod in pool.fleet(role).pods
                     if pod.bound_s is not None
                 ),
-                queued=len(pool.queue),
+                queued=len(pool.router.queue),
                 finished=pool.ledger.totals.finished,
                 good=pool.ledger.totals.good,
             )

@@ -277,6 +277,7 @@ routers = st.builds(
     spread=st.sampled_from(Spread),
     requests_per_prefill_pod=st.sampled_from([None, 1, 4]),
     overflow=st.booleans(),
+    decode_gate=st.booleans(),
 )
 plans = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5)
 

@@ -1,0 +1,127 @@
+"""Run one step on one trace, or take what was run before with the same code."""
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.beyond.steps import Step
+from benchmarks.replay.recipes import SUITE
+from benchmarks.simulator.__main__ import profile_of
+from benchmarks.simulator.cases import CASES, MAX_NUM_SEQS
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
+from tandem_operator.sim.flight import judge
+from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.policy import Policy, Tandem
+from tandem_operator.sim.pool import Pool, PoolSetup
+from tandem_operator.sim.report import PoolReport
+from tandem_operator.sim.simulate import Scenario, Simulation
+from tandem_operator.sim.trace import Trace, TraceRequest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
+# What a result depends on besides its step and trace.
+CODE = ("operator/tandem_operator/core", "operator/tandem_operator/sim", "benchmarks/replay")
+GPUS = 24
+STABILIZATION_S = 10.0
+MINUTE_S = 60.0
+
+
+def traces() -> tuple[str, ...]:
+    """The variants of trace A, and the unseen ones with a burst."""
+    return tuple(n for n, recipe in SUITE.items() if n[0] == "A" or recipe.kind == "jump")
+
+
+@cache
+def trace_of(name: str) -> Trace:
+    """The very requests that the fight in NVIDIA's replay is about."""
+    made = SUITE[name].make(REPOSITORY)
+    return Trace(name, tuple(TraceRequest(r[0], r[1], r[2]) for r in made.requests))
+
+
+def setup_of(name: str, step: Step) -> PoolSetup:
+    """The pool of a step."""
+    recipe = SUITE[name]
+    prefill, decode = recipe.start or (2, 1)
+    spec = PoolSpec(
+        slo=Slo(recipe.ttft_s, 0.0, recipe.itl_s, step.objective),
+        roles={role: RoleSpec(1, GPUS, 1, True) for role in Role},
+        mode=Mode.AUTO,
+        gpu_budget=GPUS,
+        stabilization_s=STABILIZATION_S,
+        max_step=None,
+        max_model_len=CASES[0].max_model_len,
+        max_num_seqs=MAX_NUM_SEQS,
+        insurance=step.insurance,
+    )
+    return PoolSetup(
+        name=name,
+        spec=spec,
+        trace=trace_of(name),
+        profile=profile_of(CASES[0], NOTED),
+        start={Role.PREFILL: prefill, Role.DECODE: decode},
+        router=step.router,
+    )
+
+
+def outcome(name: str, step: Step, *, startup_s: float, folder: Path) -> dict[str, Any]:
+    """What came of a step on a trace."""
+    told = json.dumps([name, startup_s, asdict(step) | {"what": ""}], sort_keys=True)
+    key = hashlib.sha256((told + _code()).encode()).hexdigest()[:24]
+    path = folder / f"{key}.json"
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    began_s = time.process_time()
+    setup = setup_of(name, step)
+    policy: Policy = Tandem()
+    if step.clairvoyant:
+        policy = Clairvoyant(setup.trace, setup.profile, setup.spec, start_s=startup_s)
+    scenario = Scenario(pools=(setup,), cold_start=ColdStart(startup_s), gpus=GPUS)
+    simulation = Simulation(scenario, {name: policy})
+    report = simulation.run()[name]
+    found = report.to_json() | {
+        "overflowed": report.overflowed,
+        "minutes": list(_minutes(simulation.pool(name), report)),
+        "cpu_s": time.process_time() - began_s,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all: a run that was stopped must not be taken for one that ended.
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found))
+    part.replace(path)
+    return found
+
+
+def _minutes(pool: Pool, report: PoolReport) -> Iterator[dict[str, Any]]:
+    """Where attainment was lost: by the minute of arrival, with the fleet of that minute."""
+    lost: dict[int, Counter[str]] = {}
+    for flight in pool.ended:
+        verdict = judge(flight, pool.spec.slo)
+        row = lost.setdefault(int(flight.request.at_s // MINUTE_S), Counter())
+        row["requests"] += 1
+        row["late_ttft"] += verdict.late_ttft
+        row["late_tpot"] += verdict.late_tpot and not verdict.late_ttft
+        row["overflowed"] += flight.overflowed
+    for minute in sorted(lost):
+        moments = [m for m in report.moments if m.at_s // MINUTE_S == minute]
+        ready = {
+            role.value: sum(m.ready[role] for m in moments) / max(1, len(moments)) for role in Role
+        }
+        yield {"minute": minute, **lost[minute], "ready": ready}
+
+
+@cache
+def _code() -> str:
+    digest = hashlib.sha256(NOTED.read_bytes())
+    files = [p for folder in CODE for p in sorted((REPOSITORY / folder).rglob("*.py"))]
+    for path in (Path(__file__), *files):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

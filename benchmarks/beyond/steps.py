@@ -1,0 +1,57 @@
+"""The ladder: from replica counts alone, one ability at a time, to all of them together."""
+
+from dataclasses import dataclass
+
+from tandem_operator.core.spec import Insurance
+from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
+
+# One request under way at a prefill pod and one that goes on at once: the rest waits where it can
+# still be put in order.
+AT_A_POD = 2
+OBJECTIVE = 0.95
+
+AT_ENGINES = RouterSettings(Order.FIFO, Spread.ROUND_ROBIN, requests_per_prefill_pod=None)
+FIFO = RouterSettings(Order.FIFO, requests_per_prefill_pod=AT_A_POD)
+DEADLINE = RouterSettings(Order.DEADLINE, requests_per_prefill_pod=AT_A_POD)
+OVERFLOW = RouterSettings(Order.FIFO, requests_per_prefill_pod=AT_A_POD, overflow=True)
+BOTH = RouterSettings(Order.DEADLINE, requests_per_prefill_pod=AT_A_POD, overflow=True)
+GOODPUT = RouterSettings(Order.GOODPUT, requests_per_prefill_pod=AT_A_POD, overflow=True)
+ALL = RouterSettings(
+    Order.GOODPUT, requests_per_prefill_pod=AT_A_POD, overflow=True, decode_gate=True
+)
+
+NOTHING = Insurance()
+COUNTED = Insurance(deadline_order=True, decode_gate=True, overflow=True)
+FOLLOWED = Insurance(deadline_order=True, decode_gate=True, overflow=True, follow_risk=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row of the table.
+
+    Attributes:
+        insurance: what sizing may count on; by default nothing, as live.
+        clairvoyant: whether the fixed rule that knows every arrival sizes, and not the core.
+    """
+
+    what: str
+    router: RouterSettings
+    insurance: Insurance = NOTHING
+    objective: float = OBJECTIVE
+    clairvoyant: bool = False
+
+
+STEPS: dict[str, Step] = {
+    "bound": Step("clairvoyant, queues at the engines", AT_ENGINES, clairvoyant=True),
+    "bound-all": Step("clairvoyant, router as in `gate`", ALL, clairvoyant=True),
+    "engines": Step("core, queues at the engines, first come first served", AT_ENGINES),
+    "fifo": Step("one queue in front, first come first served", FIFO),
+    "deadline": Step("`fifo` + deadline order", DEADLINE),
+    "overflow": Step("`fifo` + overflow", OVERFLOW),
+    "both": Step("`deadline` + overflow", BOTH),
+    "longest": Step("`both` + the longest give way", GOODPUT),
+    "gate": Step("`longest` + decode gate", ALL),
+    "counted": Step("`gate` + sizing counts on it", ALL, COUNTED),
+    "risk": Step("`counted` + starts that follow the risk", ALL, FOLLOWED),
+    "risk-99": Step("`risk`, objective .99 instead of .95", ALL, FOLLOWED, objective=0.99),
+}

@@ -1,0 +1,159 @@
+"""Count what the router does in an overload as the insurance that a spare replica would be.
+
+A router that lets the excess wait behind those who can still be on time loses the excess and nobody
+else; one that sends whole requests to decode replicas with slack lends that slack to prefill.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from heapq import heapify, heapreplace
+from itertools import pairwise
+from math import erfc, exp, log, pi, sqrt
+
+from tandem_operator.core.choose import Demand, LateShare
+from tandem_operator.core.decode import LIVES_AVERAGED, DecodeWork
+from tandem_operator.core.forecast import Forecast
+from tandem_operator.core.prefill import (
+    RATE_GRID,
+    SERVED_LOAD,
+    UNSEEN_ON_TIME,
+    Job,
+    PrefillWork,
+    quantile,
+)
+from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Situation
+from tandem_operator.core.spec import Insurance
+
+# Slack comes in bits and at moments that do not always suit a prompt.
+USABLE_SLACK = 0.8
+PROVEN_LEADS = 2.0
+UNPROVEN_SPREAD = 3.0
+FULL_RISK = 0.6
+LEAST_RATE_RPS = 0.1
+
+
+def insured(insurance: Insurance, situation: Situation | None) -> Situation | None:
+    """The situation as it is under this insurance: fewer are late with the same replicas."""
+    if situation is None:
+        return None
+    demands = dict(situation.demands)
+    if insurance.deadline_order:
+        excess = PrefillExcess(situation.replay.work)
+        demands[Role.PREFILL] = replace(demands[Role.PREFILL], late_share=excess.late_share)
+    if insurance.decode_gate:
+        decode = situation.decode
+        demands[Role.DECODE] = replace(
+            demands[Role.DECODE],
+            late_share=lambda rate_rps, replicas: decode_excess(decode, rate_rps, replicas),
+        )
+    return replace(situation, demands=demands)
+
+
+def at_risk(forecast: Forecast, known_s: float) -> Forecast:
+    """The forecast with as much look-ahead as its risk is worth.
+
+    While no prediction over the start-up time has come true or failed yet, the risk is unknown, not
+    small. Where the risk is small, a replica need not be ready a minute before it is needed.
+    """
+    lead = forecast.at(forecast.lead_s)
+    unproven = max(0.0, 1.0 - known_s / (PROVEN_LEADS * forecast.lead_s))
+    widen = 1.0 + UNPROVEN_SPREAD * unproven
+    risk = widen * (max(lead.samples_rps) / max(lead.mean_rps, LEAST_RATE_RPS) - 1.0)
+    share = min(1.0, risk / FULL_RISK)
+    levels = []
+    for level in forecast.levels:
+        mean = level.mean_rps
+        samples: Sequence[float] = level.samples_rps
+        if level.horizon_s > forecast.lead_s:
+            mean = lead.mean_rps + share * (mean - lead.mean_rps)
+            pairs = zip(samples, lead.samples_rps, strict=True)
+            samples = [near + share * (far - near) for far, near in pairs]
+        samples = tuple(max(0.0, mean + widen * (sample - mean)) for sample in samples)
+        levels.append(replace(level, mean_rps=mean, samples_rps=samples))
+    return replace(forecast, levels=tuple(levels))
+
+
+def lent(demands: Mapping[Role, Demand], decode_replicas: int) -> Mapping[Role, Demand]:
+    """The demands where prefill may use what `decode_replicas` have to spare."""
+    prefill, busy = demands[Role.PREFILL], demands[Role.DECODE].busy
+    late_share: LateShare = prefill.late_share
+
+    def with_slack(rate_rps: float, replicas: int) -> float:
+        slack = USABLE_SLACK * max(0.0, decode_replicas - rate_rps * busy)
+        return late_share(rate_rps * replicas / (replicas + slack), replicas)
+
+    return {**demands, Role.PREFILL: replace(prefill, late_share=with_slack)}
+
+
+def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:
+    """Share of requests beyond what `replicas` can give inside the SLO, the load being normal."""
+    if rate_rps <= 0.0:
+        return 0.0
+    load = work.load(rate_rps) / replicas
+    life_s = work.outputs.mean_tokens * work.batch / work.tokens_per_s
+    seen = max(rate_rps * LIVES_AVERAGED * life_s, 1e-9)
+    deviation = max(1e-9, load * sqrt((work.dispersion + work.outputs.cv2) / seen))
+    above = (load - 1.0) / deviation
+    density = exp(-0.5 * above * above) / sqrt(2.0 * pi)
+    return (deviation * density + (load - 1.0) * 0.5 * erfc(-above / sqrt(2.0))) / load
+
+
+class PrefillExcess:
+    """Late shares where whoever would be late waits behind the others. Each is computed once."""
+
+    def __init__(self, work: PrefillWork) -> None:
+        self.work = work
+        self._late: dict[tuple[int, int], float] = {}
+        self._patience_s = _patience_s(work.chunks or work.singles)
+
+    def late_share(self, rate_rps: float, replicas: int) -> float:
+        """Share of the feasible requests that would be late at `rate_rps` on `replicas` servers."""
+        if rate_rps <= 0.0:
+            return 0.0
+        if self.work.counted == 0:
+            return 1.0 if self.work.load(rate_rps) / replicas > SERVED_LOAD else 0.0
+        key = (round(log(rate_rps) * RATE_GRID), replicas)
+        if key not in self._late:
+            self._late[key] = self._replayed(exp(key[0] / RATE_GRID), replicas)
+        return self._late[key]
+
+    def _replayed(self, rate_rps: float, replicas: int) -> float:
+        work = self.work
+        late = _late_count(work.singles, rate_rps, replicas)
+        share = late / (work.singles_counted + UNSEEN_ON_TIME)
+        if work.chunks:
+            share = max(share, self._late_work_share(rate_rps, replicas))
+        return share
+
+    def _late_work_share(self, rate_rps: float, replicas: int) -> float:
+        """Share of the work that comes while the fleet holds all that can be done in time."""
+        backlog_s = late_s = total_s = 0.0
+        most_s = replicas * self._patience_s
+        for chunk, following in pairwise(self.work.chunks):
+            done_s = (following.at - chunk.at) / rate_rps * replicas
+            backlog_s = max(0.0, backlog_s + chunk.work_s - done_s)
+            total_s += chunk.work_s
+            late_s += max(0.0, backlog_s - most_s)
+            backlog_s = min(backlog_s, most_s)
+        return late_s / total_s if total_s > 0.0 else 0.0
+
+
+def _patience_s(jobs: Sequence[Job]) -> float:
+    spares = [spare for job in jobs for spare in job.allowances]
+    return quantile(spares, 0.5) if spares else 0.0
+
+
+def _late_count(jobs: Sequence[Job], rate_rps: float, replicas: int) -> int:
+    """Requests that give way because they would be late, on `replicas` servers."""
+    free = [0.0] * replicas
+    heapify(free)
+    late = 0
+    for job in jobs:
+        now = job.at / rate_rps
+        start = max(now, free[0])
+        if job.allowances and start - now > job.allowances[0][0]:
+            late += job.allowances[0][1]
+        else:
+            heapreplace(free, start + job.work_s)
+    return late

@@ -1,0 +1,250 @@
+"""A pool's router: who waits, who goes to which pod, and what goes to decode pods whole."""
+
+from collections.abc import Callable
+from math import inf
+
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.clock import Clock
+from tandem_operator.sim.decode_pod import DecodePod
+from tandem_operator.sim.fleet import Fleet
+from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.outlook import Outlook
+from tandem_operator.sim.pods import E, Pod
+from tandem_operator.sim.prefill_pod import PrefillPod
+from tandem_operator.sim.profile import EngineProfile
+from tandem_operator.sim.router_queue import (
+    Candidate,
+    Prospect,
+    RouterQueue,
+    RouterSettings,
+    Spread,
+    pick,
+)
+
+AFFINITY_SLACK_PASSES = 1.0
+OVERFLOW_TPOT_SHARE = 0.8
+GATE_TPOT_SHARE = 0.97
+# Who is late already takes no place that somebody on time may need in a moment.
+GATE_TPOT_SHARE_HOPELESS = 0.8
+GATE_KV_SHARE = 0.95
+GATE_LOOK_S = 0.02
+
+
+class Router:
+    """Moves requests from the queue to prefill pods, and from these to decode pods.
+
+    `start_pass` sets an idle prefill pod to work; `advance` brings a decode pod to the present.
+    """
+
+    def __init__(
+        self,
+        settings: RouterSettings,
+        *,
+        profile: EngineProfile,
+        spec: PoolSpec,
+        clock: Clock,
+        prefill: Fleet[PrefillPod],
+        decode: Fleet[DecodePod],
+        start_pass: Callable[[Pod[PrefillPod]], None],
+        advance: Callable[[Pod[DecodePod]], None],
+    ) -> None:
+        self.settings = settings
+        self.profile = profile
+        self.clock = clock
+        self.between: list[Flight] = []
+        self.outlook = Outlook(profile, tpot_s=spec.slo.tpot_s)
+        self.queue = RouterQueue(
+            settings.order,
+            service_s=self._service_s,
+            prospect=self._prospect,
+            elsewhere=settings.overflow,
+        )
+        self._prefill = prefill
+        self._decode = decode
+        self._start_pass = start_pass
+        self._advance = advance
+        self._last: dict[str, int] = {}
+        self._affine = settings.spread is Spread.PREFIX_AFFINE
+        self._looking = False
+
+    def add(self, flight: Flight) -> None:
+        """Take a request in."""
+        self.queue.add(flight)
+        self.pump()
+
+    def pump(self) -> None:
+        """Send on every request that there is room for."""
+        most = self.settings.requests_per_prefill_pod
+        now_s = self.clock.now_s
+        while len(self.queue) and self._decode.oldest:
+            first, excess = self.queue.sort(now_s)
+            if self.settings.overflow and any(self._overflowed(flight) for flight in excess):
+                continue
+            pods = self._prefill.serving
+            free = [pod for pod in pods if most is None or pod.engine.requests < most]
+            if first is None or not free:
+                return
+            if self.settings.decode_gate and not self._decode_bears(first):
+                self._look_again()
+                return
+            self.queue.take(first)
+            self._send(first, self._choose_prefill(free, first))
+
+    def came_back(self, pod: Pod[PrefillPod], flights: list[Flight]) -> None:
+        """A prefill pod is done with these."""
+        self.outlook.came_back(pod, flights, self.clock.now_s)
+        for flight in flights:
+            self.hand_over(flight)
+
+    def hand_over(self, flight: Flight) -> None:
+        """Bring a prefilled request to a decode pod; with none there, it waits."""
+        pods = self._decode.serving
+        if not pods:
+            self.between.append(flight)
+            return
+        for pod in pods:
+            self._advance(pod)
+        flight.handover_s = self.profile.handover_s(flight.request.prompt_tokens)
+        self._choose_decode(pods).engine.join(flight, self.clock.now_s + flight.handover_s)
+
+    def decode_ready(self) -> None:
+        """A decode pod has come up."""
+        waited, self.between = self.between, []
+        for flight in waited:
+            self.hand_over(flight)
+        self.pump()
+
+    def _service_s(self, flight: Flight) -> float:
+        cached = 0
+        if self._affine and flight.request.blocks:
+            pods = self._prefill.serving
+            cached = max((pod.engine.cached_tokens(flight) for pod in pods), default=0)
+        return self.profile.service_s(flight.request.prompt_tokens, cached)
+
+    def _prospect(self, now_s: float) -> Prospect:
+        pods = self._prefill.serving
+        nobody_s = inf if self.settings.overflow else now_s
+        free_s = (self.outlook.free_s(pod, now_s) for pod in pods)
+        rest_s = self.profile.handover_s(0) + self.outlook.first_token_s(self._decode.serving)
+        return Prospect(min(free_s, default=nobody_s), pods=max(1, len(pods)), rest_s=rest_s)
+
+    def _choose_prefill(self, pods: list[Pod[PrefillPod]], flight: Flight) -> Pod[PrefillPod]:
+        candidates = [
+            Candidate(
+                index=pod.index,
+                load_tokens=pod.engine.outstanding_tokens,
+                cached_tokens=pod.engine.cached_tokens(flight) if self._affine else 0,
+            )
+            for pod in pods
+        ]
+        return self._picked(pods, candidates, "prefill")
+
+    def _choose_decode(self, pods: list[Pod[DecodePod]]) -> Pod[DecodePod]:
+        # A pod that computes a prompt makes no first token until that is done.
+        pods = [pod for pod in pods if not pod.engine.computing] or pods
+        # Requests decide: each takes a place in the batch whatever its length.
+        capacity = self.profile.kv_capacity_tokens
+        candidates = [
+            Candidate(pod.index, pod.engine.requests * capacity + pod.engine.kv_tokens)
+            for pod in pods
+        ]
+        return self._picked(pods, candidates, "decode")
+
+    def _picked(self, pods: list[Pod[E]], candidates: list[Candidate], role: str) -> Pod[E]:
+        chosen = pick(
+            candidates,
+            self.settings.spread,
+            last=self._last.get(role, -1),
+            slack_tokens=AFFINITY_SLACK_PASSES * self.profile.max_num_batched_tokens,
+        )
+        self._last[role] = chosen.index
+        return next(pod for pod in pods if pod.index == chosen.index)
+
+    def _send(self, flight: Flight, pod: Pod[PrefillPod]) -> None:
+        now_s = self.clock.now_s
+        flight.dispatched_s = now_s
+        self.outlook.sent(pod, flight, self._service_s(flight), now_s)
+        pod.engine.enter(flight, now_s)
+        if pod.engine.idle:
+            self._start_pass(pod)
+
+    def _decode_bears(self, flight: Flight) -> bool:
+        """Whether one more stream leaves every stream of the decode pods its seat and its TPOT."""
+        late = self.queue.is_hopeless(flight)
+        bound_s = (GATE_TPOT_SHARE_HOPELESS if late else GATE_TPOT_SHARE) * self.outlook.tpot_s
+        if self.profile.step_s(1, flight.request.prompt_tokens) > bound_s:
+            # Not even alone: waiting helps nobody.
+            bound_s = inf
+        # Streams have ended since a pod was last looked at: look only where there seem too many.
+        if self._bear(flight, bound_s):
+            return True
+        for pod in self._decode.serving:
+            self._advance(pod)
+        return self._bear(flight, bound_s)
+
+    def _bear(self, flight: Flight, bound_s: float) -> bool:
+        """Whether there is room once all that prefill holds has come over, spread evenly."""
+        pods, profile = self._decode.serving, self.profile
+        inside = sum(pod.engine.requests for pod in pods)
+        coming = 1 + len(self.between) + sum(pod.engine.requests for pod in self._prefill.pods)
+        if inside + coming <= 1:
+            return True
+        tokens = coming * (flight.request.prompt_tokens + 0.5 * self.outlook.output_tokens)
+        held = sum(pod.engine.kv_tokens for pod in pods) + tokens
+        if (
+            inside + coming > len(pods) * profile.max_num_seqs
+            or held > GATE_KV_SHARE * len(pods) * profile.kv_capacity_tokens
+        ):
+            return False
+        more, now_s = round(coming / len(pods)), self.clock.now_s
+        paces = (
+            self.outlook.pace_s(pod, now_s, more=more, kv_tokens=tokens / len(pods)) for pod in pods
+        )
+        return sum(paces) / len(pods) <= bound_s
+
+    def _look_again(self) -> None:
+        """Streams end without anybody being told: look in a moment."""
+        if not self._looking:
+            self._looking = True
+            self.clock.after(GATE_LOOK_S, self._looked)
+
+    def _looked(self) -> None:
+        self._looking = False
+        for pod in self._decode.serving:
+            self._advance(pod)
+        self.pump()
+
+    def _overflowed(self, flight: Flight) -> bool:
+        """Send the whole request to a decode pod that keeps TPOT for all inside, if there is one.
+
+        Only where it would be on time: the prompts that the pod computes already come first.
+        """
+        profile, prompt = self.profile, flight.request.prompt_tokens
+        service_s, now_s = profile.service_s(prompt), self.clock.now_s
+        fit = []
+        for pod in self._decode.serving:
+            self._advance(pod)
+            engine = pod.engine
+            if engine.computing or engine.waiting(now_s):
+                continue
+            kv_tokens = prompt + self.outlook.output_tokens
+            pace_s = self.outlook.pace_s(pod, now_s, more=1, kv_tokens=kv_tokens, stall_s=service_s)
+            step_s = profile.step_s(engine.requests + 1, engine.kv_tokens + prompt)
+            room = (
+                engine.kv_tokens + kv_tokens <= profile.kv_capacity_tokens
+                and engine.requests < profile.max_num_seqs
+            )
+            on_time = now_s + service_s + 2.0 * step_s <= flight.deadline_s
+            if room and on_time and pace_s <= OVERFLOW_TPOT_SHARE * self.outlook.tpot_s:
+                fit.append(pod)
+        if not fit:
+            return False
+        pod = self._choose_decode(fit)
+        self.queue.take(flight)
+        flight.dispatched_s = now_s
+        flight.overflowed = True
+        flight.compute_tokens = prompt
+        flight.service_s = service_s
+        self.outlook.stall(pod, service_s, now_s)
+        pod.engine.join(flight, now_s)
+        return True

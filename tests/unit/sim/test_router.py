@@ -1,0 +1,195 @@
+"""Overflow and the gate in whole runs: help where there is slack, and TPOT kept for all inside."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem_operator.core.role import Role
+from tandem_operator.sim.faults import PodLoss
+from tandem_operator.sim.flight import judge
+from tandem_operator.sim.policy import Static
+from tandem_operator.sim.pool import PoolSetup
+from tandem_operator.sim.profile import straight_profile
+from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
+from tandem_operator.sim.simulate import Scenario, Simulation, simulate
+from tandem_operator.sim.trace import Trace, TraceRequest
+from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
+
+FRUGAL = RouterSettings(requests_per_prefill_pod=2)
+
+
+def finished(setup: PoolSetup) -> Simulation:
+    run = Simulation(Scenario(pools=(setup,)), {"pool": Static(setup.start)})
+    run.run()
+    return run
+
+
+def test_a_request_overflows_only_where_prefill_would_be_late() -> None:
+    # Each takes 125 ms of prefill; the bound is half a second.
+    calm = of(*((float(n), 6000, 20) for n in range(6)))
+    clump = of(*((0.0, 6000, 20) for _ in range(6)))
+    router = replace(FRUGAL, overflow=True)
+
+    none, some = (
+        simulate(
+            make_setup(trace, prefill=1, decode=2, router=router),
+            Static({Role.PREFILL: 1, Role.DECODE: 2}),
+        )
+        for trace in (calm, clump)
+    )
+
+    assert none.overflowed == 0
+    assert some.overflowed == 3
+    assert some.good == 6
+
+
+def test_overflow_leaves_the_streams_of_a_busy_decode_pod_their_tpot() -> None:
+    # Sixty streams make a step of some 6 ms: too near to a bound of 7 for a prompt beside them.
+    streams = [(0.0, 100, 1000) for _ in range(60)]
+    clump = [(2.0, 6000, 20) for _ in range(14)]
+    spec = make_spec(ttft_s=0.7, tpot_s=0.007)
+    router = replace(FRUGAL, overflow=True)
+    trace = of(*streams, *clump)
+
+    setups = [make_setup(trace, prefill=2, decode=n, router=router, spec=spec) for n in (1, 4)]
+    busy, roomy = (finished(setup).pool("pool") for setup in setups)
+
+    assert not any(flight.overflowed for flight in busy.ended)
+    assert any(flight.overflowed for flight in roomy.ended)
+    for pool in (busy, roomy):
+        assert not any(judge(flight, spec.slo).late_tpot for flight in pool.ended)
+
+
+def test_who_overflows_pays_with_the_steps_of_the_pod_that_computes_the_prompt() -> None:
+    stream, clump = (0.0, 100, 300), [(0.5, 6000, 2) for _ in range(6)]
+    setup = make_setup(of(stream, *clump), prefill=1, decode=1, router=FRUGAL)
+
+    alone, with_overflow = (
+        finished(replace(setup, router=replace(FRUGAL, overflow=overflow))).pool("pool")
+        for overflow in (False, True)
+    )
+
+    def tpot_s(pool: object) -> float:
+        (first,) = [each for each in pool.ended if each.number == 0]  # type: ignore[attr-defined]
+        assert first.tpot_s is not None
+        return float(first.tpot_s)
+
+    moved = [flight for flight in with_overflow.ended if flight.overflowed]
+    stretch_s = sum(flight.service_s for flight in moved) / 299
+    assert moved
+    assert tpot_s(with_overflow) - tpot_s(alone) == pytest.approx(stretch_s, rel=0.2)
+
+
+def test_without_a_prefill_pod_requests_overflow() -> None:
+    loss = PodLoss(0.5, Role.PREFILL)
+    trace = of(*((1.0 + n, 1000, 10) for n in range(5)))
+
+    report, stuck = (
+        simulate(
+            make_setup(
+                trace,
+                prefill=1,
+                decode=2,
+                router=replace(FRUGAL, overflow=overflow),
+                faults=(loss,),
+            ),
+            Static({Role.PREFILL: 1, Role.DECODE: 2}),
+        )
+        for overflow in (True, False)
+    )
+
+    assert (report.good, report.overflowed) == (5, 5)
+    assert stuck.good == 0
+
+
+# A hundred streams make a step of 6 ms: 55 requests/s of 300 tokens.
+FLAT = straight_profile(
+    "flat", prefill=(0.005, 2e-5), step=(0.004, 2e-5, 0.0), kv_capacity_tokens=200_000
+)
+
+
+def overloaded_decode() -> Trace:
+    return Trace("long", tuple(TraceRequest(n / 80.0, 200, 300) for n in range(1200)))
+
+
+def test_the_gate_costs_the_excess_and_not_every_stream() -> None:
+    spec = make_spec(tpot_s=0.006)
+    setup = make_setup(
+        overloaded_decode(), prefill=2, decode=1, spec=spec, profile=FLAT, router=FRUGAL
+    )
+
+    open_door, gated = (
+        simulate(replace(setup, router=replace(FRUGAL, decode_gate=gate)), Static(setup.start))
+        for gate in (False, True)
+    )
+
+    assert open_door.late_tpot > 0.5 * open_door.requests
+    assert gated.late_tpot < 0.05 * gated.requests
+    assert gated.good > 2 * open_door.good
+    assert gated.completed == gated.requests
+
+
+def test_the_gate_leaves_nobody_waiting_for_a_seat_with_prefill_done() -> None:
+    # Eight seats at 4.2 ms a step give 19 requests/s of 100 tokens.
+    profile = replace(FLAT, max_num_seqs=8)
+    trace = Trace("seats", tuple(TraceRequest(n / 30.0, 200, 100) for n in range(600)))
+    setup = make_setup(trace, prefill=1, decode=1, profile=profile, router=FRUGAL)
+
+    open_door, gated = (
+        simulate(replace(setup, router=replace(FRUGAL, decode_gate=gate)), Static(setup.start))
+        for gate in (False, True)
+    )
+
+    assert open_door.attainment < 0.1
+    assert gated.attainment > 0.5
+    assert gated.completed == gated.requests
+
+
+def test_the_gate_lets_in_where_not_even_one_stream_could_keep_its_tpot() -> None:
+    spec = make_spec(tpot_s=0.001)
+    setup = make_setup(steady(20.0, 20.0), prefill=2, decode=1, spec=spec, router=FRUGAL)
+
+    open_door, gated = (
+        simulate(replace(setup, router=replace(FRUGAL, decode_gate=gate)), Static(setup.start))
+        for gate in (False, True)
+    )
+
+    assert gated.ttft_s == open_door.ttft_s
+
+
+def test_the_gate_follows_an_edited_bound() -> None:
+    setup = make_setup(
+        overloaded_decode(),
+        prefill=2,
+        decode=1,
+        spec=make_spec(tpot_s=0.02),
+        profile=FLAT,
+        router=replace(FRUGAL, decode_gate=True),
+    )
+    run = Simulation(Scenario(pools=(setup,)), {"pool": Static(setup.start)})
+    run.edit("pool", make_spec(tpot_s=0.006), at_s=8.0)
+
+    report = run.run()["pool"]
+
+    early = [f for f in run.pool("pool").ended if f.number < 100]
+    last = [f for f in run.pool("pool").ended if f.number > 1100]
+    assert max(f.tpot_s or 0.0 for f in early) > 0.006
+    assert max(f.tpot_s or 0.0 for f in last) <= 0.006
+    assert report.completed == report.requests
+
+
+def test_cached_prompts_are_expected_to_be_quick_where_requests_follow_their_prefix() -> None:
+    blocks = tuple(range(30))
+    shared = [TraceRequest(at_s, 15_360, 5, blocks) for at_s in (0.0, 2.0, 2.0, 2.0, 2.0)]
+    setup = make_setup(
+        Trace("shared", tuple(shared)),
+        prefill=1,
+        decode=1,
+        router=RouterSettings(Order.DEADLINE, Spread.PREFIX_AFFINE, overflow=True),
+        profile=small_kv(200_000),
+    )
+
+    report = simulate(setup, Static(setup.start))
+
+    assert report.overflowed == 0
+    assert report.good == 5
