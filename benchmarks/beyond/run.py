@@ -12,8 +12,9 @@ from typing import Any
 
 from benchmarks.beyond.steps import Step
 from benchmarks.replay.recipes import SUITE
+from benchmarks.replay.setup import MAX_NUM_SEQS, context_of
 from benchmarks.simulator.__main__ import profile_of
-from benchmarks.simulator.cases import CASES, MAX_NUM_SEQS
+from benchmarks.simulator.cases import Case
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
@@ -23,7 +24,7 @@ from tandem_operator.sim.policy import Policy, Tandem
 from tandem_operator.sim.pool import Pool, PoolSetup
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.trace import Trace
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
@@ -42,8 +43,7 @@ def traces() -> tuple[str, ...]:
 @cache
 def trace_of(name: str) -> Trace:
     """The very requests that the fight in NVIDIA's replay is about."""
-    made = SUITE[name].make(REPOSITORY)
-    return Trace(name, tuple(TraceRequest(r[0], r[1], r[2]) for r in made.requests))
+    return SUITE[name].make(REPOSITORY)
 
 
 def setup_of(name: str, step: Step) -> PoolSetup:
@@ -57,7 +57,7 @@ def setup_of(name: str, step: Step) -> PoolSetup:
         gpu_budget=GPUS,
         stabilization_s=STABILIZATION_S,
         max_step=None,
-        max_model_len=CASES[0].max_model_len,
+        max_model_len=context_of(trace_of(name)),
         max_num_seqs=MAX_NUM_SEQS,
         insurance=step.insurance,
     )
@@ -65,7 +65,7 @@ def setup_of(name: str, step: Step) -> PoolSetup:
         name=name,
         spec=spec,
         trace=trace_of(name),
-        profile=profile_of(CASES[0], NOTED),
+        profile=profile_of(Case(name, ()), NOTED),
         start={Role.PREFILL: prefill, Role.DECODE: decode},
         router=step.router,
     )

@@ -263,6 +263,8 @@ def test_what_violations_bought_is_wanted_until_it_could_be_judged(
 
     assume(decision.fresh)
     assume(decision.slo_feasible)
+    # Too early in a life, nothing can be sized.
+    assume({"forecast_rps", "prefill_service_s"} <= decision.inputs.keys())
     if not after.correction.settled(role, moment.now_s):
         assert decision.roles[role].wanted >= asked
         assert after.floors[role] >= asked

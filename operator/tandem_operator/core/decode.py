@@ -61,13 +61,18 @@ class DecodeWork:
         """Replicas kept full by requests at `rate_rps`."""
         return rate_rps * self.outputs.mean_tokens / self.tokens_per_s
 
+    def deviation(self, rate_rps: float, replicas: int) -> float:
+        """How far the load of `replicas` strays from its mean while their batch settles."""
+        seen = max(rate_rps * self.settle_s, 1e-9)
+        share = sqrt((self.dispersion + self.outputs.cv2) / seen)
+        return self.load(rate_rps) / replicas * share
+
     def late_share(self, rate_rps: float, replicas: int) -> float:
         """Share of requests that meet more than `replicas` can give inside the SLO."""
         if rate_rps <= 0.0:
             return 0.0
         load = self.load(rate_rps) / replicas
-        seen = max(rate_rps * self.settle_s, 1e-9)
-        deviation = load * sqrt((self.dispersion + self.outputs.cv2) / seen)
+        deviation = self.deviation(rate_rps, replicas)
         return 0.5 * erfc((1.0 - load) / (deviation * sqrt(2.0)))
 
     def tpot_s(self, rate_rps: float, replicas: int) -> float | None:

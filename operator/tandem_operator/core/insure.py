@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import erfc, exp, log, pi, sqrt
 
 from tandem_operator.core.choose import Demand, LateShare
-from tandem_operator.core.decode import LIVES_AVERAGED, DecodeWork
+from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.forecast import Forecast
 from tandem_operator.core.prefill import (
     RATE_GRID,
@@ -91,9 +91,7 @@ def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:
     if rate_rps <= 0.0:
         return 0.0
     load = work.load(rate_rps) / replicas
-    life_s = work.outputs.mean_tokens * work.batch / work.tokens_per_s
-    seen = max(rate_rps * LIVES_AVERAGED * life_s, 1e-9)
-    deviation = max(1e-9, load * sqrt((work.dispersion + work.outputs.cv2) / seen))
+    deviation = max(1e-9, work.deviation(rate_rps, replicas))
     above = (load - 1.0) / deviation
     density = exp(-0.5 * above * above) / sqrt(2.0 * pi)
     return (deviation * density + (load - 1.0) * 0.5 * erfc(-above / sqrt(2.0))) / load

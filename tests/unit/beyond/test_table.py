@@ -61,7 +61,9 @@ def test_only_minutes_that_lost_are_listed() -> None:
 
 
 def test_the_traces_are_those_of_the_fight_with_a_burst_and_the_one_without() -> None:
-    assert traces() == ("A", *(f"A{n}" for n in range(2, 9)), *(f"U{n}" for n in range(1, 6)))
+    wanted = ("A", *(f"A{n}" for n in range(2, 9)), *(f"U{n}" for n in range(1, 6)))
+
+    assert sorted(traces()) == sorted(wanted)
 
 
 @pytest.mark.parametrize("name", [n for n, step in STEPS.items() if step.insurance == Insurance()])
