@@ -52,13 +52,13 @@ class Result:
 STAGES = (
     Stage(
         "check",
-        "lint, types, import contracts; unit, property and golden tests",
+        "lint, types, import contracts; unit and golden tests",
         targets=("lint",),
-        pytest=("tests/unit", "tests/property", "tests/golden", "-n", "2"),
+        pytest=("tests/unit", "tests/golden", "-n", "2"),
     ),
     Stage(
         "simulation",
-        "decisions over simulated load; the rules on many more random histories",
+        "decisions over simulated load; the rules on random histories",
         pytest=("tests/simulation", "tests/property", "--hypothesis-profile", "deep", "-n", "2"),
     ),
     Stage(

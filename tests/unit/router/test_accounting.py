@@ -223,7 +223,7 @@ async def test_the_timing_record_joins_by_request_id_and_its_parts_sum_to_ttft(
     assert (row["prompt_tokens"], row["output_tokens"]) == (3, 5)
     assert sum(row["parts_s"].values()) == pytest.approx(row["ttft_s"])
     assert row["ttft_s"] >= 0.04
-    assert row["tpot_s"] >= 0.01
+    assert row["tpot_s"] > 0.009
     assert row["duration_s"] >= row["ttft_s"] + 4 * row["tpot_s"]
     assert "secret" not in json.dumps(row)
 
