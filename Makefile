@@ -57,7 +57,7 @@ lint: .venv/ready
 	PYTHONPATH=operator:engine $(RUN) lint-imports
 
 check: lint ## Lint, types, import contracts and unit tests, in about a minute
-	$(RUN) pytest tests/unit tests/golden -n 2
+	$(RUN) pytest tests/unit tests/golden -n 3
 
 crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts
 	$(RUN) python -m manifests.generate

@@ -54,7 +54,7 @@ STAGES = (
         "check",
         "lint, types, import contracts; unit and golden tests",
         targets=("lint",),
-        pytest=("tests/unit", "tests/golden", "-n", "2"),
+        pytest=("tests/unit", "tests/golden", "-n", "3"),
     ),
     Stage(
         "simulation",
