@@ -136,8 +136,9 @@ def take_share(
     room = quota.gpus - sum(claim.reserved for claim in quota.claims)
     gpus = min(due[own.pool], max(room, own.held))
     waiting = 0
-    if due[own.pool] < least_gpus:
-        # It can never fit. The minimum is the user's order: the platform says what it refuses.
+    if least_gpus > quota.hard_gpus or (own.held > 0 and due[own.pool] < least_gpus):
+        # It can never fit, or runs with less than was ordered since. The minimum is the user's
+        # order: the platform says what it refuses.
         gpus = least_gpus
     elif own.held == 0 and gpus < least_gpus:
         gpus, waiting = 0, least_gpus

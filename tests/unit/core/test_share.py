@@ -186,6 +186,15 @@ def test_a_new_pool_waits_at_zero_in_both_roles_until_its_whole_minimum_is_free(
     assert {plan.to for plan in started.roles.values()} == {1}
 
 
+def test_a_new_pool_waits_as_well_while_nobody_would_give_its_minimum_up() -> None:
+    # All but one of the GPUs are in use, by a pool that holds no more than its own minimum.
+    waiting = tick(quota(3, neighbour(2), hard_gpus=4), NEW)
+
+    assert {plan.to for plan in waiting.roles.values()} == {0}
+    assert waiting.capacity_blocked is not None
+    assert "minReplicas needs 2 GPUs" in waiting.capacity_blocked
+
+
 def test_a_minimum_that_can_never_fit_is_left_to_the_platform_to_refuse() -> None:
     decision = tick(quota(1), NEW)
 
