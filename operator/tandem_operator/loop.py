@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tandem_operator.api.parse import InvalidPoolError, parse_pool
 from tandem_operator.api.v1alpha1.engine import Device
+from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
@@ -107,8 +108,12 @@ class PoolLoop:
             self._forget(key)
             uid = pool["metadata"]["uid"]
             known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool))
-        gpus = await self._sharing.gpus(key.namespace) if _holds_gpus(pool) else None
-        world, collected = await self._observe(pool, known)
+        spec = _spec_of(pool)
+        holds_gpus = spec is not None and spec.engine.device is Device.NVIDIA
+        gpus = await self._sharing.gpus(key.namespace) if holds_gpus else None
+        # A spec that cannot be read otherwise still has its pods measured.
+        metrics = Metrics() if spec is None else spec.metrics
+        world, collected = await self._observe(pool, known, metrics=metrics)
         # No other pass may come between what is read of the claims here and this pool's own.
         world = replace(world, quota=self._sharing.quota(*key, gpus=gpus))
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
@@ -130,14 +135,16 @@ class PoolLoop:
         await self._tell(world, told, collected, before=known)
         return told.requeue_after_s
 
-    async def _observe(self, pool: Object, known: _Known) -> tuple[World, Collected]:
+    async def _observe(
+        self, pool: Object, known: _Known, *, metrics: Metrics
+    ) -> tuple[World, Collected]:
         name = _name_of(pool)
         children = await self._children.read(namespace=name.namespace, pool=name.name, uid=name.uid)
         pods = await self._kube.list(
             POD, namespace=name.namespace, selector=f"{POOL_LABEL}={name.name}"
         )
         targets = targets_of(pods, namespace=name.namespace, pool=name.name)
-        collected = await self._collector.collect(targets, _metrics_of(pool), now_s=self._now())
+        collected = await self._collector.collect(targets, metrics, now_s=self._now())
         installation = replace(
             self._installation, pod_monitors=await self._children.serves_pod_monitors()
         )
@@ -308,19 +315,12 @@ def _name_of(pool: Mapping[str, Any]) -> PoolName:
     return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
-def _metrics_of(pool: Object) -> Metrics:
-    """Where to read metrics; a spec that cannot be read otherwise still has its pods measured."""
+def _spec_of(pool: Object) -> PoolSpec | None:
+    """The spec, or `None` where it is not valid."""
     try:
-        return parse_pool(pool).spec.metrics
+        return parse_pool(pool).spec
     except InvalidPoolError:
-        return Metrics()
-
-
-def _holds_gpus(pool: Object) -> bool:
-    try:
-        return parse_pool(pool).spec.engine.device is Device.NVIDIA
-    except InvalidPoolError:
-        return False
+        return None
 
 
 def _sentence(taken: Taken) -> str:

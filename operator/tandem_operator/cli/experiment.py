@@ -9,7 +9,7 @@ from tandem_operator.cli.units import Fleet
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, Slo
-from tandem_operator.sim.flight import Ending, Flight
+from tandem_operator.sim.flight import Flight, judge
 from tandem_operator.sim.policy import EPOCH_S, Answer, Policy, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
@@ -64,10 +64,8 @@ class Run:
 
     def attainment_under(self, slo: Slo) -> float:
         """The attainment of these very requests, had the bounds been others."""
-        kept = sum(
-            1 for flight in self.flights if kept_ttft(flight, slo) and kept_tpot(flight, slo)
-        )
-        return kept / self.report.requests if self.report.requests else 1.0
+        good = sum(judge(flight, slo).good for flight in self.flights)
+        return good / self.report.requests if self.report.requests else 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Figures by the names of the benchmarks, and each change."""
@@ -93,21 +91,6 @@ class Run:
                 for change in self.changes
             ],
         }
-
-
-def kept_ttft(flight: Flight, slo: Slo) -> bool:
-    """Whether a request was answered, and began within its bound."""
-    return (
-        flight.ending is Ending.ANSWERED
-        and flight.ttft_s is not None
-        and flight.ttft_s <= slo.ttft_bound_s(flight.request.prompt_tokens)
-    )
-
-
-def kept_tpot(flight: Flight, slo: Slo) -> bool:
-    """Whether its tokens came fast enough; one token alone always does."""
-    tpot_s = flight.tpot_s
-    return tpot_s is None or tpot_s <= slo.tpot_s
 
 
 def run(case: Case, policy: Policy, *, told: Told = lambda _: None) -> Run:

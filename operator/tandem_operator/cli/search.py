@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from tandem_operator.cli.case import Case
-from tandem_operator.cli.experiment import Run, Told, kept_ttft, run
+from tandem_operator.cli.experiment import Run, Told, run
 from tandem_operator.cli.units import Fleet
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
+from tandem_operator.sim.flight import judge
 from tandem_operator.sim.policy import Static
 
 Size = tuple[int, int]
@@ -181,7 +182,8 @@ class Search:
         # The budget is judged, not enforced: a fleet above it would stand there unscheduled.
         spec = replace(self.case.spec, slo=slo, gpu_budget=None)
         done = run(replace(self.case, spec=spec, start=fleet), Static(fleet))
-        kept = [flight for flight in done.flights if kept_ttft(flight, slo)]
+        verdicts = ((flight, judge(flight, slo)) for flight in done.flights)
+        kept = [flight for flight, told in verdicts if not (told.failed or told.late_ttft)]
         tpots_s = sorted(flight.tpot_s for flight in kept if flight.tpot_s is not None)
         per_token_s = slo.ttft_s_per_thousand_prompt_tokens / 1000.0
         answered = [flight for flight in done.flights if flight.ttft_s is not None]

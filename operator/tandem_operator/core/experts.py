@@ -102,10 +102,11 @@ class Season:
 def season(
     counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
 ) -> Season | None:
-    """Sines of which a whole period was seen, mixed by how well they explain the history.
+    """Sines, mixed by how well they explain the history, once a whole period of one was seen.
 
     Single bursts are held back in the fit: they belong to no season. What is above or below the
-    sine now fades with the horizon. `None` while no whole period was seen.
+    sine now fades with the horizon, unless the level has just jumped. `None` while the history is
+    shorter than every period.
     """
     bins = _binned(counts)
     size = len(bins)

@@ -8,19 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heapreplace
 from itertools import pairwise
-from math import erfc, exp, log, pi, sqrt
+from math import erfc, exp, inf, pi, sqrt
 
 from tandem_operator.core.choose import Demand, LateShare
 from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.forecast import Forecast
-from tandem_operator.core.prefill import (
-    RATE_GRID,
-    SERVED_LOAD,
-    UNSEEN_ON_TIME,
-    Job,
-    PrefillWork,
-    quantile,
-)
+from tandem_operator.core.prefill import UNSEEN_ON_TIME, Job, PrefillWork, Replay, quantile
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
 from tandem_operator.core.spec import Insurance
@@ -97,24 +90,14 @@ def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:
     return (deviation * density + (load - 1.0) * 0.5 * erfc(-above / sqrt(2.0))) / load
 
 
-class PrefillExcess:
-    """Late shares where whoever would be late waits behind the others. Each is computed once."""
+class PrefillExcess(Replay):
+    """The same where whoever would be late waits behind the others: no load is hopeless for all."""
+
+    hopeless_load = inf
 
     def __init__(self, work: PrefillWork) -> None:
-        self.work = work
-        self._late: dict[tuple[int, int], float] = {}
+        super().__init__(work)
         self._patience_s = _patience_s(work.chunks or work.singles)
-
-    def late_share(self, rate_rps: float, replicas: int) -> float:
-        """Share of the feasible requests that would be late at `rate_rps` on `replicas` servers."""
-        if rate_rps <= 0.0:
-            return 0.0
-        if self.work.counted == 0:
-            return 1.0 if self.work.load(rate_rps) / replicas > SERVED_LOAD else 0.0
-        key = (round(log(rate_rps) * RATE_GRID), replicas)
-        if key not in self._late:
-            self._late[key] = self._replayed(exp(key[0] / RATE_GRID), replicas)
-        return self._late[key]
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
         work = self.work

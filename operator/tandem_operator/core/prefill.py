@@ -127,6 +127,9 @@ def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
 class Replay:
     """Late shares of one `PrefillWork`, each computed once. Rates are taken from a grid of 5 %."""
 
+    # Above this load a queue grows without end: everybody who comes after a short while is late.
+    hopeless_load = HOPELESS_LOAD
+
     def __init__(self, work: PrefillWork) -> None:
         self.work = work
         self._late: dict[tuple[int, int], float] = {}
@@ -139,8 +142,7 @@ class Replay:
         if self.work.counted == 0:
             # Nobody can be on time: size to serve them at all.
             return 1.0 if load > SERVED_LOAD else 0.0
-        if load > HOPELESS_LOAD:
-            # A queue that grows without end: everybody who comes after a short while is late.
+        if load > self.hopeless_load:
             return 1.0
         key = (round(log(rate_rps) * RATE_GRID), replicas)
         if key not in self._late:
