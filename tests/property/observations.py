@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tandem_operator.core.decision import Decision
 from tandem_operator.core.observation import (
     ArrivalSecond,
     EngineSample,
@@ -180,3 +181,16 @@ def histories(draw: st.DrawFn, *, most: int = 6) -> History:
         now_s += draw(st.sampled_from([0.0, 0.5, 5.0, 5.0, 5.0, 40.0, 4000.0, -3.0]))
         ticks.append((now_s, draw(observations(now_s))))
     return History(draw(specs()), tuple(ticks))
+
+
+def gpus_held_and_grown(spec: PoolSpec, seen: Observation, decision: Decision) -> tuple[int, int]:
+    """GPUs that pods hold or may claim, terminating ones included, and those to come on top."""
+    held, grown = 0, 0
+    for role, plan in decision.roles.items():
+        gpus, managed = spec.roles[role].gpus_per_replica, spec.roles[role].managed
+        alive = [pod for pod in seen.pods if pod.role is role]
+        leaving = sum(1 for pod in alive if pod.phase is PodPhase.TERMINATING)
+        have = max(plan.current, len(alive) - leaving)
+        held += gpus * (have + leaving)
+        grown += gpus * max(0, plan.to - have) if managed else 0
+    return held, grown

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observation import Observation, PodPhase
+from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tick import decide
-from tests.property.observations import History, histories
+from tests.property.observations import History, gpus_held_and_grown, histories
 
 
 def run(history: History) -> Iterator[tuple[float, Observation, Decision]]:
@@ -44,15 +44,8 @@ def test_growth_never_exceeds_the_budget_with_all_pods_that_exist(history: Histo
     if spec.gpu_budget is None:
         return
     for _, seen, decision in run(history):
-        held, asked = 0, 0
-        for role, plan in decision.roles.items():
-            gpus, managed = spec.roles[role].gpus_per_replica, spec.roles[role].managed
-            alive = [p for p in seen.pods if p.role is role]
-            leaving = sum(1 for p in alive if p.phase is PodPhase.TERMINATING)
-            have = max(plan.current, len(alive) - leaving)
-            held += gpus * (have + leaving)
-            asked += gpus * max(0, plan.to - have) if managed else 0
-        assert asked == 0 or held + asked <= spec.gpu_budget
+        held, grown = gpus_held_and_grown(spec, seen, decision)
+        assert grown == 0 or held + grown <= spec.gpu_budget
 
 
 @given(histories())

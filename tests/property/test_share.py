@@ -10,12 +10,11 @@ from tandem_operator.core.curve import Curve, Point
 from tandem_operator.core.fleet import Fleet
 from tandem_operator.core.guard import Allowed, within_budget
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Quota, take_share
 from tandem_operator.core.spec import PoolSpec, RoleSpec
 from tandem_operator.core.tick import decide
-from tests.property.observations import History, histories
+from tests.property.observations import History, gpus_held_and_grown, histories
 from tests.unit.core.scene import make_spec
 
 HARD_GPUS = 20
@@ -213,14 +212,7 @@ def test_a_tick_grows_into_free_gpus_only_and_a_restart_changes_nothing(
         assert decision == again
 
         assert decision.share is not None
-        held, grown = 0, 0
-        for role, plan in decision.roles.items():
-            gpus, managed = spec.roles[role].gpus_per_replica, spec.roles[role].managed
-            alive = [pod for pod in seen.pods if pod.role is role]
-            leaving = sum(1 for pod in alive if pod.phase is PodPhase.TERMINATING)
-            have = max(plan.current, len(alive) - leaving)
-            held += gpus * (have + leaving)
-            grown += gpus * max(0, plan.to - have) if managed else 0
+        held, grown = gpus_held_and_grown(spec, seen, decision)
         assert grown == 0 or held + grown <= decision.share.gpus
         # What another owner set is no smaller for being above a minimum.
         minimum = sum(

@@ -29,6 +29,15 @@ ENGINE = replace(
     transfer_s_per_token=0.0,
     jitter=0.15,
 )
+# A quick and even one, and requests of a chat.
+QUICK = straight_profile(
+    "quick",
+    prefill=(0.01, 4e-5),
+    step=(0.008, 4e-4, 0.0),
+    kv_capacity_tokens=400_000,
+    max_num_seqs=64,
+)
+CHAT = Mix(Lengths(1500, 0.4, 16, 8000), Lengths(100, 0.4, 2, 400))
 ONE_EACH = dict.fromkeys(Role, 1)
 
 

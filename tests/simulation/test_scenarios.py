@@ -17,20 +17,12 @@ from tandem_operator.sim.profile import EngineProfile, straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.trace import Trace, joined
-from tests.simulation.stories import long_known
+from tests.simulation.stories import CHAT, QUICK, long_known
 from tests.unit.core.scene import make_spec
 
-ENGINE = straight_profile(
-    "quick",
-    prefill=(0.01, 4e-5),
-    step=(0.008, 4e-4, 0.0),
-    kv_capacity_tokens=400_000,
-    max_num_seqs=64,
-)
 SPEC = replace(
     make_spec(ttft_s=0.8, tpot_s=0.02, high=12, stabilization_s=10.0), max_model_len=32_768
 )
-CHAT = Mix(Lengths(1500, 0.4, 16, 8000), Lengths(100, 0.4, 2, 400))
 STARTS = ColdStart(40.0, 0.1)
 TWO_EACH = dict.fromkeys(Role, 2)
 
@@ -54,7 +46,7 @@ def play(
     starts: ColdStart = STARTS,
     gpus: int | None = None,
     start: dict[Role, int] = TWO_EACH,
-    engine: EngineProfile = ENGINE,
+    engine: EngineProfile = QUICK,
 ) -> tuple[PoolReport, Tandem]:
     setup = PoolSetup(
         name="pool", spec=spec, trace=trace, profile=engine, start=start, faults=faults
@@ -186,6 +178,17 @@ def test_cold_starts_that_become_five_times_as_long_are_waited_for_and_learned()
     assert attainment(report, 900.0, 1400.0) >= 0.97
 
 
+def test_a_jump_is_answered_by_the_first_tick_that_sees_it() -> None:
+    _, policy = play(load(step(8.0, 26.0, at_s=300.0), 340.0))
+
+    grown = (
+        decision.at_s - EPOCH_S
+        for decision in policy.decisions
+        if any(plan.to > plan.current for plan in decision.roles.values())
+    )
+    assert next(at_s for at_s in grown if at_s > 300.0) == 305.0
+
+
 def test_ten_minutes_without_metrics_change_nothing_though_the_load_grew() -> None:
     gone = MetricsGone(200.0, 800.0)
 
@@ -216,7 +219,7 @@ def test_two_pools_live_on_the_gpus_of_one_cluster() -> None:
     early = load(step(14.0, 3.0, at_s=250.0), 600.0)
     late = load(step(3.0, 14.0, at_s=300.0), 600.0)
     setups = tuple(
-        PoolSetup(name=name, spec=SPEC, trace=trace, profile=ENGINE, start=TWO_EACH)
+        PoolSetup(name=name, spec=SPEC, trace=trace, profile=QUICK, start=TWO_EACH)
         for name, trace in (("early", early), ("late", late))
     )
     run = Simulation(

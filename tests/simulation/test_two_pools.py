@@ -10,22 +10,14 @@ from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson, 
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Namespace, Tandem
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
+from tests.simulation.stories import CHAT, QUICK
 from tests.unit.core.scene import make_spec
 
-ENGINE = straight_profile(
-    "quick",
-    prefill=(0.01, 4e-5),
-    step=(0.008, 4e-4, 0.0),
-    kv_capacity_tokens=400_000,
-    max_num_seqs=64,
-)
 SPEC = replace(
     make_spec(ttft_s=0.8, tpot_s=0.02, high=12, stabilization_s=60.0), max_model_len=32_768
 )
-CHAT = Mix(Lengths(1500, 0.4, 16, 8000), Lengths(100, 0.4, 2, 400))
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ def share(gpus: int, loads: dict[str, Load], *, span_s: float) -> Run:
         trace = poisson(name, load.rate, most_rps=30.0, span_s=span_s, mix=load.mix, seed=load.seed)
         spec = replace(load.spec, priority=load.priority)
         start = dict.fromkeys(Role, load.start)
-        setups.append(PoolSetup(name=name, spec=spec, trace=trace, profile=ENGINE, start=start))
+        setups.append(PoolSetup(name=name, spec=spec, trace=trace, profile=QUICK, start=start))
         policies[name] = Tandem(pool=name, namespace=namespace)
     # The cluster itself has GPUs for everybody: only the sharing keeps pools inside the quota.
     run = Simulation(

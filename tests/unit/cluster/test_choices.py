@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster import names
+from e2e.cluster import docker, names
 from e2e.cluster.cluster import (
     Supply,
     choose_supply,
@@ -126,6 +126,19 @@ def test_an_engine_that_gave_up_beside_a_dying_one_is_started_again(tmp_path: Pa
     assert len(started) == 2
     started[-1].kill()
     started[-1].wait()
+
+
+def test_an_engine_that_another_run_started_meanwhile_is_not_started_again(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([False, True])
+    monkeypatch.setattr(docker, "engine_answers", lambda: next(answers))
+    monkeypatch.setattr(docker, "start_problem", lambda: None)
+    monkeypatch.setattr(docker, "_install", lambda: pytest.fail("it answers already"))
+
+    docker.ensure_engine()
+
+    assert (cache / "locks" / "docker-engine").exists()
 
 
 def test_an_engine_that_never_answers_is_reported_with_its_log(tmp_path: Path) -> None:

@@ -189,3 +189,32 @@ def test_no_season_is_seen_in_noise_around_a_constant_rate() -> None:
 
     assert found is not None
     assert not found.seen
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_burst_does_not_end_what_is_believed_of_the_season(seed: int) -> None:
+    random = Random(seed)
+    counts = [
+        poisson(random, (23.0 - 17.0 * cos(2 * pi * t / 520.0)) * (1.8 if 870 <= t < 930 else 1.0))
+        for t in range(1000)
+    ]
+
+    for now in (960, 1000):
+        found = season(counts[:now], [LEAD_S])
+        assert found is not None
+        assert found.seen
+
+
+def test_of_two_periods_that_explain_the_past_the_one_with_the_smaller_wave_is_not_preferred() -> (
+    None
+):
+    # Nine tenths of a turn are over; a shorter period would have the next climb begin already.
+    wave = [23.0 - 17.0 * cos(2 * pi * t / 600.0) for t in range(700)]
+    errors_rps = []
+    for seed in range(5):
+        random = Random(seed)
+        found = season([poisson(random, rate) for rate in wave[:530]], [LEAD_S])
+        assert found is not None
+        errors_rps.append(found.rates_rps[0] - wave[530 + int(LEAD_S)])
+
+    assert sum(errors_rps) / 5 < 4.0

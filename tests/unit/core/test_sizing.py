@@ -237,3 +237,18 @@ def test_chunks_of_many_requests_are_no_bursts_of_their_own() -> None:
 
     assert busy.work.chunks
     assert busy.late_share(40.0, 4) == pytest.approx(0.0, abs=0.002)
+
+
+def test_decode_follows_its_load_the_slower_the_more_of_a_step_its_streams_take() -> None:
+    work = decode(tpot_s=0.03)
+    step_s = 0.95 * 0.03
+
+    assert work.settle_s == pytest.approx(200.0 * step_s**2 / 0.01)
+    assert decode(tpot_s=0.012).settle_s < work.settle_s
+
+
+def test_a_batch_that_room_limits_follows_its_load_within_a_life() -> None:
+    work = decode(kv=12_000.0)
+
+    assert work.limit is Limit.KV
+    assert work.settle_s == pytest.approx(200.0 * work.batch / work.tokens_per_s)

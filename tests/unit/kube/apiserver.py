@@ -56,3 +56,13 @@ async def recording():
     finally:
         await kube.close()
         await runner.cleanup()
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s

@@ -5,7 +5,7 @@ import pytest
 from tandem_operator.core.allocate import Claim
 from tandem_operator.kube.client import ApiError
 from tandem_operator.kube.quotas import READ_FOR_S, Sharing
-from tests.unit.kube.apiserver import recording
+from tests.unit.kube.apiserver import Clock
 
 GPUS = {"spec": {"hard": {"requests.nvidia.com/gpu": "8"}}}
 CORES = {"spec": {"hard": {"requests.cpu": "8"}}}
@@ -15,20 +15,6 @@ def pod(name, gpus, pool=None):
     labels = {"tandem-inference.io/pool": pool} if pool else {}
     container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
     return {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}}
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
-@pytest.fixture
-async def api():
-    async with recording() as found:
-        yield found
 
 
 async def test_pods_are_listed_only_where_a_quota_limits_gpus(api):

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.status import NUMBERS_EVERY_S, StatusWriter
-from tests.unit.kube.apiserver import recording
+from tests.unit.kube.apiserver import Clock
 
 POOL = {
     "apiVersion": "tandem-inference.io/v1alpha1",
@@ -19,20 +19,6 @@ STATUS = {
     "conditions": [{"type": "Ready", "status": "True"}],
     "slo": {"attainment": "99.1%"},
 }
-
-
-class Clock:
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        return self.now_s
-
-
-@pytest.fixture
-async def api():
-    async with recording() as found:
-        yield found
 
 
 def pool(status=None):

@@ -12,27 +12,12 @@ from benchmarks.replay.setup import Profile, Setup, fitted_start
 from benchmarks.replay.simulate import Job, Result, remembered
 from benchmarks.replay.workers import NotReplayedError, Workers
 from tandem_operator.sim.trace import Trace, TraceRequest
+from tests.unit.replay.results import result
 
 # A prompt of 1000 tokens takes 0.1 s; a decode engine makes 50 / 0.02 = 2500 tokens/s.
 PROFILE = Profile(service=(0.0, 1e-4, 0.0), step=(0.01, 2e-4, 0.0))
 SETUP = Setup("bf16", 0.5, 0.02, 60.0, (2, 1), 24, 32_768)
 STEADY = Trace("steady", tuple(TraceRequest(i / 20.0, 1000, 250) for i in range(20 * 600)))
-
-
-def result(good: int, gpu_s: float) -> Result:
-    return Result(
-        requests=1000,
-        completed=1000,
-        good=good,
-        gpu_s=gpu_s,
-        duration_s=100.0,
-        prefill_mean=1.0,
-        decode_mean=1.0,
-        ttft_s={},
-        tpot_s={},
-        changes=0,
-        moments=(),
-    )
 
 
 def test_the_most_efficient_point_that_reaches_the_objective_is_chosen() -> None:
