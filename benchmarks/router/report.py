@@ -8,6 +8,7 @@ ALONE = "both ends alone"
 CEILING = "ceiling_tokens_per_s"
 ENOUGH = 2.0
 """How many times as fast as a router both ends must be alone for its figures to be its own."""
+SATURATED = 0.95
 
 Figures = Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]
 """Load -> target -> one mapping of figures per run."""
@@ -92,11 +93,17 @@ def table(summary: Mapping[str, Mapping[str, Row]]) -> str:
     return "\n".join(lines)
 
 
+def _busy(row: Row) -> float:
+    """Share of its core that a router used."""
+    return row["tokens_per_s"].median / max(row["tokens_per_core_s"].median, 1.0)
+
+
 def too_slow(summary: Mapping[str, Mapping[str, Row]]) -> list[str]:
     """Return a sentence for each load whose two ends were not fast enough for some router."""
     return [
         f"{label}, {name}: alone both ends are only {row['alone_times_tokens'].median:.1f} times"
-        f" as fast; the router's figures are not its own"
+        f" as fast; the router's core was {_busy(row):.0%} busy: "
+        + ("it was the slowest all the same" if _busy(row) >= SATURATED else "figures not its own")
         for label, by_target in summary.items()
         for name, row in by_target.items()
         if name != ALONE and row["alone_times_tokens"].median < ENOUGH

@@ -29,6 +29,15 @@ def test_ends_that_are_not_twice_as_fast_are_named() -> None:
     [sentence] = too_slow(summarise(FIGURES))
 
     assert sentence.startswith("flood, theirs: alone both ends are only 1.5 times")
+    assert sentence.endswith("100% busy: it was the slowest all the same")
+
+
+def test_figures_of_a_router_that_had_time_left_are_not_its_own() -> None:
+    idle = [run(p50=8.0, tokens=200.0, tokens_per_core_s=400.0) for _ in range(3)]
+
+    [sentence] = too_slow(summarise({"flood": FIGURES["flood"] | {"theirs": idle}}))
+
+    assert sentence.endswith("50% busy: figures not its own")
 
 
 def test_the_table_has_the_ends_own_ttft_and_what_routers_added() -> None:
