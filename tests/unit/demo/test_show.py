@@ -179,7 +179,7 @@ def test_the_table_shows_figures_bounds_and_both_fleets(story):
     now[0] += 5.0
     text = dashboard.line()
 
-    load = f"{run.traffic.rate_rps:g} requests/s, 1600-1900 tokens in, 8-12 out"
+    load = f"{run.traffic.rate_rps:g} requests/s, 1600-1900 tokens in, 12-20 out"
     assert f"prefill-heavy: {load}; 4 s left" in text
     assert re.search(r"TTFT p50 / p95 \d+ / \d+ ms \(bound 7\d\d ms\)", text)
     assert re.search(r"TPOT p50 / p95 \d+ / \d+ ms \(bound 20 ms\)", text)
