@@ -206,30 +206,42 @@ def _binned(counts: Sequence[float]) -> list[float]:
     ]
 
 
+class _Wave:
+    """One period's sine and cosine at the middles of the last `SEASON_BINS` bins, the newest last.
+
+    Histories of every length look at the end of the same rows.
+    """
+
+    def __init__(self, period_s: float) -> None:
+        ages = [(i - SEASON_BINS + 0.5) * SEASON_BIN_S for i in range(SEASON_BINS)]
+        self.weights = [SEASON_BIN_S * exp(age / SEASON_MEMORY_S) for age in ages]
+        self.cosines = [cos(2.0 * pi * age / period_s) for age in ages]
+        self.sines = [sin(2.0 * pi * age / period_s) for age in ages]
+        self.weighted_cosines = list(map(float.__mul__, self.weights, self.cosines))
+        self.weighted_sines = list(map(float.__mul__, self.weights, self.sines))
+
+
 class _Basis:
     """Everything about one period's fit that does not depend on the data."""
 
     def __init__(self, period_s: float, size: int) -> None:
-        ages = [(i - size + 0.5) * SEASON_BIN_S for i in range(size)]
-        self.weights = [SEASON_BIN_S * exp(age / SEASON_MEMORY_S) for age in ages]
-        self.weight = sum(self.weights)
-        self.cosines = [cos(2.0 * pi * age / period_s) for age in ages]
-        self.sines = [sin(2.0 * pi * age / period_s) for age in ages]
-        rows = [[1.0] * size, self.cosines, self.sines]
-        self.weighted = [[w * v for w, v in zip(self.weights, row, strict=True)] for row in rows]
+        wave = _wave(period_s)
+        self.weights = wave.weights[-size:]
+        self.cosines, self.sines = wave.cosines[-size:], wave.sines[-size:]
+        cosines, sines = wave.weighted_cosines[-size:], wave.weighted_sines[-size:]
+        self.weighted = [self.weights, cosines, sines]
+        cross = _dot(cosines, self.sines)
         gram = [
-            [sum(a * b for a, b in zip(left, right, strict=True)) for right in rows]
-            for left in self.weighted
+            [sum(self.weights) + 1e-6, sum(cosines), sum(sines)],
+            [sum(cosines), _dot(cosines, self.cosines) + SEASON_RIDGE_S, cross],
+            [sum(sines), cross, _dot(sines, self.sines) + SEASON_RIDGE_S],
         ]
-        gram[0][0] += 1e-6
-        gram[1][1] += SEASON_RIDGE_S
-        gram[2][2] += SEASON_RIDGE_S
         self.inverse = _inverse(gram)
 
     def solve(self, bins: Sequence[float]) -> list[float]:
         """Level, cosine and sine that explain `bins` best."""
-        moments = [sum(map(float.__mul__, row, bins)) for row in self.weighted]
-        return [sum(map(float.__mul__, row, moments)) for row in self.inverse]
+        moments = [_dot(row, bins) for row in self.weighted]
+        return [_dot(row, moments) for row in self.inverse]
 
     def residuals(self, bins: Sequence[float], c: Sequence[float]) -> list[float]:
         """What the sine `c` leaves of each bin."""
@@ -238,6 +250,15 @@ class _Basis:
             z - level - cosine * x - sine * y
             for z, x, y in zip(bins, self.cosines, self.sines, strict=True)
         ]
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return sum(map(float.__mul__, left, right))
+
+
+@lru_cache(maxsize=len(PERIODS_S))
+def _wave(period_s: float) -> _Wave:
+    return _Wave(period_s)
 
 
 @lru_cache(maxsize=len(PERIODS_S) * 4)
