@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_operator.core.choose import choose
-from tandem_operator.core.forecast import Forecast, Level
+from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 from tests.unit.core.scene import make_spec
 from tests.unit.core.test_sizing import SLO, chosen, decode, poisson, replay, sampled

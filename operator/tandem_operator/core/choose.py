@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import ceil
 
-from tandem_operator.core.forecast import Forecast
+from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tandem_operator.core.choose import Demand, pairs
-from tandem_operator.core.forecast import Forecast
+from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 

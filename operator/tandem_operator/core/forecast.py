@@ -6,6 +6,7 @@ from math import exp, sqrt
 
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.experts import EXPERTS, SEASON, Season, predict_all, season
+from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.steps import last_step_s
 
 LOOK_AHEAD_S = 60.0
@@ -23,15 +24,17 @@ ERRORS_KEPT = 60
 ERROR_SCALE = 0.78
 QUANTILES = 5
 NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
-LEAST_ERROR = 0.25
+LEAST_ERROR = 0.2
 PRIOR_WEIGHT = 10.0
 MOST_GROWTH = 1.6
+# Where less than this is at risk, a replica need not be ready a minute before it is needed.
+PROVEN_RISK = 0.15
 MOST_ERROR = 0.6
 JUMP_WEIGHT = 0.25
 JUMP_NEWS_S = 15
 # Who has seen two minutes of a pool does not know how far its traffic climbs.
-YOUNG_S, GROWN_S = 150.0, 270.0
-YOUNG_ROOM = 0.6
+YOUNG_S, GROWN_S = 150.0, 240.0
+YOUNG_ROOM = 0.5
 NO_GROWTH, CLEAR_GROWTH = 0.1, 0.5
 
 
@@ -81,40 +84,6 @@ class Track:
     losses: Mapping[str, Loss] = field(default_factory=dict)
     at_s: float | None = None
     since_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """The rate at one horizon: its mean and equally likely samples around it."""
-
-    horizon_s: float
-    mean_rps: float
-    samples_rps: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Rates from now to the look-ahead.
-
-    Attributes:
-        lead_s: the longest start-up time.
-        jumped: whether the rate jumped up just now, beyond doubt.
-        room: what the rates of the levels hold already for a jump, as a factor.
-    """
-
-    lead_s: float
-    levels: tuple[Level, ...]
-    jumped: bool = False
-    room: float = 1.0
-
-    @property
-    def peak(self) -> Level:
-        """The level with the highest mean."""
-        return max(self.levels, key=lambda level: level.mean_rps)
-
-    def at(self, horizon_s: float) -> Level:
-        """The level nearest to `horizon_s`."""
-        return min(self.levels, key=lambda level: abs(level.horizon_s - horizon_s))
 
 
 def forecast(
@@ -176,7 +145,8 @@ def forecast(
         since_s=since_s,
     )
     jumped = _jumped_up(counts, step_age_s)
-    return Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room), record
+    expected = Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room)
+    return expected.looking_ahead(min(1.0, expected.risk / PROVEN_RISK)), record
 
 
 def _room(*, known_s: float, growth: float) -> float:

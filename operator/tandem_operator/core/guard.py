@@ -16,7 +16,7 @@ from tandem_operator.core.spec import PoolSpec, RoleSpec
 
 CONFIRM_S = 4.5
 UNSEEN_S = 30.0
-MIN_HISTORY_S = 130
+MIN_HISTORY_S = 105
 TRADE_S = 30.0
 RUNS_KEPT = 200
 

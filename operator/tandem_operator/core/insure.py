@@ -12,8 +12,8 @@ from math import erfc, exp, inf, pi, sqrt
 
 from tandem_operator.core.choose import Demand, LateShare
 from tandem_operator.core.decode import DecodeWork
-from tandem_operator.core.forecast import Forecast
 from tandem_operator.core.prefill import UNSEEN_ON_TIME, Job, PrefillWork, Replay, quantile
+from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
 from tandem_operator.core.spec import Insurance
@@ -23,7 +23,6 @@ USABLE_SLACK = 0.8
 PROVEN_LEADS = 2.0
 UNPROVEN_SPREAD = 3.0
 FULL_RISK = 0.6
-LEAST_RATE_RPS = 0.1
 
 
 def insured(insurance: Insurance, situation: Situation | None) -> Situation | None:
@@ -49,22 +48,22 @@ def at_risk(forecast: Forecast, known_s: float) -> Forecast:
     While no prediction over the start-up time has come true or failed yet, the risk is unknown, not
     small. Where the risk is small, a replica need not be ready a minute before it is needed.
     """
-    lead = forecast.at(forecast.lead_s)
     unproven = max(0.0, 1.0 - known_s / (PROVEN_LEADS * forecast.lead_s))
     widen = 1.0 + UNPROVEN_SPREAD * unproven
-    risk = widen * (max(lead.samples_rps) / max(lead.mean_rps, LEAST_RATE_RPS) - 1.0)
-    share = min(1.0, risk / FULL_RISK)
-    levels = []
-    for level in forecast.levels:
-        mean = level.mean_rps
-        samples: Sequence[float] = level.samples_rps
-        if level.horizon_s > forecast.lead_s:
-            mean = lead.mean_rps + share * (mean - lead.mean_rps)
-            pairs = zip(samples, lead.samples_rps, strict=True)
-            samples = [near + share * (far - near) for far, near in pairs]
-        samples = tuple(max(0.0, mean + widen * (sample - mean)) for sample in samples)
-        levels.append(replace(level, mean_rps=mean, samples_rps=samples))
-    return replace(forecast, levels=tuple(levels))
+    nearer = forecast.looking_ahead(min(1.0, widen * forecast.risk / FULL_RISK))
+    return replace(
+        nearer,
+        levels=tuple(
+            replace(
+                level,
+                samples_rps=tuple(
+                    max(0.0, level.mean_rps + widen * (sample - level.mean_rps))
+                    for sample in level.samples_rps
+                ),
+            )
+            for level in nearer.levels
+        ),
+    )
 
 
 def lent(demands: Mapping[Role, Demand], decode_replicas: int) -> Mapping[Role, Demand]:

@@ -11,10 +11,10 @@ from tandem_operator.core.decision import Attainment, Decision, Reason, RoleDeci
 from tandem_operator.core.decode import Limit
 from tandem_operator.core.explain import Outlook, Words, cause, sentence
 from tandem_operator.core.fleet import Fleet, Starts
-from tandem_operator.core.forecast import Forecast
 from tandem_operator.core.guard import Allowed
 from tandem_operator.core.intake import Freshness
 from tandem_operator.core.observation import Latency, PodPhase, Quantiles
+from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Share
 from tandem_operator.core.situation import Situation

@@ -11,7 +11,7 @@ from tandem_operator.core.correct import burning, correct, see_ready, violated_s
 from tandem_operator.core.curve import Curve, demand_curve
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
-from tandem_operator.core.forecast import LOOK_AHEAD_S, Forecast, forecast
+from tandem_operator.core.forecast import LOOK_AHEAD_S, forecast
 from tandem_operator.core.guard import Scene, guard, hold, remember
 from tandem_operator.core.headroom import headroom
 from tandem_operator.core.insure import at_risk, insured, lent
@@ -19,6 +19,7 @@ from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
+from tandem_operator.core.rates import Forecast
 from tandem_operator.core.report import View, report
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Quota, crest_of, take_share

@@ -5,7 +5,8 @@ import pytest
 
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.experts import season
-from tandem_operator.core.forecast import Forecast, Track, forecast
+from tandem_operator.core.forecast import PROVEN_RISK, Track, forecast
+from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.steps import last_step_s
 from tests.unit.core.scene import NOW_S
 
@@ -218,3 +219,27 @@ def test_of_two_periods_that_explain_the_past_the_one_with_the_smaller_wave_is_n
         errors_rps.append(found.rates_rps[0] - wave[530 + int(LEAD_S)])
 
     assert sum(errors_rps) / 5 < 4.0
+
+
+def test_a_forecast_of_little_risk_orders_no_earlier_than_a_start_takes() -> None:
+    def climb(spread: float) -> Forecast:
+        samples = (1.0 - spread, 1.0, 1.0 + spread)
+        levels = tuple(
+            Level(horizon_s=at_s, mean_rps=rate, samples_rps=tuple(rate * s for s in samples))
+            for at_s, rate in ((2.0, 10.0), (60.0, 20.0), (120.0, 30.0))
+        )
+        return Forecast(lead_s=60.0, levels=levels)
+
+    unsure, sure = climb(0.3), climb(0.01)
+
+    assert unsure.risk == pytest.approx(0.3)
+    assert unsure.looking_ahead(1.0) == unsure
+    assert sure.looking_ahead(0.0).peak.mean_rps == pytest.approx(20.0)
+    assert sure.looking_ahead(0.5).peak.mean_rps == pytest.approx(25.0)
+    assert sure.looking_ahead(0.5).levels[:2] == sure.levels[:2]
+
+
+def test_a_steady_rate_that_was_foreseen_for_long_has_little_risk_and_a_new_one_has_not() -> None:
+    known, new = last_forecast([60.0] * 1000), last_forecast([60.0] * 40)
+
+    assert known.risk < PROVEN_RISK < new.risk

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
-from tandem_operator.core.forecast import Forecast, Level
 from tandem_operator.core.insure import PrefillExcess, at_risk, decode_excess, lent
 from tandem_operator.core.prefill import Job, PrefillWork, Replay
+from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 
 SERVICE_S = 0.1

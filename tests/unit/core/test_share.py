@@ -9,9 +9,9 @@ from tandem_operator.core.allocate import Claim, allocate
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.curve import Curve, Point, demand_curve
 from tandem_operator.core.decision import Decision, Reason
-from tandem_operator.core.forecast import Forecast, Level
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
+from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import CREST_S, Crest, Quota, crest_of
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec

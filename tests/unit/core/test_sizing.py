@@ -7,8 +7,8 @@ import pytest
 from tandem_operator.core.arrivals import Arrivals, PromptGroup, Second
 from tandem_operator.core.choose import Choice, Demand, choose
 from tandem_operator.core.decode import DecodeWork, Limit, Outputs, decode_work
-from tandem_operator.core.forecast import Forecast, Level
 from tandem_operator.core.prefill import Replay, prefill_work
+from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, Slo
 from tandem_operator.core.workload import Workload, workload

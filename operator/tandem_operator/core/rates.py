@@ -1,0 +1,65 @@
+"""What is forecast: the rate at some horizons, each with equally likely samples around it."""
+
+from dataclasses import dataclass, replace
+
+LEAST_RATE_RPS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The rate at one horizon: its mean and equally likely samples around it."""
+
+    horizon_s: float
+    mean_rps: float
+    samples_rps: tuple[float, ...]
+
+    def towards(self, other: "Level", share: float) -> "Level":
+        """The level with `share` of the way to the rates of `other`."""
+        pairs = zip(self.samples_rps, other.samples_rps, strict=True)
+        return replace(
+            self,
+            mean_rps=self.mean_rps + share * (other.mean_rps - self.mean_rps),
+            samples_rps=tuple(own + share * (there - own) for own, there in pairs),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Rates from now to the look-ahead.
+
+    Attributes:
+        lead_s: the longest start-up time.
+        jumped: whether the rate jumped up just now, beyond doubt.
+        room: what the rates of the levels hold already for a jump, as a factor.
+    """
+
+    lead_s: float
+    levels: tuple[Level, ...]
+    jumped: bool = False
+    room: float = 1.0
+
+    @property
+    def peak(self) -> Level:
+        """The level with the highest mean."""
+        return max(self.levels, key=lambda level: level.mean_rps)
+
+    def at(self, horizon_s: float) -> Level:
+        """The level nearest to `horizon_s`."""
+        return min(self.levels, key=lambda level: abs(level.horizon_s - horizon_s))
+
+    @property
+    def risk(self) -> float:
+        """How far above its mean the rate may lie after the start-up time, as a share of it."""
+        lead = self.at(self.lead_s)
+        return max(lead.samples_rps) / max(lead.mean_rps, LEAST_RATE_RPS) - 1.0
+
+    def looking_ahead(self, share: float) -> "Forecast":
+        """The forecast with `share` of what it says beyond the start-up time."""
+        lead = self.at(self.lead_s)
+        return replace(
+            self,
+            levels=tuple(
+                level if level.horizon_s <= self.lead_s else level.towards(lead, 1.0 - share)
+                for level in self.levels
+            ),
+        )
