@@ -5,15 +5,13 @@ Finished runs are kept in the user's cache: an interrupted benchmark goes on whe
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from benchmarks.beyond import table
 from benchmarks.beyond.run import outcome, traces
 from benchmarks.beyond.steps import STEPS
-
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tandem" / "beyond"
+from benchmarks.simulator.kept import CACHE
 
 
 def main() -> None:
@@ -24,7 +22,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=traces(), help="these traces alone")
     parser.add_argument("--steps", nargs="+", choices=tuple(STEPS), help="these steps alone")
     parser.add_argument("--startup-s", type=float, default=60.0)
-    parser.add_argument("--cache", type=Path, default=CACHE, help="where finished runs are kept")
+    parser.add_argument(
+        "--cache", type=Path, default=CACHE / "beyond", help="where finished runs are kept"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: dict[str, dict[str, dict[str, Any]]] = {}

@@ -1,7 +1,5 @@
 """Run one step on one trace, or take what was run before with the same code."""
 
-import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from benchmarks.replay.recipes import SUITE
 from benchmarks.replay.setup import MAX_NUM_SEQS, context_of
 from benchmarks.simulator.__main__ import profile_of
 from benchmarks.simulator.cases import Case
+from benchmarks.simulator.kept import NOTED, kept
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
@@ -26,10 +25,7 @@ from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.trace import Trace
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
-# What a result depends on besides its step and trace.
-CODE = ("operator/tandem_operator/core", "operator/tandem_operator/sim", "benchmarks/replay")
+NO_FILES = Path()
 GPUS = 24
 STABILIZATION_S = 10.0
 MINUTE_S = 60.0
@@ -41,14 +37,18 @@ def traces() -> tuple[str, ...]:
 
 
 @cache
-def trace_of(name: str) -> Trace:
-    """The very requests that the fight in NVIDIA's replay is about."""
-    return SUITE[name].make(REPOSITORY)
+def trace_of(name: str, folder: Path = NO_FILES) -> Trace:
+    """The very requests that the fight in NVIDIA's replay is about.
+
+    `folder` holds the public traces, for those that are made of one.
+    """
+    return SUITE[name].make(folder)
 
 
-def setup_of(name: str, step: Step) -> PoolSetup:
+def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
     """The pool of a step."""
     recipe = SUITE[name]
+    trace = trace_of(name, folder)
     prefill, decode = recipe.start or (2, 1)
     spec = PoolSpec(
         slo=Slo(recipe.ttft_s, 0.0, recipe.itl_s, step.objective),
@@ -57,14 +57,14 @@ def setup_of(name: str, step: Step) -> PoolSetup:
         gpu_budget=GPUS,
         stabilization_s=STABILIZATION_S,
         max_step=None,
-        max_model_len=context_of(trace_of(name)),
+        max_model_len=context_of(trace),
         max_num_seqs=MAX_NUM_SEQS,
         insurance=step.insurance,
     )
     return PoolSetup(
         name=name,
         spec=spec,
-        trace=trace_of(name),
+        trace=trace,
         profile=profile_of(Case(name, ()), NOTED),
         start={Role.PREFILL: prefill, Role.DECODE: decode},
         router=step.router,
@@ -73,12 +73,11 @@ def setup_of(name: str, step: Step) -> PoolSetup:
 
 def outcome(name: str, step: Step, *, startup_s: float, folder: Path) -> dict[str, Any]:
     """What came of a step on a trace."""
-    told = json.dumps([name, startup_s, asdict(step) | {"what": ""}], sort_keys=True)
-    key = hashlib.sha256((told + _code()).encode()).hexdigest()[:24]
-    path = folder / f"{key}.json"
-    if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
+    told = [name, startup_s, asdict(step) | {"what": ""}]
+    return kept(told, folder, lambda: _run(name, step, startup_s), made_by=Path(__file__))
+
+
+def _run(name: str, step: Step, startup_s: float) -> dict[str, Any]:
     began_s = time.process_time()
     setup = setup_of(name, step)
     policy: Policy = Tandem()
@@ -87,17 +86,11 @@ def outcome(name: str, step: Step, *, startup_s: float, folder: Path) -> dict[st
     scenario = Scenario(pools=(setup,), cold_start=ColdStart(startup_s), gpus=GPUS)
     simulation = Simulation(scenario, {name: policy})
     report = simulation.run()[name]
-    found = report.to_json() | {
+    return report.to_json() | {
         "overflowed": report.overflowed,
         "minutes": list(_minutes(simulation.pool(name), report)),
         "cpu_s": time.process_time() - began_s,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: a run that was stopped must not be taken for one that ended.
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(found))
-    part.replace(path)
-    return found
 
 
 def _minutes(pool: Pool, report: PoolReport) -> Iterator[dict[str, Any]]:
@@ -116,12 +109,3 @@ def _minutes(pool: Pool, report: PoolReport) -> Iterator[dict[str, Any]]:
             role.value: sum(m.ready[role] for m in moments) / max(1, len(moments)) for role in Role
         }
         yield {"minute": minute, **lost[minute], "ready": ready}
-
-
-@cache
-def _code() -> str:
-    digest = hashlib.sha256(NOTED.read_bytes())
-    files = [p for folder in CODE for p in sorted((REPOSITORY / folder).rglob("*.py"))]
-    for path in (Path(__file__), *files):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

@@ -1,0 +1,82 @@
+"""The steps that can be taken out, and what stands in for each: the plainest thing that works."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tandem_operator.core.decode import DecodeWork
+from tandem_operator.core.experts import EXPERTS
+from tandem_operator.core.prefill import Replay
+
+WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of the table.
+
+    Attributes:
+        without: what the core does in place of the step.
+        instead: by dotted name below `tandem_operator.core`, what stands in for it.
+    """
+
+    without: str
+    instead: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _last_half_minute(
+    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+) -> dict[str, list[float]]:
+    return {"mean30": EXPERTS["mean30"].predict(counts, horizons_s)}
+
+
+def _loaded(replay: Replay, rate_rps: float, replicas: int) -> float:
+    return float(replay.work.load(rate_rps) > replicas)
+
+
+def _full(work: DecodeWork, rate_rps: float, replicas: int) -> float:
+    return float(work.load(rate_rps) > replicas)
+
+
+PARTS: dict[str, Part] = {
+    WHOLE: Part("the core as it is"),
+    "forecast": Part(
+        "the rate of the last half minute stays",
+        {"forecast.predict_all": _last_half_minute, "forecast.season": lambda *_, **__: None},
+    ),
+    "season": Part("no sines", {"forecast.season": lambda *_, **__: None}),
+    "steps": Part(
+        "a jump is taken for a ramp",
+        {"forecast.last_step_s": lambda _: None, "workload.last_step_s": lambda _: None},
+    ),
+    "look-ahead": Part("nothing beyond the start-up time", {"forecast.LOOK_AHEAD_S": 0.0}),
+    "errors": Part("forecasts count as exact", {"forecast._errors": lambda *_, **__: [0.0] * 5}),
+    "room": Part("no room for traffic that is new and climbs", {"forecast.YOUNG_ROOM": 0.0}),
+    "jump": Part("growth after a jump is confirmed too", {"forecast._jumped_up": lambda *_: False}),
+    "queueing": Part(
+        "prefill is enough where its load is below one", {"prefill.Replay.late_share": _loaded}
+    ),
+    "chance": Part(
+        "decode is enough where its load is below one", {"decode.DecodeWork.late_share": _full}
+    ),
+    "burstiness": Part("decode expects Poisson arrivals", {"workload._dispersion": lambda *_: 1.0}),
+    "hits": Part("no prefix hits expected", {"workload.cached_share": lambda *_, **__: 0.0}),
+    "delivered": Part(
+        "decode expects more than prefill hands over", {"choose._delivered_rps": lambda *_: 1e9}
+    ),
+    "price": Part(
+        "lateness has no price: enough for the mean forecast alone",
+        {"correct.LEAST_PRICE": 1e-9, "correct.MOST_PRICE": 1e-9},
+    ),
+    "feedback": Part(
+        "the price does not follow measured attainment",
+        {"correct.PRICE_RATE_PER_S": 0.0},
+    ),
+    "slowdown": Part("violations do not correct the models", {"correct.FACTOR_RATE_PER_S": 0.0}),
+    "overhead": Part(
+        "TTFT's part beside prefill is not learned", {"tick.learn_overhead": lambda s, *_, **__: s}
+    ),
+    "urgent": Part("violations demand no replicas at once", {"tick._urgent": lambda *_: {}}),
+    "confirm": Part("growth needs one tick, not two", {"guard.CONFIRM_S": 0.0}),
+    "headroom": Part("a low that may be chance gives back", {"tick.headroom": lambda **_: 0.0}),
+}

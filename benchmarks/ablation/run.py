@@ -1,0 +1,42 @@
+"""Run the core without a step on a trace, or take what was run before with the same code."""
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.ablation import parts
+from benchmarks.ablation.parts import PARTS, Part
+from benchmarks.beyond.run import setup_of
+from benchmarks.beyond.steps import STEPS
+from benchmarks.simulator.kept import kept
+from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.policy import Tandem
+from tandem_operator.sim.simulate import Scenario, simulate
+
+CORE = "tandem_operator.core"
+GPUS = 24
+
+
+def outcome(
+    name: str, part: str, *, startup_s: float, folder: Path, traces: Path
+) -> dict[str, Any]:
+    """What came of the core without `part` on a trace."""
+    return kept(
+        [name, part, startup_s],
+        folder,
+        lambda: _run(name, PARTS[part], startup_s=startup_s, traces=traces),
+        made_by=Path(parts.__file__),
+    )
+
+
+def _run(name: str, part: Part, *, startup_s: float, traces: Path) -> dict[str, Any]:
+    began_s = time.process_time()
+    setup = setup_of(name, STEPS["engines"], traces)
+    scenario = Scenario(pools=(), cold_start=ColdStart(startup_s), gpus=GPUS)
+    with ExitStack() as changed:
+        for target, other in part.instead.items():
+            changed.enter_context(patch(f"{CORE}.{target}", other))
+        report = simulate(setup, Tandem(), scenario)
+    return report.to_json() | {"cpu_s": time.process_time() - began_s}

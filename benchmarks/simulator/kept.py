@@ -1,0 +1,46 @@
+"""Finished runs of our simulator, kept under a hash of all that their result depends on."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tandem"
+# What a result depends on besides what is told of it.
+CODE = ("operator/tandem_operator/core", "operator/tandem_operator/sim", "benchmarks/replay")
+
+
+def kept(
+    told: object, folder: Path, run: Callable[[], dict[str, Any]], *, made_by: Path
+) -> dict[str, Any]:
+    """The result of `run`, or what it was when the same was run with the same code.
+
+    `told` is all that tells one run from another, `made_by` the file of the benchmark itself.
+    """
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    digest.update(_code() + made_by.read_bytes())
+    path = folder / f"{digest.hexdigest()[:24]}.json"
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    found = run()
+    folder.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all: a run that was stopped must not be taken for one that ended.
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(json.dumps(found))
+    part.replace(path)
+    return found
+
+
+@cache
+def _code() -> bytes:
+    files = [p for folder in CODE for p in sorted((REPOSITORY / folder).rglob("*.py"))]
+    digest = hashlib.sha256()
+    for path in (NOTED, *files):
+        digest.update(path.read_bytes())
+    return digest.digest()
