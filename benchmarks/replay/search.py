@@ -31,8 +31,9 @@ DYNAMO_BOTH: dict[str, Any] = {
     "load_adjustment_interval_seconds": 5,
 }
 STATIC_SPLITS = 2
-# The largest fleet that is tried: this times what the busiest minute keeps busy.
-MOST_OF_PEAK = 1.6
+# The largest fleet that is tried: this times what the busiest minute keeps busy. Clumps within a
+# minute may take several times the mean work of it.
+MOST_OF_PEAK = 8.0
 
 Fleet = tuple[int, int]
 
