@@ -22,6 +22,7 @@ from tandem_operator.cli.search import Point
 from tandem_operator.cli.tables import case_lines
 from tandem_operator.cli.units import amount, fleet_name, latency, share
 
+ROOM_FOR_NAMES = 1.2
 NAME_SHARE = 0.06
 KEY = (
     "<p class='soft key'><i class='dot' style='background:var(--good)'></i>keeps the SLO"
@@ -80,12 +81,14 @@ def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: floa
     widest = max([tandem_x, *(p.tokens_per_gpu_s for p, _ in points)], default=1.0)
     chart = Chart(
         f"{name} p95 against throughput",
-        x=Axis(low=0.0, high=max(1.0, 1.1 * widest), unit=""),
+        x=Axis(low=0.0, high=max(1.0, ROOM_FOR_NAMES * widest), unit=""),
         y=Axis(low=max(1e-4, min(heights)) / 1.4, high=max(heights) * 1.4, unit="s", log=True),
         height=300.0,
     )
     edge = [(p.tokens_per_gpu_s, p95_s(p, name) or 0.0) for p in frontier]
-    chart.line([(0.0, bound_s), (1.1 * widest, bound_s)], css="bound").line(edge, css="frontier")
+    chart.line([(0.0, bound_s), (ROOM_FOR_NAMES * widest, bound_s)], css="bound").line(
+        edge, css="frontier"
+    )
     for css, meets in (("misses", False), ("meets", True)):
         chart.dots(
             ((p.tokens_per_gpu_s, at, _told(p)) for p, at in points if p.meets is meets),
@@ -109,7 +112,8 @@ def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: floa
             f" {share(report.attainment)} attainment"
         )
         chart.dots([(tandem_x, tandem_s, told)], css="tandem", radius=6.0)
-        chart.names([(tandem_x, tandem_s, "Tandem")], css="name")
+        # Where traffic is steady both are the same point.
+        chart.names([(tandem_x, tandem_s, "Tandem")], css="name", below=True)
     return chart
 
 
