@@ -6,7 +6,7 @@ from typing import Any
 
 from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.experts import EXPERTS
-from tandem_operator.core.prefill import Replay
+from tandem_operator.core.prefill import PrefillWork, Replay
 
 WHOLE = "whole"
 
@@ -30,12 +30,12 @@ def _last_half_minute(
     return {"mean30": EXPERTS["mean30"].predict(counts, horizons_s)}
 
 
-def _loaded(replay: Replay, rate_rps: float, replicas: int) -> float:
-    return float(replay.work.load(rate_rps) > replicas)
-
-
-def _full(work: DecodeWork, rate_rps: float, replicas: int) -> float:
+def _full(work: DecodeWork | PrefillWork, rate_rps: float, replicas: int) -> float:
     return float(work.load(rate_rps) > replicas)
+
+
+def _loaded(replay: Replay, rate_rps: float, replicas: int) -> float:
+    return _full(replay.work, rate_rps, replicas)
 
 
 PARTS: dict[str, Part] = {

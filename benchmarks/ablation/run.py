@@ -8,7 +8,8 @@ from unittest.mock import patch
 
 from benchmarks.ablation import parts
 from benchmarks.ablation.parts import PARTS, Part
-from benchmarks.beyond.run import setup_of
+from benchmarks.beyond import run as pools
+from benchmarks.beyond.run import GPUS, setup_of
 from benchmarks.beyond.steps import STEPS
 from benchmarks.simulator.kept import kept
 from tandem_operator.sim.pods import ColdStart
@@ -16,7 +17,8 @@ from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import Scenario, simulate
 
 CORE = "tandem_operator.core"
-GPUS = 24
+# What a result depends on besides the core and the simulator.
+MADE_BY = [Path(__file__), Path(parts.__file__), Path(pools.__file__)]
 
 
 def outcome(
@@ -27,7 +29,7 @@ def outcome(
         [name, part, startup_s],
         folder,
         lambda: _run(name, PARTS[part], startup_s=startup_s, traces=traces),
-        made_by=Path(parts.__file__),
+        made_by=MADE_BY,
     )
 
 

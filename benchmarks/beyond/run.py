@@ -74,7 +74,7 @@ def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
 def outcome(name: str, step: Step, *, startup_s: float, folder: Path) -> dict[str, Any]:
     """What came of a step on a trace."""
     told = [name, startup_s, asdict(step) | {"what": ""}]
-    return kept(told, folder, lambda: _run(name, step, startup_s), made_by=Path(__file__))
+    return kept(told, folder, lambda: _run(name, step, startup_s), made_by=[Path(__file__)])
 
 
 def _run(name: str, step: Step, startup_s: float) -> dict[str, Any]:

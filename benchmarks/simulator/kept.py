@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,14 @@ CODE = ("operator/tandem_operator/core", "operator/tandem_operator/sim", "benchm
 
 
 def kept(
-    told: object, folder: Path, run: Callable[[], dict[str, Any]], *, made_by: Path
+    told: object, folder: Path, run: Callable[[], dict[str, Any]], *, made_by: Sequence[Path]
 ) -> dict[str, Any]:
     """The result of `run`, or what it was when the same was run with the same code.
 
-    `told` is all that tells one run from another, `made_by` the file of the benchmark itself.
+    `told` is all that tells one run from another, `made_by` the files of the benchmark itself.
     """
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
-    digest.update(_code() + made_by.read_bytes())
+    digest.update(_code() + b"".join(path.read_bytes() for path in made_by))
     path = folder / f"{digest.hexdigest()[:24]}.json"
     if path.exists():
         found: dict[str, Any] = json.loads(path.read_text())

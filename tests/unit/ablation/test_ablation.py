@@ -3,13 +3,17 @@
 import importlib
 from functools import reduce
 from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks.ablation import run as ablation
 from benchmarks.ablation.parts import PARTS, WHOLE
-from benchmarks.ablation.run import CORE
+from benchmarks.ablation.run import CORE, outcome
 from benchmarks.ablation.table import by_kind, by_trace
+from tandem_operator.core import forecast
 
 
 def row(attainment: float, goodput: float) -> dict[str, Any]:
@@ -40,6 +44,23 @@ def test_what_stands_in_differs_from_what_it_replaces_and_takes_its_arguments(na
             given = [p.default for p in parameters if p.kind is not p.KEYWORD_ONLY]
             named = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
             signature(other).bind(*given, **named)
+
+
+def test_a_run_goes_without_the_step_and_leaves_the_core_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*_: object) -> SimpleNamespace:
+        seen = {"look_ahead_s": forecast.LOOK_AHEAD_S}
+        return SimpleNamespace(to_json=lambda: seen)
+
+    monkeypatch.setattr(ablation, "simulate", simulated)
+    whole, without = (
+        outcome("A4", part, startup_s=60.0, folder=tmp_path, traces=tmp_path)["look_ahead_s"]
+        for part in (WHOLE, "look-ahead")
+    )
+
+    assert (whole, without) == (forecast.LOOK_AHEAD_S, 0.0)
+    assert forecast.LOOK_AHEAD_S > 0.0
 
 
 def test_a_step_shows_what_is_lost_without_it() -> None:

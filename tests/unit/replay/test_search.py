@@ -76,6 +76,13 @@ def test_the_cheapest_fleet_that_reaches_the_objective_is_found(enough: tuple[in
     assert len({job.key() for job in workers.asked}) == len(workers.asked)
 
 
+def test_a_fleet_several_times_the_busiest_minutes_work_is_found_where_clumps_need_it() -> None:
+    # Steady work keeps two of each busy; only seven times as many reach the objective.
+    found = evaluate(arena(Asked(enough=(14, 14))), "static-best", PROFILE)
+
+    assert found.chosen == "14P14D"
+
+
 def test_floors_go_from_the_mean_work_to_the_best_fixed_fleet() -> None:
     workers = Asked(enough=(4, 4))
 
