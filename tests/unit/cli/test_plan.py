@@ -1,12 +1,14 @@
 """`tandem plan` finds the smallest fleet there is, and what other SLOs would cost."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from tandem_operator.cli.case import Case
+from tandem_operator.cli.chart import WIDTH
 from tandem_operator.cli.plan import stepped
 from tandem_operator.cli.planned import frontiers, p95_s
 from tandem_operator.cli.search import Search
@@ -135,6 +137,18 @@ def test_tells_fleets_their_cost_and_what_other_slos_cost(plan):
     assert f"{cheapest['fleet']}, the smallest" in page
     assert 'class="frontier"' in page
     assert told["tandem"]["policy"] == "tandem"
+
+
+def test_names_of_the_same_point_do_not_lie_over_each_other_nor_past_the_edge(plan):
+    _, _, page = plan()
+
+    charts = [chart for chart in page.split("</svg>") if ">Tandem</text>" in chart]
+    assert len(charts) == 2
+    for chart in charts:
+        named = re.findall(r'<text class="name" x="([\d.]+)" y="([\d.]+)">([^<]+)</text>', chart)
+        (x, y, _), (other_x, other_y, _) = named
+        assert abs(float(x) - float(other_x)) > 100 or abs(float(y) - float(other_y)) > 12
+        assert all(float(x) + 6 * len(text) <= WIDTH for x, _, text in named)
 
 
 def test_the_frontier_is_exactly_what_no_other_fleet_beats_in_both():
