@@ -3,6 +3,7 @@ from random import Random
 
 import pytest
 
+from tandem_operator.core import forecast as forecasting
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.experts import season
 from tandem_operator.core.forecast import PROVEN_RISK, Track, forecast
@@ -58,7 +59,7 @@ def test_a_step_is_not_taken_for_a_ramp() -> None:
 
 def test_a_period_seen_twice_is_foreseen() -> None:
     wave = [20.0 + 12.0 * sin(2 * pi * t / 330.0) for t in range(1200)]
-    # At 1,070 s the wave is about to climb from its bottom.
+    # At 1,070 s the wave is at its crest and about to fall.
     made = last_forecast(wave[:1070])
 
     lead = next(level for level in made.levels if level.horizon_s == LEAD_S)
@@ -243,3 +244,18 @@ def test_a_steady_rate_that_was_foreseen_for_long_has_little_risk_and_a_new_one_
     known, new = last_forecast([60.0] * 1000), last_forecast([60.0] * 40)
 
     assert known.risk < PROVEN_RISK < new.risk
+
+
+def test_what_is_said_beyond_a_start_counts_less_where_forecasts_have_come_true(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wave = [40.0 + 24.0 * sin(2 * pi * t / 450.0) for t in range(1190)]
+
+    made = last_forecast(wave)
+    monkeypatch.setattr(forecasting, "PROVEN_RISK", 1e-9)
+    whole = last_forecast(wave)
+
+    # A start takes it to its bottom, the minute beyond that up again.
+    assert made.risk < PROVEN_RISK
+    assert made.levels[:-1] == whole.levels[:-1]
+    assert made.at(LEAD_S).mean_rps < made.levels[-1].mean_rps < whole.levels[-1].mean_rps

@@ -103,7 +103,7 @@ def test_a_silent_router_is_not_a_pool_at_rest() -> None:
 def test_a_young_history_allows_no_shrink() -> None:
     young = observe(prefill=4, decode=4, routers=[report(started_s=NOW_S)])
 
-    decisions = rest(young, seconds=100)
+    decisions = rest(young, spec=make_spec(stabilization_s=10.0), seconds=100)
 
     assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 4} for d in decisions)
 
