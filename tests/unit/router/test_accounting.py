@@ -207,7 +207,7 @@ async def test_output_is_counted_in_tokens_not_in_chunks(pool: Pool) -> None:
 async def test_the_timing_record_joins_by_request_id_and_its_parts_sum_to_ttft(
     pool: Pool, tmp_path: Path
 ) -> None:
-    pool.engines["d0"].script = Script(tokens=5, gap_s=0.01, first_token_s=0.02)
+    pool.engines["d0"].script = Script(tokens=5, gap_s=0.02, first_token_s=0.02)
     pool.engines["p0"].script.prefill_s = 0.02
 
     body = {"model": "tiny", "prompt": "secret words here", "stream": True}
@@ -223,7 +223,8 @@ async def test_the_timing_record_joins_by_request_id_and_its_parts_sum_to_ttft(
     assert (row["prompt_tokens"], row["output_tokens"]) == (3, 5)
     assert sum(row["parts_s"].values()) == pytest.approx(row["ttft_s"])
     assert row["ttft_s"] >= 0.04
-    assert row["tpot_s"] > 0.009
+    # A first token that is read late shortens the gaps after it, but never to half.
+    assert row["tpot_s"] >= 0.01
     assert row["duration_s"] >= row["ttft_s"] + 4 * row["tpot_s"]
     assert "secret" not in json.dumps(row)
 
