@@ -10,6 +10,6 @@ COMMON = settings(
         HealthCheck.filter_too_much,
     ],
 )
-settings.register_profile("quick", COMMON, max_examples=7)
+settings.register_profile("quick", COMMON, max_examples=12)
 settings.register_profile("deep", COMMON, max_examples=30)
 settings.load_profile("quick")
