@@ -56,7 +56,7 @@ lint: .venv/ready
 	$(RUN) mypy
 	PYTHONPATH=operator:engine $(RUN) lint-imports
 
-check: lint ## Lint, types, import contracts and unit tests, in about a minute
+check: lint ## Lint, types, import contracts and unit tests, in under a minute
 	$(RUN) pytest tests/unit tests/golden -n 3
 
 crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts
