@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from math import exp, sqrt
 
 from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.experts import EXPERTS, SEASON, Season, predict_all, season
+from tandem_operator.core.experts import EXPERTS, predict_all
 from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.season import Season, season
 from tandem_operator.core.steps import last_step_s
 
+SEASON = "season"
 LOOK_AHEAD_S = 60.0
 NEAR_S = 16.0
 MIN_HISTORY_S = 20

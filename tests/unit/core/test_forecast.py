@@ -1,13 +1,13 @@
-from math import cos, pi, sin
+from math import cos, pi, sin, sqrt
 from random import Random
 
 import pytest
 
 from tandem_operator.core import forecast as forecasting
 from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.experts import season
 from tandem_operator.core.forecast import PROVEN_RISK, Track, forecast
 from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.season import PERIODS_S, season
 from tandem_operator.core.steps import last_step_s
 from tests.unit.core.scene import NOW_S
 
@@ -21,6 +21,19 @@ def poisson(random: Random, rate: float) -> float:
         at += random.expovariate(rate)
         count += 1
     return float(count)
+
+
+def near(random: Random, rate: float) -> float:
+    """A count with the mean and deviation of a Poisson process, at any rate."""
+    return max(0.0, random.gauss(rate, sqrt(rate)))
+
+
+def waves(rate_rps: float, period_s: float, *, seconds: int) -> list[float]:
+    """Counts a second around a sine of half its mean."""
+    random = Random(7)
+    return [
+        near(random, rate_rps * (1.0 + 0.5 * sin(2 * pi * t / period_s))) for t in range(seconds)
+    ]
 
 
 def last_forecast(rates: list[float], *, seed: int = 1, known_s: float = 1000.0) -> Forecast:
@@ -181,6 +194,30 @@ def test_a_burst_does_not_spoil_what_is_known_of_the_season() -> None:
     made = last_forecast(wave[:620])
 
     assert made.at(LEAD_S).mean_rps == pytest.approx(wave[620 + int(LEAD_S)], rel=0.15)
+
+
+@pytest.mark.parametrize("rate_rps", [20.0, 200.0, 2000.0])
+@pytest.mark.parametrize("period_s", [sqrt(PERIODS_S[20] * PERIODS_S[21]), 430.0, 520.0])
+def test_pools_of_every_size_see_a_season_of_any_period(rate_rps: float, period_s: float) -> None:
+    counts = waves(rate_rps, period_s, seconds=1200)
+
+    found = season(counts[:1000], [LEAD_S])
+
+    assert found is not None
+    assert found.seen
+    actual_rps = sum(counts[1055:1065]) / 10
+    assert found.rates_rps[0] == pytest.approx(actual_rps, abs=0.05 * rate_rps + 3.0)
+
+
+@pytest.mark.parametrize("rate_rps", [20.0, 2000.0])
+def test_a_level_that_stays_up_is_no_season(rate_rps: float) -> None:
+    random = Random(4)
+    counts = [near(random, rate_rps * (1.0 if t < 500 else 2.0)) for t in range(1000)]
+
+    found = season(counts, [LEAD_S])
+
+    assert found is not None
+    assert not found.seen
 
 
 def test_no_season_is_seen_in_noise_around_a_constant_rate() -> None:

@@ -1,0 +1,248 @@
+"""Find the season in the arrival rate: sines, the best one's period read between those tried."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import cos, exp, hypot, inf, pi, sin, sqrt
+
+BIN_S = 10
+BINS = 120
+MEMORY_S = 600.0
+RIDGE_S = 20.0
+# The more requests there are, the less a wave needs to be held back.
+RIDGE_REQUESTS = 400.0
+RESIDUAL_MEMORY_S = 60.0
+STEP_NEWS_S = 120
+PERIOD_RATIO = 1.0425
+PERIODS_S = tuple(180.0 * PERIOD_RATIO**i for i in range(48))
+# A period of which two thirds were seen may be the true one, where a shorter one shows a season.
+REACH = 1.5
+LEAST_AMPLITUDE = 0.25
+MOST_ERROR = 2.0
+# No traffic is a sine to within the chance of thousands of requests.
+MISFIT = 0.15
+MEDIAN_TO_DEVIATION = 1.48
+# A season has to explain four bins of five: a burst now and then does not end it.
+SHARE, SHARE_DEVIATIONS = 0.8, 1.28
+MOST_DEVIATIONS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Season:
+    """What sines say of the rates ahead, and how well the best one explains the past.
+
+    Attributes:
+        error_rps: its deviation on most bins of the past.
+        noise_rps: what chance alone would leave.
+    """
+
+    rates_rps: tuple[float, ...]
+    error_rps: float
+    noise_rps: float
+    amplitude_rps: float
+    mean_rps: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether there is a season at all: clear, and little or hardly more than chance beside."""
+        left_rps = max(MOST_ERROR * self.noise_rps, MISFIT * self.amplitude_rps)
+        return self.amplitude_rps >= LEAST_AMPLITUDE * self.mean_rps and self.error_rps <= left_rps
+
+
+def season(
+    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+) -> Season | None:
+    """Sines, mixed by how well they explain the history, once a whole period of one was seen.
+
+    Single bursts are held back in the fit: they belong to no season. What is above or below the
+    sine now fades with the horizon, unless the level has just jumped. `None` while the history is
+    shorter than every period.
+    """
+    bins = _binned(counts)
+    size = len(bins)
+    if size * BIN_S < PERIODS_S[0]:
+        return None
+    scale = max(sum(bins) / size, 0.1)
+    noise_rps = sqrt(scale / BIN_S)
+    jump = None
+    if step_age_s is not None and step_age_s <= STEP_NEWS_S:
+        jump = _Jump(rate_rps=sum(counts[-step_age_s:]) / step_age_s, age_s=step_age_s)
+    seen_s = size * BIN_S
+    fits = {
+        period_s: _fit(bins, _basis(period_s, size), horizons_s, noise_rps, jump)
+        for period_s in PERIODS_S
+        if period_s <= REACH * seen_s
+    }
+    rough_s = min(fits, key=lambda period_s: fits[period_s].cost)
+    if fits[rough_s].error_rps > MOST_ERROR * noise_rps:
+        period_s = _between(rough_s, fits)
+        del fits[rough_s]
+        ridge_s = min(RIDGE_S, RIDGE_REQUESTS / scale)
+        basis = _Basis(_Wave(period_s), size, ridge_s)
+        fits[period_s] = _fit(bins, basis, horizons_s, noise_rps, jump)
+    # That there is a season shows in a whole period; how long it is may still be open.
+    best = min((f for p, f in fits.items() if p <= seen_s), key=lambda fit: fit.cost)
+    least = min(fit.cost for fit in fits.values())
+    beliefs = [exp(-(fit.cost - least) / (4.0 * scale)) for fit in fits.values()]
+    total = sum(beliefs)
+    return Season(
+        rates_rps=tuple(
+            max(0.0, sum(b * r for b, r in zip(beliefs, rates, strict=True)) / total)
+            for rates in zip(*(fit.rates_rps for fit in fits.values()), strict=True)
+        ),
+        error_rps=best.error_rps,
+        noise_rps=noise_rps,
+        amplitude_rps=best.amplitude_rps,
+        mean_rps=scale,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Jump:
+    """The mean rate since the last step."""
+
+    rate_rps: float
+    age_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    cost: float
+    error_rps: float
+    amplitude_rps: float
+    rates_rps: list[float]
+
+
+def _between(period_s: float, fits: Mapping[float, _Fit]) -> float:
+    """Where a parabola through the costs of `period_s` and its neighbours is lowest.
+
+    What a period beside the true one leaves grows with the rate, and chance only with its root:
+    where more than chance is left, the true one may not have been among those that were tried.
+    """
+    at = PERIODS_S.index(period_s)
+    around = [fits.get(p) for p in PERIODS_S[max(0, at - 1) : at + 2]]
+    if len(around) < 3 or None in around:
+        return period_s
+    below, here, above = (fit.cost for fit in around if fit is not None)
+    bend = below - 2.0 * here + above
+    return period_s * PERIOD_RATIO ** (0.5 * (below - above) / bend) if bend > 0.0 else period_s
+
+
+def _fit(
+    bins: list[float],
+    basis: "_Basis",
+    horizons_s: Sequence[float],
+    noise_rps: float,
+    jump: _Jump | None,
+) -> _Fit:
+    """One sine, fitted twice: the second time without what stands out beyond chance."""
+    c = basis.solve(bins)
+    residuals = basis.residuals(bins, c)
+    usual = max(noise_rps, MEDIAN_TO_DEVIATION * _usual(residuals, share=0.5))
+    most = MOST_DEVIATIONS * usual
+    calm = [z - r + min(most, max(-most, r)) for z, r in zip(bins, residuals, strict=True)]
+    c = basis.solve(calm)
+    residuals = basis.residuals(bins, c)
+    squares = sum(
+        w * min(r * r, most * most) for w, r in zip(basis.weights, residuals, strict=True)
+    )
+
+    def sine_rps(in_s: float) -> float:
+        turn = 2.0 * pi * in_s / basis.period_s
+        return c[0] + c[1] * cos(turn) + c[2] * sin(turn)
+
+    # What stands out now fades; what jumped may stay, and nothing is known yet of how long.
+    beside_rps, memory_s = sum(residuals[-3:]) / 3.0, RESIDUAL_MEMORY_S
+    if jump is not None:
+        beside_rps, memory_s = jump.rate_rps - sine_rps(-0.5 * jump.age_s), inf
+    return _Fit(
+        cost=squares,
+        error_rps=_usual(residuals, share=SHARE) / SHARE_DEVIATIONS,
+        amplitude_rps=hypot(c[1], c[2]),
+        rates_rps=[sine_rps(h) + beside_rps * exp(-h / memory_s) for h in horizons_s],
+    )
+
+
+def _usual(residuals: Sequence[float], *, share: float) -> float:
+    """What `share` of the residuals stay under."""
+    return sorted(map(abs, residuals))[int(share * len(residuals))]
+
+
+def _binned(counts: Sequence[float]) -> list[float]:
+    """Mean rate of each whole `BIN_S` seconds, the newest last."""
+    size = min(BINS, len(counts) // BIN_S)
+    start = len(counts) - size * BIN_S
+    return [sum(counts[at : at + BIN_S]) / BIN_S for at in range(start, len(counts), BIN_S)]
+
+
+class _Wave:
+    """One period's sine and cosine at the middles of the last `BINS` bins, the newest last.
+
+    Histories of every length look at the end of the same rows.
+    """
+
+    def __init__(self, period_s: float) -> None:
+        self.period_s = period_s
+        ages = [(i - BINS + 0.5) * BIN_S for i in range(BINS)]
+        self.weights = [BIN_S * exp(age / MEMORY_S) for age in ages]
+        self.cosines = [cos(2.0 * pi * age / period_s) for age in ages]
+        self.sines = [sin(2.0 * pi * age / period_s) for age in ages]
+        self.weighted_cosines = list(map(float.__mul__, self.weights, self.cosines))
+        self.weighted_sines = list(map(float.__mul__, self.weights, self.sines))
+
+
+class _Basis:
+    """Everything about one period's fit that does not depend on the data."""
+
+    def __init__(self, wave: _Wave, size: int, ridge_s: float) -> None:
+        self.period_s = wave.period_s
+        self.weights = wave.weights[-size:]
+        self.cosines, self.sines = wave.cosines[-size:], wave.sines[-size:]
+        cosines, sines = wave.weighted_cosines[-size:], wave.weighted_sines[-size:]
+        self.weighted = [self.weights, cosines, sines]
+        cross = _dot(cosines, self.sines)
+        gram = [
+            [sum(self.weights) + 1e-6, sum(cosines), sum(sines)],
+            [sum(cosines), _dot(cosines, self.cosines) + ridge_s, cross],
+            [sum(sines), cross, _dot(sines, self.sines) + ridge_s],
+        ]
+        self.inverse = _inverse(gram)
+
+    def solve(self, bins: Sequence[float]) -> list[float]:
+        """Level, cosine and sine that explain `bins` best."""
+        moments = [_dot(row, bins) for row in self.weighted]
+        return [_dot(row, moments) for row in self.inverse]
+
+    def residuals(self, bins: Sequence[float], c: Sequence[float]) -> list[float]:
+        """What the sine `c` leaves of each bin."""
+        level, cosine, sine = c
+        return [
+            z - level - cosine * x - sine * y
+            for z, x, y in zip(bins, self.cosines, self.sines, strict=True)
+        ]
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return sum(map(float.__mul__, left, right))
+
+
+@lru_cache(maxsize=len(PERIODS_S))
+def _wave(period_s: float) -> _Wave:
+    return _Wave(period_s)
+
+
+@lru_cache(maxsize=len(PERIODS_S) * 4)
+def _basis(period_s: float, size: int) -> _Basis:
+    return _Basis(_wave(period_s), size, RIDGE_S)
+
+
+def _inverse(m: list[list[float]]) -> list[list[float]]:
+    """Inverse of a symmetric positive definite 3 x 3 matrix by cofactors."""
+    (a, b, c), (_, d, e), (_, _, f) = m
+    cofactors = [
+        [d * f - e * e, c * e - b * f, b * e - c * d],
+        [c * e - b * f, a * f - c * c, b * c - a * e],
+        [b * e - c * d, b * c - a * e, a * d - b * b],
+    ]
+    determinant = a * cofactors[0][0] + b * cofactors[0][1] + c * cofactors[0][2]
+    return [[value / determinant for value in row] for row in cofactors]
