@@ -25,14 +25,15 @@ class Dashboard:
     traffic: Traffic | None = None
     started_s: float = 0.0
     phase_ends_s: float = 0.0
+    until: str | None = None
     sight: Sight | None = None
     in_flight: Callable[[], int] = lambda: 0
     now: Callable[[], float] = time.time
     _recent: deque[Record] = field(default_factory=deque)
 
-    def begin(self, traffic: Traffic, *, slo: Slo) -> None:
-        """Turn to another phase."""
-        self.traffic, self.slo = traffic, slo
+    def begin(self, traffic: Traffic, *, slo: Slo, until: str | None = None) -> None:
+        """Turn to another stretch of traffic; `until` says what ends it, if not time alone."""
+        self.traffic, self.slo, self.until = traffic, slo, until
         now = self.now()
         self.started_s = self.started_s or now
         self.phase_ends_s = now + traffic.duration_s
@@ -97,9 +98,9 @@ class Dashboard:
         traffic = self.traffic
         if traffic is None:
             return "load"
-        left_s = max(0.0, self.phase_ends_s - self.now())
+        left = self.until or f"{max(0.0, self.phase_ends_s - self.now()):.0f} s left"
         mix = f"{traffic.prompt_tokens} tokens in, {traffic.output_tokens} out"
-        return f"{traffic.name}: {traffic.rate_rps:g} requests/s, {mix}; {left_s:.0f} s left"
+        return f"{traffic.name}: {traffic.rate_rps:g} requests/s, {mix}; {left}"
 
     def __rich__(self) -> Table:
         """As a table for a terminal."""

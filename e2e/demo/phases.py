@@ -10,6 +10,11 @@ from tandem_operator.core.spec import Slo
 TIGHTENED_SHARE = 1.15
 """The tightened TPOT as a share of the median that the fleet gives when the phase begins: near
 enough to it that far more requests miss than may, far enough that a few more pods can keep it."""
+FIRST_S, STEP_S = 30.0, 10.0
+CLIMB, MOST_CLIMB = 1.1, 2.0
+"""How a phase climbs until its role grows: what a pod carries is measured within a third at best,
+since other pods share its cores by then."""
+USEFUL_STARTS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,19 @@ class Phase:
     lasting: bool = True
     tightens: bool = False
 
-    def duration_s(self, *, cold_start_s: float) -> float:
-        """How long the phase lasts, given how long a pod took from creation to Ready."""
-        return max(self.least_s, 2.1 * cold_start_s) if self.lasting else self.least_s
+    @property
+    def climbs(self) -> bool:
+        """Whether its load rises until its role grows."""
+        return self.grows is not None and not self.tightens
+
+    def duration_s(self, *, cold_start_s: float, climbed_s: float = 0.0) -> float:
+        """How long the phase lasts, given how long a pod took from creation to Ready.
+
+        After a climb of `climbed_s` there is time for a new pod to start and to be of use.
+        """
+        if not self.lasting:
+            return self.least_s
+        return max(self.least_s, 2.1 * cold_start_s, climbed_s + USEFUL_STARTS * cold_start_s)
 
     def rate_rps(self, speed: Speed, *, slo: Slo) -> float:
         """Requests per second that are `pods` pods' worth of work on this machine."""

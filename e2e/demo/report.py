@@ -85,7 +85,7 @@ def _phase_names(story: Story) -> str:
         "<div class='names'>"
         + "".join(
             f"<div style='flex:{run.ended_s - run.started_s:.1f}'>{run.phase.name}<small>"
-            f"{run.traffic.rate_rps:g}/s, {run.phase.prompt_tokens} in, "
+            f"{run.rates}, {run.phase.prompt_tokens} in, "
             f"{run.phase.output_tokens} out</small></div>"
             for run in story.runs
         )

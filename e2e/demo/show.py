@@ -5,17 +5,20 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 from rich.console import Console
 from rich.live import Live
 
 from benchmarks.load.generator import LoadGenerator
-from benchmarks.load.plan import plan_requests
+from benchmarks.load.plan import Traffic, plan_requests
+from benchmarks.load.record import Record
 from e2e.demo.calibrate import Speed
 from e2e.demo.dashboard import Dashboard
-from e2e.demo.phases import TIGHTENED_SHARE, Phase
+from e2e.demo.phases import CLIMB, FIRST_S, MOST_CLIMB, STEP_S, TIGHTENED_SHARE, Phase
 from e2e.demo.story import PhaseRun, Sight, fill_in
 from e2e.demo.watch import PoolWatch
+from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
 
 LINE_EVERY_S = 10.0
@@ -39,8 +42,9 @@ async def run_phases(
     `tighten` applies a TPOT target to the running pool and returns the new bounds.
     """
     runs: list[PhaseRun] = []
-    answers = []
     applied = slo
+    climbed: dict[Role, float] = {}
+    sender = _Sender(generator=generator, dashboard=dashboard)
     dashboard.in_flight = lambda: generator.in_flight
     async with watch, _shown(dashboard, console=console):
         for phase in phases:
@@ -48,23 +52,64 @@ async def run_phases(
                 target_s = _tightened_tpot_s(dashboard, slo=slo)
                 slo = await asyncio.to_thread(tighten, target_s)
             traffic = phase.traffic(speed, slo=applied, cold_start_s=cold_start_s)
+            # The tightened bound meets the load that the phase before it ended with.
+            factor = climbed.get(phase.loads, 1.0)
+            first = replace(traffic, rate_rps=round(factor * traffic.rate_rps, 2))
             started_s = time.time()
-            dashboard.begin(traffic, slo=slo)
-            plan = plan_requests(traffic, seed=SEED, run="demo")
-            answers += await generator.send_all(plan, traffic=phase.name)
-            # The last arrival of a Poisson plan lies before the end of its phase.
-            await asyncio.sleep(started_s + traffic.duration_s - time.time())
+            last = first
+            if phase.climbs:
+                last = await _climb(first, phase=phase, slo=slo, watch=watch, sender=sender)
+                climbed[phase.loads] = last.rate_rps / first.rate_rps
+            taken_s = time.time() - started_s
+            duration_s = phase.duration_s(cold_start_s=cold_start_s, climbed_s=taken_s)
+            await sender.send(replace(last, duration_s=duration_s - taken_s), slo=slo)
             runs.append(
                 PhaseRun(
                     phase=phase,
-                    traffic=traffic,
+                    traffic=replace(last, duration_s=duration_s),
+                    first_rps=first.rate_rps,
                     slo=slo,
                     started_s=started_s,
                     ended_s=time.time(),
                 )
             )
-        records = await asyncio.gather(*answers)
+        records = await asyncio.gather(*sender.answers)
     return fill_in(runs, records=records, sights=watch.sights)
+
+
+class _Sender:
+    """Sends one stretch of traffic after another without a pause; its answers come later."""
+
+    def __init__(self, *, generator: LoadGenerator, dashboard: Dashboard) -> None:
+        self.answers: list[asyncio.Task[Record]] = []
+        self._generator = generator
+        self._dashboard = dashboard
+        self._stretches = 0
+
+    async def send(self, traffic: Traffic, *, slo: Slo, until: str | None = None) -> None:
+        """Send it all, and return when its time is over."""
+        ends_s = time.time() + traffic.duration_s
+        self._dashboard.begin(traffic, slo=slo, until=until)
+        self._stretches += 1
+        # Another seed for each: a prompt sent twice would be served by the prefix cache.
+        plan = plan_requests(traffic, seed=SEED + self._stretches, run=f"demo-{self._stretches}")
+        self.answers += await self._generator.send_all(plan, traffic=traffic.name)
+        # The last arrival of a Poisson plan lies before the end of its time.
+        await asyncio.sleep(ends_s - time.time())
+
+
+async def _climb(
+    traffic: Traffic, *, phase: Phase, slo: Slo, watch: PoolWatch, sender: _Sender
+) -> Traffic:
+    """Raise the load until the phase's role grows, or until more would be no fair question."""
+    role, most_rps = phase.grows or phase.loads, MOST_CLIMB * traffic.rate_rps
+    before = watch.sights[-1].fleets[role].desired
+    until = f"rises until {role} grows"
+    await sender.send(replace(traffic, duration_s=FIRST_S), slo=slo, until=until)
+    while watch.sights[-1].fleets[role].desired <= before and CLIMB * traffic.rate_rps <= most_rps:
+        traffic = replace(traffic, rate_rps=round(CLIMB * traffic.rate_rps, 2))
+        await sender.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
+    return traffic
 
 
 def _tightened_tpot_s(dashboard: Dashboard, *, slo: Slo) -> float:

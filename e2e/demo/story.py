@@ -65,16 +65,27 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One phase as it went; what was seen in it is filled in at the end."""
+    """One phase as it went; what was seen in it is filled in at the end.
+
+    Attributes:
+        traffic: what was sent at its end, after a climb from `first_rps`.
+    """
 
     phase: Phase
     traffic: Traffic
+    first_rps: float
     slo: Slo
     started_s: float
     ended_s: float
     records: tuple[Record, ...] = ()
     sights: tuple[Sight, ...] = ()
     changes: tuple[Change, ...] = ()
+
+    @property
+    def rates(self) -> str:
+        """Requests per second, from its start to its end, for people."""
+        first, last = f"{self.first_rps:g}", f"{self.traffic.rate_rps:g}"
+        return f"{first}/s" if first == last else f"{first} to {last}/s"
 
     @property
     def tally(self) -> Tally:

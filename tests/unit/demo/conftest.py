@@ -62,10 +62,12 @@ def story():
                 Sight(at_s + 20, _fleets({**ready, role: (before + 1, before)}), sentence),
                 Sight(at_s + 70, _fleets(ready), sentence),
             ]
+        traffic = phase.traffic(SPEED, slo=SLO, cold_start_s=COLD_START_S)
         runs.append(
             PhaseRun(
                 phase=phase,
-                traffic=phase.traffic(SPEED, slo=SLO, cold_start_s=COLD_START_S),
+                traffic=traffic,
+                first_rps=traffic.rate_rps,
                 slo=SLO,
                 started_s=at_s,
                 ended_s=end_s,

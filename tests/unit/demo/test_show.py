@@ -13,9 +13,10 @@ from rich.console import Console
 from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import Lengths
 from benchmarks.load.record import Outcome, read_records
+from e2e.demo import show
 from e2e.demo.calibrate import Speed, TooSlowError, measure_speed
 from e2e.demo.dashboard import Dashboard
-from e2e.demo.phases import Phase
+from e2e.demo.phases import MOST_CLIMB, Phase
 from e2e.demo.show import SightPrinter, run_phases
 from e2e.demo.story import Fleet, Sight
 from tandem_operator.core.role import Role
@@ -42,9 +43,9 @@ class ToldWatch:
         return None
 
 
-async def serve():
+async def serve(on_request=lambda _: None):
     async def complete(request):
-        await request.read()
+        on_request(await request.json())
         response = web.StreamResponse()
         await response.prepare(request)
         for payload in ({"choices": [{"text": "a"}]}, {"choices": [{"text": "b"}]}):
@@ -76,36 +77,44 @@ def phase(name, **changes):
     return Phase(name=name, **{**fields, **changes})
 
 
+async def run(
+    phases, *, watch, dashboard=None, on_request=lambda _: None, tighten=None, record_path=None
+):
+    """The phases on a pool that `watch` tells of, whose pods start in no time."""
+    watch.sights.append(sight(1, 1))
+    runner, url = await serve(on_request)
+    dashboard = dashboard or Dashboard(slo=SLO)
+    generator = LoadGenerator(
+        url=url, model="tiny", record_path=record_path, on_record=dashboard.add
+    )
+    try:
+        async with generator:
+            return await run_phases(
+                phases,
+                slo=SLO,
+                speed=SPEED,
+                cold_start_s=0.3,
+                generator=generator,
+                watch=watch,
+                dashboard=dashboard,
+                tighten=tighten or (lambda target_s: replace(SLO, tpot_s=target_s)),
+                console=Console(file=io.StringIO()),
+            )
+    finally:
+        await runner.cleanup()
+
+
 async def test_phases_follow_each_other_and_the_tightened_bound_judges_its_own(tmp_path):
-    phases = (phase("light"), phase("tight", tightens=True))
-    watch = ToldWatch()
-    tightened = []
+    watch, tightened = ToldWatch(), []
 
     def tighten(target_s):
         watch.sights.append(sight(1, 2))
         tightened.append(target_s)
         return replace(SLO, tpot_s=0.0)
 
-    watch.sights.append(sight(1, 1))
-    runner, url = await serve()
     path = tmp_path / "records.jsonl"
-    dashboard = Dashboard(slo=SLO)
-    generator = LoadGenerator(url=url, model="tiny", record_path=path, on_record=dashboard.add)
-    try:
-        async with generator:
-            runs = await run_phases(
-                phases,
-                slo=SLO,
-                speed=SPEED,
-                cold_start_s=0.0,
-                generator=generator,
-                watch=watch,
-                dashboard=dashboard,
-                tighten=tighten,
-                console=Console(file=io.StringIO()),
-            )
-    finally:
-        await runner.cleanup()
+    phases = (phase("light"), phase("tight", tightens=True))
+    runs = await run(phases, watch=watch, tighten=tighten, record_path=path)
 
     [target_s] = tightened
     assert target_s <= 0.8 * SLO.tpot_s
@@ -115,6 +124,60 @@ async def test_phases_follow_each_other_and_the_tightened_bound_judges_its_own(t
     assert runs[1].tally.good == 0 < len(runs[1].records)
     assert runs[0].started_s < runs[0].ended_s <= runs[1].started_s
     assert len(read_records(path)) == sum(len(run.records) for run in runs)
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(show, "FIRST_S", 0.3)
+    monkeypatch.setattr(show, "STEP_S", 0.1)
+
+
+async def test_a_load_rises_until_its_role_grows_and_the_next_phase_goes_on_with_it(short):
+    watch, prompts = ToldWatch(), []
+    dashboard = Dashboard(slo=SLO)
+
+    def grow_at_a_higher_rate(request):
+        prompts.append(tuple(request["prompt"]))
+        if dashboard.traffic.rate_rps > 40.0:
+            watch.sights.append(sight(2, 1))
+
+    rising, steady = await run(
+        (
+            phase("heavy", grows=Role.PREFILL, lasting=True),
+            phase("tight", grows=Role.PREFILL, tightens=True),
+        ),
+        watch=watch,
+        dashboard=dashboard,
+        on_request=grow_at_a_higher_rate,
+    )
+
+    assert rising.first_rps == 30.0
+    assert 40.0 < rising.traffic.rate_rps < 48.0
+    assert rising.rates == f"30 to {rising.traffic.rate_rps:g}/s"
+    assert steady.first_rps == steady.traffic.rate_rps == rising.traffic.rate_rps
+    assert steady.rates == f"{steady.first_rps:g}/s"
+    # Three tokens each: a hundred of a thousand are not the same by chance, all of them are.
+    assert len(set(prompts)) > 0.9 * len(prompts)
+
+
+async def test_a_load_does_not_rise_for_ever_and_not_at_all_once_its_role_has_grown(short):
+    never, at_once = ToldWatch(), ToldWatch()
+    heavy = phase("heavy", grows=Role.PREFILL, lasting=True)
+
+    [high] = await run((heavy,), watch=never)
+    [low] = await run(
+        (heavy,), watch=at_once, on_request=lambda _: at_once.sights.append(sight(2, 1))
+    )
+
+    assert 1.8 * 30.0 < high.traffic.rate_rps <= MOST_CLIMB * 30.0
+    assert low.traffic.rate_rps == 30.0
+
+
+def test_a_phase_that_climbed_leaves_time_for_a_new_pod():
+    heavy = phase("heavy", lasting=True)
+
+    assert heavy.duration_s(cold_start_s=70.0, climbed_s=30.0) == 147.0
+    assert heavy.duration_s(cold_start_s=70.0, climbed_s=100.0) == 205.0
 
 
 async def test_the_speed_of_a_pod_is_measured_by_loading_it():
