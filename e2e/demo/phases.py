@@ -10,10 +10,10 @@ from tandem_operator.core.spec import Slo
 TIGHTENED_SHARE = 1.15
 """The tightened TPOT as a share of the median that the fleet gives when the phase begins: near
 enough to it that far more requests miss than may, far enough that a few more pods can keep it."""
-FIRST_S, STEP_S = 30.0, 10.0
-CLIMB, MOST_CLIMB = 1.1, 2.0
-"""How a phase climbs until its role grows: what a pod carries is measured within a third at best,
-since other pods share its cores by then."""
+FIRST_S, STEP_S, MOST_STEPS = 30.0, 10.0, 7
+CLIMB = 1.1
+"""A load rises in steps until its role grows: what a pod carries is measured within a third at
+best, since other pods share its cores by then."""
 USEFUL_STARTS = 1.5
 
 
@@ -39,18 +39,18 @@ class Phase:
     tightens: bool = False
 
     @property
-    def climbs(self) -> bool:
-        """Whether its load rises until its role grows."""
-        return self.grows is not None and not self.tightens
+    def climb(self) -> float:
+        """The factor by which its load rises from step to step while its role does not grow."""
+        return 1.0 if self.tightens else CLIMB
 
-    def duration_s(self, *, cold_start_s: float, climbed_s: float = 0.0) -> float:
+    def duration_s(self, *, cold_start_s: float, waited_s: float = 0.0) -> float:
         """How long the phase lasts, given how long a pod took from creation to Ready.
 
-        After a climb of `climbed_s` there is time for a new pod to start and to be of use.
+        After `waited_s` until its role grew there is time for a new pod to start and to be of use.
         """
         if not self.lasting:
             return self.least_s
-        return max(self.least_s, 2.1 * cold_start_s, climbed_s + USEFUL_STARTS * cold_start_s)
+        return max(self.least_s, 2.1 * cold_start_s, waited_s + USEFUL_STARTS * cold_start_s)
 
     def rate_rps(self, speed: Speed, *, slo: Slo) -> float:
         """Requests per second that are `pods` pods' worth of work on this machine."""

@@ -15,7 +15,7 @@ from benchmarks.load.plan import Traffic, plan_requests
 from benchmarks.load.record import Record
 from e2e.demo.calibrate import Speed
 from e2e.demo.dashboard import Dashboard
-from e2e.demo.phases import CLIMB, FIRST_S, MOST_CLIMB, STEP_S, TIGHTENED_SHARE, Phase
+from e2e.demo.phases import FIRST_S, MOST_STEPS, STEP_S, TIGHTENED_SHARE, Phase
 from e2e.demo.story import PhaseRun, Sight, fill_in
 from e2e.demo.watch import PoolWatch
 from tandem_operator.core.role import Role
@@ -57,11 +57,13 @@ async def run_phases(
             first = replace(traffic, rate_rps=round(factor * traffic.rate_rps, 2))
             started_s = time.time()
             last = first
-            if phase.climbs:
-                last = await _climb(first, phase=phase, slo=slo, watch=watch, sender=sender)
-                climbed[phase.loads] = last.rate_rps / first.rate_rps
+            if phase.grows is not None:
+                last = await _until_it_grows(
+                    first, phase=phase, slo=slo, watch=watch, sender=sender
+                )
+                climbed[phase.loads] = factor * last.rate_rps / first.rate_rps
             taken_s = time.time() - started_s
-            duration_s = phase.duration_s(cold_start_s=cold_start_s, climbed_s=taken_s)
+            duration_s = phase.duration_s(cold_start_s=cold_start_s, waited_s=taken_s)
             await sender.send(replace(last, duration_s=duration_s - taken_s), slo=slo)
             runs.append(
                 PhaseRun(
@@ -98,16 +100,18 @@ class _Sender:
         await asyncio.sleep(ends_s - time.time())
 
 
-async def _climb(
+async def _until_it_grows(
     traffic: Traffic, *, phase: Phase, slo: Slo, watch: PoolWatch, sender: _Sender
 ) -> Traffic:
-    """Raise the load until the phase's role grows, or until more would be no fair question."""
-    role, most_rps = phase.grows or phase.loads, MOST_CLIMB * traffic.rate_rps
+    """Send until the phase's role grows, a little more with every step; no longer than is fair."""
+    role = phase.grows or phase.loads
     before = watch.sights[-1].fleets[role].desired
-    until = f"rises until {role} grows"
+    until = f"{'goes on' if phase.climb == 1.0 else 'rises'} until {role} grows"
     await sender.send(replace(traffic, duration_s=FIRST_S), slo=slo, until=until)
-    while watch.sights[-1].fleets[role].desired <= before and CLIMB * traffic.rate_rps <= most_rps:
-        traffic = replace(traffic, rate_rps=round(CLIMB * traffic.rate_rps, 2))
+    for _ in range(MOST_STEPS):
+        if watch.sights[-1].fleets[role].desired > before:
+            break
+        traffic = replace(traffic, rate_rps=round(phase.climb * traffic.rate_rps, 2))
         await sender.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
     return traffic
 
