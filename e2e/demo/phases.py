@@ -14,7 +14,9 @@ FIRST_S, STEP_S, MOST_STEPS = 30.0, 10.0, 7
 CLIMB = 1.1
 """A load rises in steps until its role grows: what a pod carries is measured within a third at
 best, since other pods share its cores by then."""
-USEFUL_STARTS = 1.5
+STEADY_S, MOST_STARTS = 20.0, 2.0
+"""A phase goes on, though not for ever, until all pods that its role asks for have been Ready for a
+while: only then do latencies tell what the fleet gives, and a tighter bound what it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,9 @@ class Phase:
         """The factor by which its load rises from step to step while its role does not grow."""
         return 1.0 if self.tightens else CLIMB
 
-    def duration_s(self, *, cold_start_s: float, waited_s: float = 0.0) -> float:
-        """How long the phase lasts, given how long a pod took from creation to Ready.
-
-        After `waited_s` until its role grew there is time for a new pod to start and to be of use.
-        """
-        if not self.lasting:
-            return self.least_s
-        return max(self.least_s, 2.1 * cold_start_s, waited_s + USEFUL_STARTS * cold_start_s)
+    def duration_s(self, *, cold_start_s: float) -> float:
+        """How long the phase lasts, given how long a pod took from creation to Ready."""
+        return max(self.least_s, 2.1 * cold_start_s) if self.lasting else self.least_s
 
     def rate_rps(self, speed: Speed, *, slo: Slo) -> float:
         """Requests per second that are `pods` pods' worth of work on this machine."""

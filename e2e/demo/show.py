@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from math import ceil
 
 from rich.console import Console
 from rich.live import Live
@@ -15,7 +16,15 @@ from benchmarks.load.plan import Traffic, plan_requests
 from benchmarks.load.record import Record
 from e2e.demo.calibrate import Speed
 from e2e.demo.dashboard import Dashboard
-from e2e.demo.phases import FIRST_S, MOST_STEPS, STEP_S, TIGHTENED_SHARE, Phase
+from e2e.demo.phases import (
+    FIRST_S,
+    MOST_STARTS,
+    MOST_STEPS,
+    STEADY_S,
+    STEP_S,
+    TIGHTENED_SHARE,
+    Phase,
+)
 from e2e.demo.story import PhaseRun, Sight, fill_in
 from e2e.demo.watch import PoolWatch
 from tandem_operator.core.role import Role
@@ -62,17 +71,23 @@ async def run_phases(
                     first, phase=phase, slo=slo, watch=watch, sender=sender
                 )
                 climbed[phase.loads] = factor * last.rate_rps / first.rate_rps
-            taken_s = time.time() - started_s
-            duration_s = phase.duration_s(cold_start_s=cold_start_s, waited_s=taken_s)
-            await sender.send(replace(last, duration_s=duration_s - taken_s), slo=slo)
+            left_s = started_s + traffic.duration_s - time.time()
+            if left_s > 0.0:
+                await sender.send(replace(last, duration_s=left_s), slo=slo)
+            if phase.grows is not None:
+                steps = ceil(MOST_STARTS * cold_start_s / STEP_S)
+                await _until_steady(
+                    last, role=phase.grows, slo=slo, watch=watch, sender=sender, steps=steps
+                )
+            ended_s = time.time()
             runs.append(
                 PhaseRun(
                     phase=phase,
-                    traffic=replace(last, duration_s=duration_s),
+                    traffic=replace(last, duration_s=ended_s - started_s),
                     first_rps=first.rate_rps,
                     slo=slo,
                     started_s=started_s,
-                    ended_s=time.time(),
+                    ended_s=ended_s,
                 )
             )
         records = await asyncio.gather(*sender.answers)
@@ -114,6 +129,18 @@ async def _until_it_grows(
         traffic = replace(traffic, rate_rps=round(phase.climb * traffic.rate_rps, 2))
         await sender.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
     return traffic
+
+
+async def _until_steady(
+    traffic: Traffic, *, role: Role, slo: Slo, watch: PoolWatch, sender: _Sender, steps: int
+) -> None:
+    """Go on until the fleet that the role asks for has been Ready for a while."""
+    for _ in range(steps):
+        lately = (s.fleets[role] for s in watch.sights if s.at_s >= time.time() - STEADY_S)
+        if len({count for fleet in lately for count in (fleet.desired, fleet.ready)}) == 1:
+            return
+        until = f"goes on until {role} is Ready"
+        await sender.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
 
 
 def _tightened_tpot_s(dashboard: Dashboard, *, slo: Slo) -> float:

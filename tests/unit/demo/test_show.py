@@ -126,10 +126,14 @@ async def test_phases_follow_each_other_and_the_tightened_bound_judges_its_own(t
     assert len(read_records(path)) == sum(len(run.records) for run in runs)
 
 
+HEAVY = phase("heavy", grows=Role.PREFILL, lasting=True)
+
+
 @pytest.fixture
 def short(monkeypatch):
     monkeypatch.setattr(show, "FIRST_S", 0.3)
     monkeypatch.setattr(show, "STEP_S", 0.1)
+    monkeypatch.setattr(show, "STEADY_S", 0.1)
 
 
 async def test_a_load_rises_until_its_role_grows_and_the_next_phase_goes_on_with_it(short):
@@ -141,9 +145,8 @@ async def test_a_load_rises_until_its_role_grows_and_the_next_phase_goes_on_with
         if dashboard.traffic.rate_rps > 40.0:
             watch.sights.append(sight(2, 1))
 
-    heavy = phase("heavy", grows=Role.PREFILL, lasting=True)
     rising, steady = await run(
-        (heavy, replace(heavy, name="tight", tightens=True)),
+        (HEAVY, replace(HEAVY, name="tight", tightens=True)),
         watch=watch,
         dashboard=dashboard,
         on_request=grow_at_a_higher_rate,
@@ -160,22 +163,40 @@ async def test_a_load_rises_until_its_role_grows_and_the_next_phase_goes_on_with
 
 async def test_a_load_does_not_rise_for_ever_and_not_at_all_once_its_role_has_grown(short):
     never, at_once = ToldWatch(), ToldWatch()
-    heavy = phase("heavy", grows=Role.PREFILL, lasting=True)
 
-    [high] = await run((heavy,), watch=never)
+    [high] = await run((HEAVY,), watch=never)
     [low] = await run(
-        (heavy,), watch=at_once, on_request=lambda _: at_once.sights.append(sight(2, 1))
+        (HEAVY,), watch=at_once, on_request=lambda _: at_once.sights.append(sight(2, 1))
     )
 
     assert high.traffic.rate_rps == pytest.approx(30.0 * CLIMB**MOST_STEPS, rel=0.01)
     assert low.traffic.rate_rps == 30.0
 
 
-def test_a_phase_whose_role_grew_late_leaves_time_for_a_new_pod():
-    heavy = phase("heavy", lasting=True)
+async def test_a_phase_goes_on_until_its_new_pod_is_ready(short):
+    watch = ToldWatch()
+    seen = []
 
-    assert heavy.duration_s(cold_start_s=70.0, waited_s=30.0) == 147.0
-    assert heavy.duration_s(cold_start_s=70.0, waited_s=100.0) == 205.0
+    def start_slowly(_):
+        seen.append(time.time())
+        since_s = seen[-1] - seen[0]
+        watch.sights.append(sight(2, 1, ready=1 if since_s < 0.9 else 2))
+
+    [late] = await run((HEAVY,), watch=watch, on_request=start_slowly)
+
+    assert late.most_ready(Role.PREFILL) == 2
+    assert late.ended_s - late.started_s > 0.9 + 0.1
+    assert late.traffic.duration_s == pytest.approx(late.ended_s - late.started_s, abs=0.05)
+
+
+async def test_a_phase_does_not_wait_for_ever_for_a_pod_that_never_starts(short):
+    watch = ToldWatch()
+
+    [stuck] = await run(
+        (HEAVY,), watch=watch, on_request=lambda _: watch.sights.append(sight(2, 1))
+    )
+
+    assert stuck.ended_s - stuck.started_s < 2.5
 
 
 async def test_the_speed_of_a_pod_is_measured_by_loading_it():
