@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import ceil
 
-from tandem_operator.core.rates import Forecast
+from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 
@@ -67,7 +67,8 @@ def choose(
     """Counts for the largest need between now and the look-ahead, all rates times `growth`.
 
     `fixed` holds the counts of roles that another owner sets: they are taken as they are.
-    `floors` holds what violations demand at once, whatever the models say.
+    `floors` holds the least counts: what violations demand at once, whatever the models say, or
+    what less load needs already.
     """
     budget = spec.gpu_budget
     request_gpu_s = sum(demands[role].busy * spec.roles[role].gpus_per_replica for role in demands)
@@ -76,22 +77,23 @@ def choose(
     for role, demand in demands.items():
         most = 2 * spec.roles[role].max_replicas + 4
         cap_rps = _delivered_rps(spec, role, demands, wanted, fixed)
-        wanted[role] = max(
-            _least_cost(
+        count = (floors or {}).get(role, 1)
+        # The highest first: what it needs, the others seldom need more of.
+        for level in sorted(forecast.levels, key=_highest_rps, reverse=True):
+            count = _least_cost(
                 mean_rps=min(cap_rps, level.mean_rps * growth),
                 samples_rps=[min(cap_rps, rate * growth) for rate in level.samples_rps],
                 demand=demand,
                 gpus=spec.roles[role].gpus_per_replica,
                 price=price,
                 allowed_late=0.5 * (1.0 - spec.slo.attainment),
+                least=count,
                 most=most,
             )
-            for level in forecast.levels
-        )
+        wanted[role] = count
         if demand.backlog > 0.0:
             drain = ceil(forecast.peak.mean_rps * growth * demand.busy + demand.backlog - 1e-9)
             wanted[role] = max(wanted[role], min(drain, 2 * wanted[role], most))
-        wanted[role] = max(wanted[role], (floors or {}).get(role, 1))
     limits: dict[Role, tuple[str, ...]] = {}
     target: dict[Role, int] = {}
     for role, count in wanted.items():
@@ -126,6 +128,10 @@ def _delivered_rps(
     return max(1, count) / prefill.busy if prefill.busy > 0.0 else float("inf")
 
 
+def _highest_rps(level: Level) -> float:
+    return max(level.samples_rps)
+
+
 def _least_cost(
     *,
     mean_rps: float,
@@ -134,10 +140,11 @@ def _least_cost(
     gpus: int,
     price: float,
     allowed_late: float,
+    least: int,
     most: int,
 ) -> int:
-    """Replicas of one role at one horizon."""
-    count = max(1, min(most, int(mean_rps * demand.busy)))
+    """Replicas of one role at one horizon, `least` or more."""
+    count = max(least, min(most, int(mean_rps * demand.busy)))
     while count < most and demand.late_share(mean_rps, count) > allowed_late:
         count += 1
     best, best_cost = count, float("inf")

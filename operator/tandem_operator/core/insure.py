@@ -6,7 +6,7 @@ else; one that sends whole requests to decode replicas with slack lends that sla
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from heapq import heapify, heapreplace
+from heapq import heapreplace
 from itertools import pairwise
 from math import erfc, exp, inf, pi, sqrt
 
@@ -96,7 +96,7 @@ class PrefillExcess(Replay):
 
     def __init__(self, work: PrefillWork) -> None:
         super().__init__(work)
-        self._patience_s = _patience_s(work.chunks or work.singles)
+        self._patience_s = _patience_s(work)
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
         work = self.work
@@ -119,21 +119,27 @@ class PrefillExcess(Replay):
         return late_s / total_s if total_s > 0.0 else 0.0
 
 
-def _patience_s(jobs: Sequence[Job]) -> float:
-    spares = [spare for job in jobs for spare in job.allowances]
+def _patience_s(work: PrefillWork) -> float:
+    """How long half of the requests may wait."""
+    spares = [(job.spare_s, 1) for job in work.singles if job.spare_s < inf]
+    if work.chunks:
+        spares = [
+            (spare_s, above - below)
+            for chunk in work.chunks
+            for spare_s, (below, above) in zip(chunk.spares_s, pairwise(chunk.late), strict=True)
+        ]
     return quantile(spares, 0.5) if spares else 0.0
 
 
 def _late_count(jobs: Sequence[Job], rate_rps: float, replicas: int) -> int:
     """Requests that give way because they would be late, on `replicas` servers."""
     free = [0.0] * replicas
-    heapify(free)
     late = 0
-    for job in jobs:
-        now = job.at / rate_rps
+    for at, work_s, spare_s in jobs:
+        now = at / rate_rps
         start = max(now, free[0])
-        if job.allowances and start - now > job.allowances[0][0]:
-            late += job.allowances[0][1]
+        if start - now > spare_s:
+            late += 1
         else:
-            heapreplace(free, start + job.work_s)
+            heapreplace(free, start + work_s)
     return late

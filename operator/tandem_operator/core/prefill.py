@@ -5,10 +5,12 @@ out of sizing: no number of replicas helps them, and they are reported instead.
 """
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
-from math import exp, log
+from heapq import heapreplace
+from math import exp, inf, log
+from typing import NamedTuple
 
 from tandem_operator.core.regression import Triple
 from tandem_operator.core.spec import Slo
@@ -22,13 +24,27 @@ HOPELESS_LOAD = 1.15
 SERVED_LOAD = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A request, or a chunk of consecutive ones: work, and how long how many may wait."""
+class Job(NamedTuple):
+    """One request: when, its work, and how long it may wait.
+
+    One that is late on an idle server may wait for ever: no replica helps it.
+    """
 
     at: float
     work_s: float
-    allowances: tuple[tuple[float, int], ...]
+    spare_s: float
+
+
+class Chunk(NamedTuple):
+    """Consecutive requests: when, their work, and how many are late after which wait.
+
+    `late[i]` of them are late where the wait exceeds `spares_s[i - 1]`, the shorter spares first.
+    """
+
+    at: float
+    work_s: float
+    spares_s: tuple[float, ...]
+    late: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +57,17 @@ class PrefillWork:
             that lasts is in them. Empty if `singles` holds them all.
         counted: requests that could be on time, of all; `singles_counted` of the latest.
         infeasible_share: requests that are late on an idle server.
-        feasible_ttft_s: the smallest `ttft` target with which the wanted share is feasible.
+        excess: the `ttft` targets with which requests are on time on idle servers, and of how many.
     """
 
     singles: tuple[Job, ...]
-    chunks: tuple[Job, ...]
+    chunks: tuple[Chunk, ...]
     counted: int
     singles_counted: int
     mean_service_s: float
     allowed_late: float
     infeasible_share: float
-    feasible_ttft_s: float
+    excess: tuple[tuple[float, int], ...]
     unloaded_ttft_s: tuple[tuple[float, int], ...]
 
     @property
@@ -59,9 +75,18 @@ class PrefillWork:
         """Whether enough requests could be on time on idle servers."""
         return self.infeasible_share <= self.allowed_late
 
+    @property
+    def feasible_ttft_s(self) -> float:
+        """The smallest `ttft` target with which the wanted share is feasible."""
+        return max(0.0, quantile(self.excess, 1.0 - self.allowed_late))
+
     def load(self, rate_rps: float) -> float:
         """Servers kept busy by arrivals at `rate_rps`."""
         return rate_rps * self.mean_service_s
+
+
+# When, work, how long it may wait, and of how many requests.
+_Entry = tuple[float, float, float, int]
 
 
 def prefill_work(
@@ -72,45 +97,56 @@ def prefill_work(
     `overhead_s` is the part of TTFT that prefill replicas cannot change: transfer and first step.
     """
     a0, a1, a2 = service
-    singles: list[Job] = []
+    entries: list[_Entry] = []
     total_s, counted, singles_counted = 0.0, 0, 0
     unloaded: list[tuple[float, int]] = []
     excess: list[tuple[float, int]] = []
-    for index, request in enumerate(sample.requests):
-        fresh = request.prompt_tokens - request.cached_tokens
-        context = request.cached_tokens + 0.5 * fresh
+    for index, (at, count, prompt_tokens, cached_tokens) in enumerate(sample.requests):
+        fresh = prompt_tokens - cached_tokens
+        context = cached_tokens + 0.5 * fresh
         service_s = slowdown * (a0 + a1 * fresh + a2 * fresh * context)
         ttft_s = service_s + overhead_s
-        bound_s = slo.ttft_bound_s(request.prompt_tokens)
-        allowances: tuple[tuple[float, int], ...] = ()
+        bound_s = slo.ttft_bound_s(prompt_tokens)
+        spare_s = inf
         if ttft_s <= bound_s:
             spare_s = max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
-            allowances = ((spare_s, request.count),)
-            counted += request.count
-            singles_counted += request.count if index >= sample.singles_from else 0
-        total_s += service_s * request.count
-        unloaded.append((ttft_s, request.count))
-        excess.append((ttft_s - bound_s + slo.ttft_s, request.count))
-        singles.append(Job(request.at, service_s * request.count, allowances))
+            counted += count
+            if index >= sample.singles_from:
+                singles_counted += count
+        work_s = service_s * count
+        total_s += work_s
+        unloaded.append((ttft_s, count))
+        excess.append((ttft_s - bound_s + slo.ttft_s, count))
+        entries.append((at, work_s, spare_s, count))
     return PrefillWork(
-        singles=tuple(singles[sample.singles_from :]),
-        chunks=tuple(_chunks(singles)) if sample.singles_from > 0 else (),
+        singles=tuple(Job(*entry[:3]) for entry in entries[sample.singles_from :]),
+        chunks=tuple(_chunks(entries)) if sample.singles_from > 0 else (),
         counted=counted,
         singles_counted=singles_counted,
         mean_service_s=total_s / sample.total,
         allowed_late=1.0 - slo.attainment,
         infeasible_share=1.0 - counted / sample.total,
-        feasible_ttft_s=max(0.0, quantile(excess, slo.attainment)),
+        excess=tuple(excess),
         unloaded_ttft_s=tuple(unloaded),
     )
 
 
-def _chunks(jobs: Sequence[Job]) -> Iterator[Job]:
-    size = -(-len(jobs) // CHUNKS)
-    for start in range(0, len(jobs), size):
-        part = jobs[start : start + size]
-        allowances = sorted(spare for job in part for spare in job.allowances)
-        yield Job(part[0].at, sum(job.work_s for job in part), tuple(allowances))
+def _chunks(entries: Sequence[_Entry]) -> Iterator[Chunk]:
+    size = -(-len(entries) // CHUNKS)
+    for start in range(0, len(entries), size):
+        part = entries[start : start + size]
+        yield chunk_of(
+            at=part[0][0],
+            work_s=sum(work_s for _, work_s, _, _ in part),
+            spares=[(spare_s, count) for _, _, spare_s, count in part if spare_s < inf],
+        )
+
+
+def chunk_of(*, at: float, work_s: float, spares: Iterable[tuple[float, int]]) -> Chunk:
+    """The chunk of requests with these `spares`: how long so many of them may wait."""
+    ordered = sorted(spares)
+    late = (0, *itertools.accumulate(count for _, count in ordered))
+    return Chunk(at, work_s, tuple(spare_s for spare_s, _ in ordered), late)
 
 
 def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
@@ -151,10 +187,10 @@ class Replay:
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
         work = self.work
-        late = _late_count(work.singles, _waits(work.singles, rate_rps, replicas))
+        late = _late_jobs(work.singles, rate_rps, replicas)
         share = late / (work.singles_counted + UNSEEN_ON_TIME)
         if work.chunks:
-            late = _late_count(work.chunks, _chunk_waits(work.chunks, rate_rps, replicas))
+            late = _late_in_chunks(work.chunks, rate_rps, replicas)
             share = max(share, late / (work.counted + UNSEEN_ON_TIME))
         return share
 
@@ -172,50 +208,42 @@ class Replay:
         )
 
 
-def _late_count(jobs: Sequence[Job], waits: Sequence[float]) -> int:
-    late = 0
-    for job, wait in zip(jobs, waits, strict=True):
-        allowances = job.allowances
-        if not allowances or wait <= allowances[0][0]:
-            continue
-        late += sum(count for allowance_s, count in allowances if wait > allowance_s)
+def _late_jobs(jobs: Sequence[Job], rate_rps: float, replicas: int) -> int:
+    """How many wait too long in one first-come-first-served queue before `replicas` servers."""
+    late, free = 0, [0.0] * replicas
+    for at, work_s, spare_s in jobs:
+        now = at / rate_rps
+        start = free[0]
+        if start > now:
+            if start - now > spare_s:
+                late += 1
+            heapreplace(free, start + work_s)
+        else:
+            heapreplace(free, now + work_s)
     return late
 
 
-def _waits(jobs: Sequence[Job], rate_rps: float, replicas: int) -> list[float]:
-    """Wait of each job in one first-come-first-served queue before `replicas` servers."""
-    if replicas == 1:
-        return _single_waits(jobs, rate_rps)
+def _waits(jobs: Sequence[Job], rate_rps: float, replicas: int) -> Iterator[float]:
+    """Wait of each job in that queue."""
     free = [0.0] * replicas
-    heapify(free)
-    waits = []
-    for job in jobs:
-        now = job.at / rate_rps
+    for at, work_s, _ in jobs:
+        now = at / rate_rps
         start = max(now, free[0])
-        heapreplace(free, start + job.work_s)
-        waits.append(start - now)
-    return waits
+        heapreplace(free, start + work_s)
+        yield start - now
 
 
-def _single_waits(jobs: Sequence[Job], rate_rps: float) -> list[float]:
-    free, waits = 0.0, []
-    for job in jobs:
-        now = job.at / rate_rps
-        free = max(free, now)
-        waits.append(free - now)
-        free += job.work_s
-    return waits
+def _late_in_chunks(chunks: Sequence[Chunk], rate_rps: float, replicas: int) -> int:
+    """How many wait too long where a chunk's work comes evenly until the next one.
 
-
-def _chunk_waits(chunks: Sequence[Job], rate_rps: float, replicas: int) -> list[float]:
-    """Waits where a chunk's work comes evenly until the next one: the fleet drains it together.
-
-    All at once it would be a burst that nobody sent.
+    The fleet drains it together. All at once it would be a burst that nobody sent.
     """
-    backlog_s, waits = 0.0, []
-    for chunk, following in itertools.pairwise(chunks):
-        span_s = (following.at - chunk.at) / rate_rps
-        left_s = max(0.0, backlog_s + chunk.work_s - span_s * replicas)
-        waits.append(0.5 * (backlog_s + left_s) / replicas)
+    backlog_s, late = 0.0, 0
+    for (at, work_s, spares_s, late_after), following in itertools.pairwise(chunks):
+        span_s = (following.at - at) / rate_rps
+        left_s = max(0.0, backlog_s + work_s - span_s * replicas)
+        wait_s = 0.5 * (backlog_s + left_s) / replicas
+        late += late_after[bisect_left(spares_s, wait_s)]
         backlog_s = left_s
-    return [*waits, backlog_s / replicas]
+    last = chunks[-1]
+    return late + last.late[bisect_left(last.spares_s, backlog_s / replicas)]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import cos, exp, hypot, inf, pi, sin, sqrt
+from math import copysign, cos, exp, hypot, inf, pi, sin, sqrt
 
 BIN_S = 10
 BINS = 120
@@ -138,14 +138,18 @@ def _fit(
     """One sine, fitted twice: the second time without what stands out beyond chance."""
     c = basis.solve(bins)
     residuals = basis.residuals(bins, c)
-    usual = max(noise_rps, MEDIAN_TO_DEVIATION * _usual(residuals, share=0.5))
-    most = MOST_DEVIATIONS * usual
-    calm = [z - r + min(most, max(-most, r)) for z, r in zip(bins, residuals, strict=True)]
-    c = basis.solve(calm)
-    residuals = basis.residuals(bins, c)
-    squares = sum(
-        w * min(r * r, most * most) for w, r in zip(basis.weights, residuals, strict=True)
-    )
+    sizes = sorted(map(abs, residuals))
+    most = MOST_DEVIATIONS * max(noise_rps, MEDIAN_TO_DEVIATION * _usual(sizes, share=0.5))
+    if sizes[-1] > most:
+        calm = [
+            z if -most <= r <= most else z - r + copysign(most, r)
+            for z, r in zip(bins, residuals, strict=True)
+        ]
+        c = basis.solve(calm)
+        residuals = basis.residuals(bins, c)
+        sizes = sorted(map(abs, residuals))
+    held = [r if -most <= r <= most else most for r in residuals]
+    squares = sum(w * r * r for w, r in zip(basis.weights, held, strict=True))
 
     def sine_rps(in_s: float) -> float:
         turn = 2.0 * pi * in_s / basis.period_s
@@ -157,15 +161,15 @@ def _fit(
         beside_rps, memory_s = jump.rate_rps - sine_rps(-0.5 * jump.age_s), inf
     return _Fit(
         cost=squares,
-        error_rps=_usual(residuals, share=SHARE) / SHARE_DEVIATIONS,
+        error_rps=_usual(sizes, share=SHARE) / SHARE_DEVIATIONS,
         amplitude_rps=hypot(c[1], c[2]),
         rates_rps=[sine_rps(h) + beside_rps * exp(-h / memory_s) for h in horizons_s],
     )
 
 
-def _usual(residuals: Sequence[float], *, share: float) -> float:
-    """What `share` of the residuals stay under."""
-    return sorted(map(abs, residuals))[int(share * len(residuals))]
+def _usual(sizes: Sequence[float], *, share: float) -> float:
+    """What `share` of the `sizes`, the smallest first, stay under."""
+    return sizes[int(share * len(sizes))]
 
 
 def _binned(counts: Sequence[float]) -> list[float]:

@@ -229,7 +229,7 @@ def _plan(
         fixed=fixed,
         late_price=price,
         growth=1.0 + more,
-        floors=floors,
+        floors=choice.wanted,
     )
     return _Plan(choice=choice, keep=keep)
 

@@ -5,11 +5,13 @@ ramp, old arrivals merely sped up would look like bursts. Prompt lengths are car
 mean in the same way. What stays is the burstiness, and it is replayed, not assumed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
+from typing import NamedTuple
 
-from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.arrivals import Arrivals, PromptGroup
 from tandem_operator.core.chance import believed
 from tandem_operator.core.hits import cached_share
 from tandem_operator.core.steps import last_step_s
@@ -25,12 +27,14 @@ EXACT_REQUESTS = 600
 MOST_ENTRIES_PER_S = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of the sample, or a few alike: when in operational time, and the prompt."""
+class Request(NamedTuple):
+    """One request of the sample, or a few alike: when in operational time, and the prompt.
+
+    A plain tuple: a thousand of them are made a tick.
+    """
 
     at: float
-    count: int
+    requests: int
     prompt_tokens: float
     cached_tokens: float
 
@@ -50,16 +54,28 @@ class Workload:
     dispersion: float
 
 
-# Seconds after the window's start, how many requests, tokens of each: made by the thousand a tick.
-_Placed = tuple[float, int, float]
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What entered in one second of the window.
+
+    Attributes:
+        index: seconds after the window's start.
+        entries: share of the second gone, how many requests, and tokens of each; in order.
+    """
+
+    index: int
+    entries: list[tuple[float, int, float]]
+    requests: int
+    tokens: float
+    squared_tokens: float
 
 
 def workload(arrivals: Arrivals) -> Workload | None:
     """The sample of the recent window; `None` where it saw no request."""
     counts = arrivals.counts[-WINDOW_S:]
     first_s = arrivals.end_s - len(counts)
-    placed = list(_placed(arrivals, first_s))
-    total = sum(count for _, count, _ in placed)
+    rows = _rows(arrivals, first_s)
+    total = sum(row.requests for row in rows)
     if total == 0:
         return None
     step_age_s = last_step_s(counts)
@@ -69,16 +85,18 @@ def workload(arrivals: Arrivals) -> Workload | None:
     for rate in rates:
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
-    sizes = _length_scale(placed, len(counts), wall)
+    sizes = _length_scale(rows, len(counts), wall)
     cached = cached_share(arrivals, first_s=first_s)
-    requests = []
+    requests: list[Request] = []
     tokens = 0.0
-    for at_s, count, length in placed:
-        second = int(at_s)
-        position = passed[second] + (passed[second + 1] - passed[second]) * (at_s - second)
-        size = length * sizes[second]
-        tokens += count * size
-        requests.append(Request(position * stretch, count, size, size * cached))
+    for row in rows:
+        start = passed[row.index] * stretch
+        span = (passed[row.index + 1] - passed[row.index]) * stretch
+        scale = sizes[row.index]
+        tokens += row.tokens * scale
+        for share, count, length in row.entries:
+            size = length * scale
+            requests.append(Request(start + span * share, count, size, size * cached))
     return Workload(
         requests=tuple(requests),
         singles_from=_singles_from(requests),
@@ -89,14 +107,14 @@ def workload(arrivals: Arrivals) -> Workload | None:
 
 
 def _singles_from(requests: Sequence[Request]) -> int:
-    first = len(requests)
-    while first > 0 and requests[first - 1].count == 1 and len(requests) - first < EXACT_REQUESTS:
-        first -= 1
-    return first
+    for seen, request in enumerate(reversed(requests)):
+        if request.requests > 1 or seen == EXACT_REQUESTS:
+            return len(requests) - seen
+    return 0
 
 
-def _placed(arrivals: Arrivals, first_s: int) -> Iterator[_Placed]:
-    """Requests of the window in order.
+def _rows(arrivals: Arrivals, first_s: int) -> list[_Row]:
+    """The window's seconds that saw anything, in order.
 
     Within its second a request's place is not known; it is drawn by a fixed hash, evenly, as given
     the count of a Poisson second it would be.
@@ -108,23 +126,38 @@ def _placed(arrivals: Arrivals, first_s: int) -> Iterator[_Placed]:
         if left < 0 and exact_from < arrivals.end_s:
             break
         exact_from = second
-    for second in window:
-        groups = arrivals.seconds[second].groups
-        total = sum(group.requests for group in groups)
-        entries: list[_Placed] = []
-        for group in groups:
-            share = MOST_ENTRIES_PER_S * group.requests // total
-            parts = (
-                group.requests
-                if second >= exact_from or total <= MOST_ENTRIES_PER_S
-                else max(1, share)
-            )
-            for part in range(parts):
-                count = group.requests * (part + 1) // parts - group.requests * part // parts
-                at_s = second - first_s + _scatter(second, len(entries))
-                entries.append((at_s, count, group.prompt_tokens))
-        entries.sort(key=itemgetter(0))
-        yield from entries
+    return [
+        _row(second, second - first_s, arrivals.seconds[second].groups, exact=second >= exact_from)
+        for second in window
+    ]
+
+
+def _row(second: int, index: int, groups: Sequence[PromptGroup], *, exact: bool) -> _Row:
+    total = sum(group.requests for group in groups)
+    exact = exact or total <= MOST_ENTRIES_PER_S
+    alike: list[tuple[int, float]] = []
+    tokens = squared = 0.0
+    for requests, length in groups:
+        tokens += requests * length
+        squared += requests * length * length
+        if exact:
+            alike.extend([(1, length)] * requests)
+            continue
+        parts = max(1, MOST_ENTRIES_PER_S * requests // total)
+        for part in range(parts):
+            alike.append((requests * (part + 1) // parts - requests * part // parts, length))
+    entries = [
+        (share, count, length)
+        for share, (count, length) in zip(_scattered(second, len(alike)), alike, strict=True)
+    ]
+    entries.sort(key=itemgetter(0))
+    return _Row(index, entries, total, tokens, squared)
+
+
+@lru_cache(maxsize=4096)
+def _scattered(second: int, size: int) -> tuple[float, ...]:
+    """Even draws: the same ones each time that this second is asked for."""
+    return tuple(_scatter(second, index) for index in range(size))
 
 
 def _scatter(second: int, index: int) -> float:
@@ -151,17 +184,17 @@ def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
     return means
 
 
-def _length_scale(placed: list[_Placed], span_s: int, wall: int) -> list[float]:
+def _length_scale(rows: Sequence[_Row], span_s: int, wall: int) -> list[float]:
     """Per second: recent mean prompt length over the mean length around that second."""
     tokens, requests = [0.0] * span_s, [0.0] * span_s
-    for at_s, count, length in placed:
-        second = int(at_s)
-        tokens[second] += count * length
-        requests[second] += count
-    overall = max(1.0, sum(tokens) / sum(requests))
+    for row in rows:
+        tokens[row.index] = row.tokens
+        requests[row.index] = row.requests
+    total = sum(requests)
+    mean = sum(tokens) / total
+    overall = max(1.0, mean)
     since = max(wall, span_s - RECENT_S)
-    squares = sum(count * (length - overall) ** 2 for _, count, length in placed)
-    variance = squares / sum(requests)
+    variance = max(0.0, sum(row.squared_tokens for row in rows) / total - mean * mean)
     recent = believed(
         _shrunk(sum(tokens[since:]), sum(requests[since:]), overall),
         overall,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
 from tandem_operator.core.insure import PrefillExcess, at_risk, decode_excess, lent
-from tandem_operator.core.prefill import Job, PrefillWork, Replay
+from tandem_operator.core.prefill import Job, PrefillWork, Replay, chunk_of
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 
@@ -19,10 +19,10 @@ REQUESTS = 2000
 
 def even_work(*, chunked: bool = False, spare_s: float = 0.4) -> PrefillWork:
     """Requests at even distances in operational time: `at` is in mean distances between them."""
-    jobs = tuple(Job(float(i), SERVICE_S, ((spare_s, 1),)) for i in range(REQUESTS))
+    jobs = tuple(Job(float(i), SERVICE_S, spare_s) for i in range(REQUESTS))
     per_chunk = 20
     chunks = tuple(
-        Job(float(i), SERVICE_S * per_chunk, ((spare_s, 1),) * per_chunk)
+        chunk_of(at=float(i), work_s=SERVICE_S * per_chunk, spares=[(spare_s, 1)] * per_chunk)
         for i in range(0, REQUESTS, per_chunk)
     )
     return PrefillWork(
@@ -33,7 +33,7 @@ def even_work(*, chunked: bool = False, spare_s: float = 0.4) -> PrefillWork:
         mean_service_s=SERVICE_S,
         allowed_late=0.05,
         infeasible_share=0.0,
-        feasible_ttft_s=0.2,
+        excess=((0.2, REQUESTS),),
         unloaded_ttft_s=((SERVICE_S, REQUESTS),),
     )
 
