@@ -22,6 +22,7 @@ from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import Policy, Tandem
 from tandem_operator.sim.pool import Pool, PoolSetup
 from tandem_operator.sim.report import PoolReport
+from tandem_operator.sim.router_queue import Spread
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.trace import Trace
 
@@ -60,6 +61,7 @@ def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
         max_model_len=context_of(trace),
         max_num_seqs=MAX_NUM_SEQS,
         insurance=step.insurance,
+        in_turn=step.router.spread is Spread.ROUND_ROBIN,
     )
     return PoolSetup(
         name=name,

@@ -82,4 +82,6 @@ def pool_spec(setup: Setup) -> PoolSpec:
         max_step=None,
         max_model_len=setup.max_model_len,
         max_num_seqs=MAX_NUM_SEQS,
+        # The simulator's router knows no other way.
+        in_turn=True,
     )

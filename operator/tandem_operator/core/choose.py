@@ -26,6 +26,7 @@ class Demand:
 
     Attributes:
         late_share: share of requests late for this role, by rate and replicas.
+        priced_share: the part of it that replicas are bought for beyond the objective; `None`: all.
         busy: replicas that one request per second keeps busy.
         backlog: replicas worth of work that waits already, spread over the look-ahead.
     """
@@ -33,6 +34,7 @@ class Demand:
     late_share: LateShare
     busy: float
     backlog: float = 0.0
+    priced_share: LateShare | None = None
 
     def good_share(self, rate_rps: float, replicas: int) -> float:
         """Share of requests that this role serves in time; none of them without a replica."""
@@ -148,9 +150,10 @@ def _least_cost(
     while count < most and demand.late_share(mean_rps, count) > allowed_late:
         count += 1
     best, best_cost = count, float("inf")
+    priced_share = demand.priced_share or demand.late_share
     # Late shares cost most of a tick: none is asked for where the replicas alone cost too much.
     while count <= most and gpus * count < best_cost:
-        late = sum(rate * demand.late_share(rate, count) for rate in samples_rps)
+        late = sum(rate * priced_share(rate, count) for rate in samples_rps)
         late_cost = price * late / len(samples_rps)
         cost = gpus * count + late_cost
         if cost < best_cost:

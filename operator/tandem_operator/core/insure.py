@@ -32,7 +32,9 @@ def insured(insurance: Insurance, situation: Situation | None) -> Situation | No
     demands = dict(situation.demands)
     if insurance.deadline_order:
         excess = PrefillExcess(situation.replay.work)
-        demands[Role.PREFILL] = replace(demands[Role.PREFILL], late_share=excess.late_share)
+        demands[Role.PREFILL] = replace(
+            demands[Role.PREFILL], late_share=excess.late_share, priced_share=None
+        )
     if insurance.decode_gate:
         decode = situation.decode
         demands[Role.DECODE] = replace(
@@ -75,7 +77,7 @@ def lent(demands: Mapping[Role, Demand], decode_replicas: int) -> Mapping[Role, 
         slack = USABLE_SLACK * max(0.0, decode_replicas - rate_rps * busy)
         return late_share(rate_rps * replicas / (replicas + slack), replicas)
 
-    return {**demands, Role.PREFILL: replace(prefill, late_share=with_slack)}
+    return {**demands, Role.PREFILL: replace(prefill, late_share=with_slack, priced_share=None)}
 
 
 def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:

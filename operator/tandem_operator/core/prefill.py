@@ -90,7 +90,12 @@ _Entry = tuple[float, float, float, int]
 
 
 def prefill_work(
-    sample: Workload, *, service: Triple, slowdown: float, overhead_s: float, slo: Slo
+    sample: Workload,
+    *,
+    service: Triple,
+    slowdown: float,
+    overhead_s: float,
+    slo: Slo,
 ) -> PrefillWork:
     """The work of `sample`, with service times `slowdown` times what the model says.
 
@@ -161,13 +166,17 @@ def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
 
 
 class Replay:
-    """Late shares of one `PrefillWork`, each computed once. Rates are taken from a grid of 5 %."""
+    """Late shares of one `PrefillWork`, each computed once. Rates are taken from a grid of 5 %.
+
+    Servers take jobs `in_turn`, or the first that is free takes the next.
+    """
 
     # Above this load a queue grows without end: everybody who comes after a short while is late.
     hopeless_load = HOPELESS_LOAD
 
-    def __init__(self, work: PrefillWork) -> None:
+    def __init__(self, work: PrefillWork, *, in_turn: bool = False) -> None:
         self.work = work
+        self._in_turn = in_turn
         self._late: dict[tuple[int, int], float] = {}
 
     def late_share(self, rate_rps: float, replicas: int) -> float:
@@ -187,7 +196,7 @@ class Replay:
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
         work = self.work
-        late = _late_jobs(work.singles, rate_rps, replicas)
+        late = _late_jobs(work.singles, rate_rps, replicas, in_turn=self._in_turn)
         share = late / (work.singles_counted + UNSEEN_ON_TIME)
         if work.chunks:
             late = _late_in_chunks(work.chunks, rate_rps, replicas)
@@ -198,7 +207,7 @@ class Replay:
         """TTFT that `share` of the latest requests would stay under."""
         work, rate_rps = self.work, max(rate_rps, 1e-6)
         unloaded = work.unloaded_ttft_s[len(work.unloaded_ttft_s) - len(work.singles) :]
-        waits = _waits(work.singles, rate_rps, replicas)
+        waits = _waits(work.singles, rate_rps, replicas, in_turn=self._in_turn)
         return quantile(
             (
                 (alone_s + wait, count)
@@ -208,28 +217,38 @@ class Replay:
         )
 
 
-def _late_jobs(jobs: Sequence[Job], rate_rps: float, replicas: int) -> int:
-    """How many wait too long in one first-come-first-served queue before `replicas` servers."""
+def _late_jobs(jobs: Sequence[Job], rate_rps: float, replicas: int, *, in_turn: bool) -> int:
+    """How many wait too long before `replicas` servers, first come first served."""
     late, free = 0, [0.0] * replicas
+    keep_busy = _next_in_turn if in_turn else heapreplace
     for at, work_s, spare_s in jobs:
         now = at / rate_rps
         start = free[0]
         if start > now:
             if start - now > spare_s:
                 late += 1
-            heapreplace(free, start + work_s)
+            keep_busy(free, start + work_s)
         else:
-            heapreplace(free, now + work_s)
+            keep_busy(free, now + work_s)
     return late
 
 
-def _waits(jobs: Sequence[Job], rate_rps: float, replicas: int) -> Iterator[float]:
-    """Wait of each job in that queue."""
+def _next_in_turn(free: list[float], until: float) -> None:
+    """The first server is busy until then, and it is the next one's turn."""
+    del free[0]
+    free.append(until)
+
+
+def _waits(
+    jobs: Sequence[Job], rate_rps: float, replicas: int, *, in_turn: bool
+) -> Iterator[float]:
+    """Wait of each job there."""
     free = [0.0] * replicas
+    keep_busy = _next_in_turn if in_turn else heapreplace
     for at, work_s, _ in jobs:
         now = at / rate_rps
         start = max(now, free[0])
-        heapreplace(free, start + work_s)
+        keep_busy(free, start + work_s)
         yield start - now
 
 

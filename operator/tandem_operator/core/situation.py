@@ -51,6 +51,12 @@ class Situation:
         """Share late for `role`; all of them where it has no replica at all."""
         return self.demands[role].late_share(rate_rps, replicas) if replicas > 0 else 1.0
 
+    def violated_share(self, role: Role, rate_rps: float, replicas: int) -> float:
+        """The same with those that no replica helps: what will be measured and blamed on `role`."""
+        late = self.late_share(role, rate_rps, replicas)
+        hopeless = self.replay.work.infeasible_share if role is Role.PREFILL else 0.0
+        return hopeless + (1.0 - hopeless) * late
+
 
 def measure_outputs(reports: Sequence[RouterReport], last: Outputs | None) -> Outputs | None:
     """Output lengths of what ended lately, the last half minute counting most."""
@@ -109,12 +115,15 @@ def assess(
         kv_capacity_tokens=models.kv_capacity_tokens,
         max_num_seqs=spec.max_num_seqs,
     )
-    replay = Replay(work)
+    replay = Replay(work, in_turn=spec.in_turn)
+    # More replicas are a dear cure for waiting beside idle ones: the objective buys them, no price.
+    one_queue = Replay(work) if spec.in_turn else replay
     waiting_tokens, clear_s = backlog
     per_token = work.mean_service_s / max(1.0, sample.mean_prompt_tokens)
     demands = {
         Role.PREFILL: Demand(
             late_share=replay.late_share,
+            priced_share=one_queue.late_share,
             busy=work.mean_service_s,
             backlog=waiting_tokens * per_token / max(1.0, clear_s),
         ),

@@ -58,7 +58,12 @@ class Insurance:
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """Everything in the spec that a decision may depend on; nothing in it needs a pod restart."""
+    """Everything in the spec that a decision may depend on; nothing in it needs a pod restart.
+
+    Attributes:
+        in_turn: the router gives requests to prefill pods in turn, whatever they hold, not to the
+            one that is free first. A short prompt then waits for a long one beside idle pods.
+    """
 
     slo: Slo
     roles: Mapping[Role, RoleSpec]
@@ -70,3 +75,4 @@ class PoolSpec:
     max_num_seqs: int
     priority: int = 0
     insurance: Insurance = Insurance()
+    in_turn: bool = False

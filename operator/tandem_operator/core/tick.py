@@ -101,7 +101,7 @@ def decide(
             settled=len(settled) == len(Role),
             slo_ttft_s=spec.slo.ttft_s,
         )
-        late = {role: situation.late_share(role, rate_rps, ready[role]) for role in Role}
+        late = {role: situation.violated_share(role, rate_rps, ready[role]) for role in Role}
         correction = replace(correction, expected_late=late)
     idle = _is_idle(spec, arrivals, seen, fresh)
     feasible = situation is None or situation.feasible

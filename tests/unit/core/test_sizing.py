@@ -125,6 +125,48 @@ def test_a_ramp_is_not_replayed_as_a_burst() -> None:
     assert grown <= chosen(6.0, replay(even, service_s=0.2)).target[Role.PREFILL] + 1
 
 
+def test_a_short_prompt_waits_for_a_long_one_beside_idle_servers_that_take_turns() -> None:
+    first = int(NOW_S) - 180
+    # Every fifth second a prompt that holds its server until after the next two came.
+    seconds = {
+        first + i: Second((PromptGroup(1, 30_000.0 if i % 5 == 0 else 1000.0),), 0.0)
+        for i in range(180)
+    }
+    sample = workload(Arrivals(int(NOW_S), (1.0,) * 180, seconds, complete=True))
+    assert sample is not None
+
+    def late(*, in_turn: bool) -> list[float]:
+        work = prefill_work(
+            sample,
+            service=(0.0, 1e-4, 0.0),
+            slowdown=1.0,
+            overhead_s=0.0,
+            slo=Slo(1.0, 0.0, 0.03, 0.95),
+        )
+        return [Replay(work, in_turn=in_turn).late_share(1.0, n) for n in range(1, 6)]
+
+    queue, turns = late(in_turn=False), late(in_turn=True)
+
+    assert turns[0] == queue[0] > 0.3
+    assert turns[1] > 0.1
+    assert queue[1] == queue[2] == 0.0
+    assert turns[-1] == 0.0
+
+
+def test_waiting_beside_idle_servers_is_bought_off_up_to_the_objective_and_no_further() -> None:
+    def count(routed: dict[int, float]) -> int:
+        demand = Demand(
+            late_share=lambda _, n: routed.get(n, 0.0), busy=1.0, priced_share=lambda _, n: 0.0
+        )
+        level = Level(30.0, 1.0, (1.0,) * 5)
+        roles = dict.fromkeys(Role, demand)
+        found = choose(make_spec(), Forecast(30.0, (level,)), roles, fixed={}, late_price=1e6)
+        return found.target[Role.PREFILL]
+
+    assert count({1: 0.02, 2: 0.01}) == 1
+    assert count({1: 0.2, 2: 0.1, 3: 0.02, 4: 0.01}) == 3
+
+
 def test_late_share_falls_with_replicas_and_rises_with_load() -> None:
     played = replay(sampled(poisson(6.0)), service_s=0.3)
 
