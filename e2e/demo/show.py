@@ -51,34 +51,28 @@ async def run_phases(
     `tighten` applies a TPOT target to the running pool and returns the new bounds.
     """
     runs: list[PhaseRun] = []
-    applied = slo
-    climbed: dict[Role, float] = {}
-    sender = _Sender(generator=generator, dashboard=dashboard)
+    sender = _Sender(generator=generator, watch=watch, dashboard=dashboard)
     dashboard.in_flight = lambda: generator.in_flight
     async with watch, _shown(dashboard, console=console):
         for phase in phases:
+            first = phase.traffic(speed, slo=slo, cold_start_s=cold_start_s)
             if phase.tightens:
+                # The tightened bound meets the load that the phase before it ended with.
+                first = replace(first, rate_rps=runs[-1].traffic.rate_rps)
                 target_s = _tightened_tpot_s(dashboard, slo=slo)
                 slo = await asyncio.to_thread(tighten, target_s)
-            traffic = phase.traffic(speed, slo=applied, cold_start_s=cold_start_s)
-            # The tightened bound meets the load that the phase before it ended with.
-            factor = climbed.get(phase.loads, 1.0)
-            first = replace(traffic, rate_rps=round(factor * traffic.rate_rps, 2))
             started_s = time.time()
             last = first
             if phase.grows is not None:
-                last = await _until_it_grows(
-                    first, phase=phase, slo=slo, watch=watch, sender=sender
+                last = await sender.send_until_it_grows(
+                    first, role=phase.grows, climb=phase.climb, slo=slo
                 )
-                climbed[phase.loads] = factor * last.rate_rps / first.rate_rps
-            left_s = started_s + traffic.duration_s - time.time()
+            left_s = started_s + first.duration_s - time.time()
             if left_s > 0.0:
                 await sender.send(replace(last, duration_s=left_s), slo=slo)
             if phase.grows is not None:
                 steps = ceil(MOST_STARTS * cold_start_s / STEP_S)
-                await _until_steady(
-                    last, role=phase.grows, slo=slo, watch=watch, sender=sender, steps=steps
-                )
+                await sender.send_until_steady(last, role=phase.grows, slo=slo, steps=steps)
             ended_s = time.time()
             runs.append(
                 PhaseRun(
@@ -97,9 +91,10 @@ async def run_phases(
 class _Sender:
     """Sends one stretch of traffic after another without a pause; its answers come later."""
 
-    def __init__(self, *, generator: LoadGenerator, dashboard: Dashboard) -> None:
+    def __init__(self, *, generator: LoadGenerator, watch: PoolWatch, dashboard: Dashboard) -> None:
         self.answers: list[asyncio.Task[Record]] = []
         self._generator = generator
+        self._watch = watch
         self._dashboard = dashboard
         self._stretches = 0
 
@@ -114,33 +109,34 @@ class _Sender:
         # The last arrival of a Poisson plan lies before the end of its time.
         await asyncio.sleep(ends_s - time.time())
 
+    async def send_until_it_grows(
+        self, traffic: Traffic, *, role: Role, climb: float, slo: Slo
+    ) -> Traffic:
+        """Send until the role grows, `climb` times as much with every step; for a fair while.
 
-async def _until_it_grows(
-    traffic: Traffic, *, phase: Phase, slo: Slo, watch: PoolWatch, sender: _Sender
-) -> Traffic:
-    """Send until the phase's role grows, a little more with every step; no longer than is fair."""
-    role = phase.grows or phase.loads
-    before = watch.sights[-1].fleets[role].desired
-    until = f"{'goes on' if phase.climb == 1.0 else 'rises'} until {role} grows"
-    await sender.send(replace(traffic, duration_s=FIRST_S), slo=slo, until=until)
-    for _ in range(MOST_STEPS):
-        if watch.sights[-1].fleets[role].desired > before:
-            break
-        traffic = replace(traffic, rate_rps=round(phase.climb * traffic.rate_rps, 2))
-        await sender.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
-    return traffic
+        Returns the traffic of the last step.
+        """
+        before = self._watch.sights[-1].fleets[role].desired
+        until = f"{'goes on' if climb == 1.0 else 'rises'} until {role} grows"
+        await self.send(replace(traffic, duration_s=FIRST_S), slo=slo, until=until)
+        for _ in range(MOST_STEPS):
+            if self._watch.sights[-1].fleets[role].desired > before:
+                break
+            traffic = replace(traffic, rate_rps=round(climb * traffic.rate_rps, 2))
+            await self.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
+        return traffic
 
-
-async def _until_steady(
-    traffic: Traffic, *, role: Role, slo: Slo, watch: PoolWatch, sender: _Sender, steps: int
-) -> None:
-    """Go on until the fleet that the role asks for has been Ready for a while."""
-    for _ in range(steps):
-        lately = (s.fleets[role] for s in watch.sights if s.at_s >= time.time() - STEADY_S)
-        if len({count for fleet in lately for count in (fleet.desired, fleet.ready)}) == 1:
-            return
-        until = f"goes on until {role} is Ready"
-        await sender.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
+    async def send_until_steady(
+        self, traffic: Traffic, *, role: Role, slo: Slo, steps: int
+    ) -> None:
+        """Go on until the fleet that the role asks for has been Ready for a while."""
+        for _ in range(steps):
+            since_s = time.time() - STEADY_S
+            lately = (s.fleets[role] for s in self._watch.sights if s.at_s >= since_s)
+            if len({count for fleet in lately for count in (fleet.desired, fleet.ready)}) == 1:
+                return
+            until = f"goes on until {role} is Ready"
+            await self.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
 
 
 def _tightened_tpot_s(dashboard: Dashboard, *, slo: Slo) -> float:

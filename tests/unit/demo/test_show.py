@@ -71,14 +71,21 @@ def phase(name, **changes):
         "loads": Role.PREFILL,
         "prompt_tokens": Lengths(2, 4),
         "output_tokens": Lengths(2, 2),
-        "least_s": 0.5,
+        "least_s": 0.3,
         "lasting": False,
     }
     return Phase(name=name, **{**fields, **changes})
 
 
 async def run(
-    phases, *, watch, dashboard=None, on_request=lambda _: None, tighten=None, record_path=None
+    phases,
+    *,
+    watch,
+    dashboard=None,
+    on_request=lambda _: None,
+    tighten=None,
+    record_path=None,
+    cold_start_s=0.1,
 ):
     """The phases on a pool that `watch` tells of, whose pods start in no time."""
     watch.sights.append(sight(1, 1))
@@ -93,7 +100,7 @@ async def run(
                 phases,
                 slo=SLO,
                 speed=SPEED,
-                cold_start_s=0.3,
+                cold_start_s=cold_start_s,
                 generator=generator,
                 watch=watch,
                 dashboard=dashboard,
@@ -131,7 +138,7 @@ HEAVY = phase("heavy", grows=Role.PREFILL, lasting=True)
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(show, "FIRST_S", 0.3)
+    monkeypatch.setattr(show, "FIRST_S", 0.1)
     monkeypatch.setattr(show, "STEP_S", 0.1)
     monkeypatch.setattr(show, "STEADY_S", 0.1)
 
@@ -182,7 +189,7 @@ async def test_a_phase_goes_on_until_its_new_pod_is_ready(short):
         since_s = seen[-1] - seen[0]
         watch.sights.append(sight(2, 1, ready=1 if since_s < 0.9 else 2))
 
-    [late] = await run((HEAVY,), watch=watch, on_request=start_slowly)
+    [late] = await run((HEAVY,), watch=watch, on_request=start_slowly, cold_start_s=0.3)
 
     assert late.most_ready(Role.PREFILL) == 2
     assert late.ended_s - late.started_s > 0.9 + 0.1
@@ -229,8 +236,8 @@ def test_a_machine_on_which_not_even_one_stream_keeps_tpot_is_named_as_too_slow(
 
 def test_a_lasting_phase_outlives_two_cold_starts_and_a_light_one_does_not():
     assert phase("heavy", lasting=True).duration_s(cold_start_s=70.0) == 147.0
-    assert phase("heavy", lasting=True).duration_s(cold_start_s=0.1) == 0.5
-    assert phase("light").duration_s(cold_start_s=70.0) == 0.5
+    assert phase("heavy", lasting=True).duration_s(cold_start_s=0.1) == 0.3
+    assert phase("light").duration_s(cold_start_s=70.0) == 0.3
 
 
 def test_a_decision_is_printed_once_and_so_is_every_change_of_a_fleet():
