@@ -209,6 +209,30 @@ def test_pools_of_every_size_see_a_season_of_any_period(rate_rps: float, period_
     assert found.rates_rps[0] == pytest.approx(actual_rps, abs=0.05 * rate_rps + 3.0)
 
 
+@pytest.mark.parametrize("period_s", [590.0, 612.0])
+def test_so_many_requests_tell_a_wave_s_height_and_what_lies_between_the_tried_periods(
+    period_s: float,
+) -> None:
+    found = season(waves(2000.0, period_s, seconds=1000), [LEAD_S])
+
+    assert found is not None
+    assert found.amplitude_rps == pytest.approx(0.5 * 2000.0, rel=0.02)
+    assert found.error_rps < 1.2 * found.noise_rps
+
+
+def test_a_wave_is_a_season_though_no_sine_to_within_the_chance_of_thousands_of_requests() -> None:
+    counts = [
+        count + 200.0 * sin(4 * pi * t / 612.0)
+        for t, count in enumerate(waves(2000.0, 612.0, seconds=1000))
+    ]
+
+    found = season(counts, [LEAD_S])
+
+    assert found is not None
+    assert found.error_rps > 5.0 * found.noise_rps
+    assert found.seen
+
+
 @pytest.mark.parametrize("rate_rps", [20.0, 2000.0])
 def test_a_level_that_stays_up_is_no_season(rate_rps: float) -> None:
     random = Random(4)
