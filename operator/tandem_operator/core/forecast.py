@@ -29,8 +29,6 @@ NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
 LEAST_ERROR = 0.2
 PRIOR_WEIGHT = 10.0
 MOST_GROWTH = 1.6
-# Where less than this is at risk, a replica need not be ready a minute before it is needed.
-PROVEN_RISK = 0.15
 MOST_ERROR = 0.6
 JUMP_WEIGHT = 0.25
 JUMP_NEWS_S = 15
@@ -147,8 +145,7 @@ def forecast(
         since_s=since_s,
     )
     jumped = _jumped_up(counts, step_age_s)
-    expected = Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room)
-    return expected.looking_ahead(min(1.0, expected.risk / PROVEN_RISK)), record
+    return Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room), record
 
 
 def _room(*, known_s: float, growth: float) -> float:

@@ -44,6 +44,13 @@ def insured(insurance: Insurance, situation: Situation | None) -> Situation | No
     return replace(situation, demands=demands)
 
 
+def trusted(insurance: Insurance, forecast: Forecast | None, *, known_s: float) -> Forecast | None:
+    """The forecast with as much of its look-ahead as it is to be trusted with."""
+    if forecast is None:
+        return None
+    return at_risk(forecast, known_s) if insurance.follow_risk else forecast.proven()
+
+
 def at_risk(forecast: Forecast, known_s: float) -> Forecast:
     """The forecast with as much look-ahead as its risk is worth.
 

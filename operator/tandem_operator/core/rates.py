@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 
 LEAST_RATE_RPS = 0.1
+# Where less than this is at risk, a replica need not be ready a minute before it is needed.
+PROVEN_RISK = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class Forecast:
         """How far above its mean the rate may lie after the start-up time, as a share of it."""
         lead = self.at(self.lead_s)
         return max(lead.samples_rps) / max(lead.mean_rps, LEAST_RATE_RPS) - 1.0
+
+    def proven(self) -> "Forecast":
+        """The forecast with less beyond the start-up time where it has come true so far."""
+        return self.looking_ahead(min(1.0, self.risk / PROVEN_RISK))
 
     def looking_ahead(self, share: float) -> "Forecast":
         """The forecast with `share` of what it says beyond the start-up time."""

@@ -14,7 +14,7 @@ from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, forecast
 from tandem_operator.core.guard import Scene, guard, hold, remember
 from tandem_operator.core.headroom import headroom
-from tandem_operator.core.insure import at_risk, insured, lent
+from tandem_operator.core.insure import insured, lent, trusted
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
@@ -74,6 +74,7 @@ def decide(
     settled = frozenset(role for role in Role if correction.settled(role, now_s))
     lead_s = TICK_S + max(starts.expected_s(role) for role in Role)
     expected, track = forecast(memory.track, arrivals, lead_s=lead_s, now_s=now_s)
+    expected = trusted(spec.insurance, expected, known_s=arrivals.known_s)
     models = learned.of(fleets[Role.DECODE].revision or fleets[Role.PREFILL].revision)
     overhead_s = memory.overhead_s
     if overhead_s is None and models.step.known:
@@ -101,8 +102,10 @@ def decide(
             settled=len(settled) == len(Role),
             slo_ttft_s=spec.slo.ttft_s,
         )
-        late = {role: situation.violated_share(role, rate_rps, ready[role]) for role in Role}
-        correction = replace(correction, expected_late=late)
+        correction = replace(
+            correction,
+            expected_late={r: situation.violated_share(r, rate_rps, ready[r]) for r in Role},
+        )
     idle = _is_idle(spec, arrivals, seen, fresh)
     feasible = situation is None or situation.feasible
     urgent = _urgent(spec, fleets, settled, minute, longer) if feasible else {}
@@ -114,7 +117,6 @@ def decide(
         situation=situation,
         expected=expected,
         fleets=fleets,
-        known_s=arrivals.known_s,
         late_price=correction.price,
         idle=idle,
         floors=floors,
@@ -198,7 +200,6 @@ def _plan(
     situation: Situation | None,
     expected: Forecast | None,
     fleets: Mapping[Role, Fleet],
-    known_s: float,
     late_price: float,
     idle: bool,
     floors: Mapping[Role, int],
@@ -213,8 +214,6 @@ def _plan(
     fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
     price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
     demands = situation.demands
-    if spec.insurance.follow_risk:
-        expected = at_risk(expected, known_s)
     if spec.insurance.overflow:
         alone = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=floors)
         demands = lent(demands, fixed.get(Role.DECODE, alone.target[Role.DECODE]))

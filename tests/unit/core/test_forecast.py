@@ -3,10 +3,9 @@ from random import Random
 
 import pytest
 
-from tandem_operator.core import forecast as forecasting
 from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.forecast import PROVEN_RISK, Track, forecast
-from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.forecast import Track, forecast
+from tandem_operator.core.rates import PROVEN_RISK, Forecast, Level
 from tandem_operator.core.season import PERIODS_S, season
 from tandem_operator.core.steps import last_step_s
 from tests.unit.core.scene import NOW_S
@@ -307,16 +306,12 @@ def test_a_steady_rate_that_was_foreseen_for_long_has_little_risk_and_a_new_one_
     assert known.risk < PROVEN_RISK < new.risk
 
 
-def test_what_is_said_beyond_a_start_counts_less_where_forecasts_have_come_true(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    wave = [40.0 + 24.0 * sin(2 * pi * t / 450.0) for t in range(1190)]
+def test_what_is_said_beyond_a_start_counts_less_where_forecasts_have_come_true() -> None:
+    whole = last_forecast([40.0 + 24.0 * sin(2 * pi * t / 450.0) for t in range(1190)])
 
-    made = last_forecast(wave)
-    monkeypatch.setattr(forecasting, "PROVEN_RISK", 1e-9)
-    whole = last_forecast(wave)
+    made = whole.proven()
 
     # A start takes it to its bottom, the minute beyond that up again.
-    assert made.risk < PROVEN_RISK
+    assert whole.risk < PROVEN_RISK
     assert made.levels[:-1] == whole.levels[:-1]
     assert made.at(LEAD_S).mean_rps < made.levels[-1].mean_rps < whole.levels[-1].mean_rps
