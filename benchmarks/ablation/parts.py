@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapreplace
 from typing import Any
 
 from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.experts import EXPERTS
 from tandem_operator.core.prefill import PrefillWork, Replay
+from tandem_operator.core.situation import Situation
 
 WHOLE = "whole"
 
@@ -50,11 +52,21 @@ PARTS: dict[str, Part] = {
         {"forecast.last_step_s": lambda _: None, "workload.last_step_s": lambda _: None},
     ),
     "look-ahead": Part("nothing beyond the start-up time", {"forecast.LOOK_AHEAD_S": 0.0}),
+    "proven": Part(
+        "look-ahead counts whole where forecasts came true too", {"rates.PROVEN_RISK": 1e-9}
+    ),
     "errors": Part("forecasts count as exact", {"forecast._errors": lambda *_, **__: [0.0] * 5}),
     "room": Part("no room for traffic that is new and climbs", {"forecast.YOUNG_ROOM": 0.0}),
     "jump": Part("growth after a jump is confirmed too", {"forecast._jumped_up": lambda *_: False}),
     "queueing": Part(
         "prefill is enough where its load is below one", {"prefill.Replay.late_share": _loaded}
+    ),
+    "turns": Part(
+        "prefill pods are taken for one queue's servers", {"prefill._next_in_turn": heapreplace}
+    ),
+    "hopeless": Part(
+        "what no replica helps counts against the models",
+        {"situation.Situation.violated_share": Situation.late_share},
     ),
     "chance": Part(
         "decode is enough where its load is below one", {"decode.DecodeWork.late_share": _full}
