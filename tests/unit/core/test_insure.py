@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
-from tandem_operator.core.insure import PrefillExcess, at_risk, decode_excess, lent
+from tandem_operator.core.insure import PrefillExcess, at_risk, decode_excess, lent, trusted
 from tandem_operator.core.prefill import Job, PrefillWork, Replay, chunk_of
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Insurance
 
 SERVICE_S = 0.1
 REQUESTS = 2000
@@ -119,6 +120,18 @@ def test_a_small_risk_is_worth_little_look_ahead_and_a_large_one_all_of_it() -> 
     assert small.levels[:2] == make_forecast(spread=0.06).levels[:2]
     assert large.levels[-1].mean_rps == 40.0
     assert large.levels[-1].samples_rps == pytest.approx((4.0, 40.0, 76.0))
+
+
+def test_the_look_ahead_is_shortened_once_by_whoever_decides_it() -> None:
+    made = make_forecast(spread=0.06)
+
+    live, risky = (
+        trusted(Insurance(follow_risk=follow), made, known_s=1200.0) for follow in (False, True)
+    )
+
+    assert live == made.proven() != made
+    assert risky == at_risk(made, 1200.0) != live
+    assert trusted(Insurance(), None, known_s=1200.0) is None
 
 
 def test_while_no_prediction_has_come_true_the_risk_is_unknown_and_not_small() -> None:
