@@ -122,7 +122,15 @@ def test_what_cannot_be_read_is_one_sentence(explain, team, words, user, told):
     assert told.format(team=team) in line
 
 
-def test_a_watch_tells_the_next_decision_when_it_is_made(control_plane, team):
+@pytest.fixture
+def interruptible():
+    """Tests that run in a shell's background ignore interrupts, and so would who they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_watch_tells_the_next_decision_when_it_is_made(control_plane, team, interruptible):
     path = f"/apis/tandem-inference.io/v1alpha1/namespaces/{team}/inferencepools/chat"
 
     with subprocess.Popen(
