@@ -15,6 +15,12 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
     return {"uvloop": uvloop.new_event_loop}
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """End a test that hangs: this event loop swallows what a signal's handler raises."""
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(method="thread"))
+
+
 @pytest.fixture
 async def bare_pool(tmp_path: Path) -> AsyncIterator[Pool]:
     """A router with settings and without any engine."""

@@ -78,7 +78,7 @@ class FakeEngine:
             await runner.cleanup()
 
     async def wait_seen(self, count: int) -> Seen:
-        async with self.arrived:
+        async with asyncio.timeout(10), self.arrived:
             await self.arrived.wait_for(lambda: len(self.seen) >= count)
         return self.seen[count - 1]
 

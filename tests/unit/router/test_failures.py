@@ -46,7 +46,7 @@ async def test_prefill_is_tried_twice_at_most(pool: Pool) -> None:
 async def test_a_frozen_prefill_pod_costs_its_deadline_once_and_is_then_avoided(
     pool: Pool,
 ) -> None:
-    pool.configure(timeouts={"prefill_s": 0.1})
+    pool.configure(timeouts={"prefill_s": 1.0})
     pool.engines["p0"].script.freeze = True
 
     await pool.stream()
@@ -58,7 +58,7 @@ async def test_a_frozen_prefill_pod_costs_its_deadline_once_and_is_then_avoided(
 
 
 async def test_a_slow_prefill_pod_keeps_its_queue(pool: Pool) -> None:
-    pool.configure(timeouts={"prefill_s": 0.1}, limits={"prefill_requests_per_pod": 1})
+    pool.configure(timeouts={"prefill_s": 1.0}, limits={"prefill_requests_per_pod": 1})
     gate = pool.engines["p0"].script.hold = asyncio.Event()
     slow = asyncio.create_task(pool.stream())
     await pool.engines["p0"].wait_seen(1)
