@@ -14,7 +14,7 @@ Triple = tuple[float, float, float]
 SHAPE_KEEP = 0.995
 LEVEL_KEEP = 0.88
 LEAST_LEVEL, MOST_LEVEL = 0.02, 50.0
-PRIOR_ROWS = (1.0, 1.0, 3.0)
+PRIOR_ROWS = (0.3, 0.3, 1.0)
 # The third feature mostly moves with the second. Until data tell them apart beyond doubt, the
 # effect belongs to the second alone: chance in the third would be multiplied by long contexts.
 SIGNIFICANT_F = 12.0
@@ -146,11 +146,11 @@ def solve(sums: Sums, *, prior: Triple, features: int = 3) -> Triple:
             candidate = _solve_active(gram, moment, active)
             if candidate is None:
                 continue
+            if size == features:
+                return candidate
             cost = _cost(gram, moment, candidate)
             if cost < best_cost:
                 best, best_cost = candidate, cost
-        if size == features and best_cost < float("inf"):
-            return best
     return best
 
 
