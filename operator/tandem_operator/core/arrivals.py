@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import NamedTuple
 
-from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.observation import FinishedSecond, RouterReport
 
 HISTORY_S = 1200
 GROUPS_S = 240
@@ -135,30 +135,28 @@ class Outcomes:
 
 def outcomes(reports: Sequence[RouterReport], *, window_s: int) -> Outcomes:
     """Sum of what ended within the last `window_s` seconds before each router's answer."""
-    rows = [
-        row
-        for report in reports
-        for row in report.finished
-        if report.sampled_s - window_s <= row.second <= report.sampled_s
-    ]
+    rows: list[FinishedSecond] = []
+    for report in reports:
+        first_s, last_s = report.sampled_s - window_s, report.sampled_s
+        rows += [row for row in report.finished if first_s <= row.second <= last_s]
     blame: dict[str, int] = {}
     for row in rows:
         for cause, count in row.blame.items():
             blame[cause] = blame.get(cause, 0) + count
 
-    def total(name: str) -> int:
-        total_count: int = sum(getattr(row, name) for row in rows)
-        return min(max(0, total_count), MOST_TOTAL)
-
     return Outcomes(
         window_s=float(window_s),
-        finished=total("finished"),
-        good=total("good"),
-        late_ttft=total("late_ttft"),
-        late_tpot=total("late_tpot"),
-        failed=total("failed"),
-        shed=total("shed"),
-        output_tokens=total("output_tokens"),
-        output_tokens_squared=total("output_tokens_squared"),
+        finished=_total([row.finished for row in rows]),
+        good=_total([row.good for row in rows]),
+        late_ttft=_total([row.late_ttft for row in rows]),
+        late_tpot=_total([row.late_tpot for row in rows]),
+        failed=_total([row.failed for row in rows]),
+        shed=_total([row.shed for row in rows]),
+        output_tokens=_total([row.output_tokens for row in rows]),
+        output_tokens_squared=_total([row.output_tokens_squared for row in rows]),
         blame=dict(sorted(blame.items())),
     )
+
+
+def _total(counts: Sequence[int]) -> int:
+    return min(max(0, sum(counts)), MOST_TOTAL)

@@ -149,7 +149,7 @@ def _fit(
         residuals = basis.residuals(bins, c)
         sizes = sorted(map(abs, residuals))
     held = [r if -most <= r <= most else most for r in residuals]
-    squares = sum(w * r * r for w, r in zip(basis.weights, held, strict=True))
+    squares = _dot(list(map(float.__mul__, basis.weights, held)), held)
 
     def sine_rps(in_s: float) -> float:
         turn = 2.0 * pi * in_s / basis.period_s
