@@ -7,8 +7,8 @@ from tandem_operator.core.regression import Line, Triple, dot
 
 MIN_ROWS = 2
 PRIOR_FIXED_SHARE = 0.15
-# A step reads the weights once and each stream's cache besides (roofline). One token's cache is some
-# millionths of the weights: of Llama 3.1, 8e-6 at 8B and 2e-6 at 70B in bf16, twice that in fp8.
+# A step reads the weights once and each stream's cache besides (roofline). One token's cache is a
+# few millionths of the weights: of Llama 3.1, 8e-6 at 8B and 2e-6 at 70B in bf16, twice in fp8.
 PRIOR_TOKEN_SHARE = 8e-6
 PRIOR_CONTEXT_TOKENS = 2000.0
 MEAN_KEEP = 0.98
