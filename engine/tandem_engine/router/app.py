@@ -131,6 +131,7 @@ class Router:
         self.clients.closed = True
         for site in tuple(self._runners[0].sites):
             await site.stop()
+        self.fleet.close()
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self.clients.drained()

@@ -19,6 +19,10 @@ class Role(StrEnum):
     DECODE = "decode"
 
 
+class Deserted(Exception):  # noqa: N818 - an event of ordinary operation, not a fault
+    """There is no decode pod, and this router is too near its end to wait for one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One engine pod as its source shows it."""
@@ -93,6 +97,17 @@ class Fleet:
         self._change: asyncio.Future[None] | None = None
         self._without_decode_since: float | None = clock()
         self._without_decode_s = 0.0
+        self._closing = False
+
+    def close(self) -> None:
+        """Wait for no pod any more: another router, or this one's successor, will know of it."""
+        self._closing = True
+        self.announce()
+
+    @property
+    def deserted(self) -> bool:
+        """Return whether nobody should wait for a decode pod here."""
+        return self._closing and not self.usable(Role.DECODE)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Have `listener` called after each change."""

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp import web
 
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
-from tandem_engine.router.fleet import Fleet, Pod, Role, least_loaded
+from tandem_engine.router.fleet import Deserted, Fleet, Pod, Role, least_loaded
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import Events, TokenCount
@@ -80,7 +80,7 @@ class Forwarder:
                 code="queue_full",
                 retry_after_s=self._drain_time_s(flight),
             ) from None
-        except TimeoutError:
+        except (TimeoutError, Deserted):
             flight.ending = Ending.SHED
             raise self._no_place() from None
         finally:
@@ -254,8 +254,10 @@ class Forwarder:
                     )
                     if pod is not None:
                         return pod
+                    if self._fleet.deserted:
+                        raise Deserted
                     await self._fleet.change()
-        except TimeoutError:
+        except (TimeoutError, Deserted):
             flight.ending = Ending.SHED
             raise self._no_place() from None
 

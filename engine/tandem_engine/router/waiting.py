@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tandem_engine.router.fleet import Fleet, Pod, Role, least_loaded
+from tandem_engine.router.fleet import Deserted, Fleet, Pod, Role, least_loaded
 from tandem_engine.router.settings import SettingsHolder
 
 
@@ -85,7 +85,10 @@ class Waiting:
         return sum(waiter.tokens for waiter in self._alive)
 
     async def admit(self, waiter: Waiter) -> Placement:
-        """Wait for a place; raises `QueueFull` when this request is shed instead."""
+        """Wait for a place; raises `QueueFull` when this request is shed instead.
+
+        Raises `Deserted` when no decode pod is left and the router is about to end.
+        """
         self._entered += 1
         self._alive[waiter] = None
         if waiter.split:
@@ -117,6 +120,9 @@ class Waiting:
             self._urgent.clear()
             self._hopeless.clear()
             self._unsplit.clear()
+            return
+        if self._fleet.deserted:
+            self._dismiss()
             return
         settings = self._settings.current
         revisions = self._fleet.revisions(Role.DECODE)
@@ -180,6 +186,11 @@ class Waiting:
             waiter = next(reversed(self._alive))
         self._alive.pop(waiter, None)
         waiter.placed.set_exception(QueueFull())
+
+    def _dismiss(self) -> None:
+        for waiter in self._alive:
+            if not waiter.placed.done():
+                waiter.placed.set_exception(Deserted())
 
     def _place(self, waiter: Waiter, placement: Placement) -> None:
         self._alive.pop(waiter, None)

@@ -17,7 +17,7 @@ import pytest
 from tandem_engine.router.__main__ import main, parser
 from tandem_engine.router.logs import JsonFormatter
 from tests.unit.router.fake_engine import FakeEngine, Script
-from tests.unit.router.pool import Pool, events, settings_document
+from tests.unit.router.pool import Pool, events, settings_document, until
 
 STREAM = {"model": "tiny", "prompt": "x", "stream": True}
 
@@ -180,6 +180,33 @@ async def test_at_the_drain_bound_a_running_stream_is_told_why_it_ends(pool: Poo
     assert rest[0]["error"]["code"] == "draining"
     assert rest[-1] == "[DONE]"
     await asyncio.wait_for(pool.engines["d0"].seen[0].cancelled.wait(), 5)
+
+
+async def test_a_draining_router_without_decode_pods_lets_nobody_wait_for_one(
+    bare_pool: Pool,
+) -> None:
+    await bare_pool.add("p0")
+    queued = asyncio.create_task(bare_pool.complete())
+    await until(lambda: bare_pool.router.waiting.requests == 1)
+
+    await asyncio.wait_for(bare_pool.router.drain(), 5)
+
+    status, answer = await queued
+    assert (status, answer["error"]["code"]) == (503, "no_decode_pod")
+
+
+async def test_nor_does_it_after_a_prefill_whose_decode_pod_left(pool: Pool) -> None:
+    gate = pool.engines["p0"].script.hold = asyncio.Event()
+    prefilling = asyncio.create_task(pool.complete())
+    await pool.engines["p0"].wait_seen(1)
+    pool.show("d0", leaving=True)
+    drain = asyncio.create_task(pool.router.drain())
+    await until(lambda: pool.router.clients.closed)
+    gate.set()
+
+    status, answer = await prefilling
+    assert (status, answer["error"]["code"]) == (503, "no_decode_pod")
+    await asyncio.wait_for(drain, 5)
 
 
 SECRETS = ("Prompt-Secret", "Bearer-Secret", "Id-Secret", " t0", "Cookie-Secret")
