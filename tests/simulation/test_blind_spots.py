@@ -7,30 +7,28 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.generate import constant
 from tandem_operator.sim.policy import Answer, Tandem
-from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.trace import Trace
-from tests.simulation.stories import QUICK, long_known
-from tests.simulation.test_scenarios import SPEC, STARTS, asked, attainment, load
+from tests.simulation.stories import ONE_EACH, long_known
+from tests.simulation.test_scenarios import asked, attainment, load, play
 
 
 class Misled(Tandem):
     """Sees engines take `share` of the time that they take, and clients wait `network_s` more."""
 
-    share, network_s = 1.0, 0.0
+    def __init__(self, *, share: float = 1.0, network_s: float = 0.0) -> None:
+        super().__init__(long_known().memory)
+        self._share, self._network_s = share, network_s
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
         seen = replace(
             observation,
             engines=tuple(
-                e if e.itl_sum_s is None else replace(e, itl_sum_s=self.share * e.itl_sum_s)
+                e if e.itl_sum_s is None else replace(e, itl_sum_s=self._share * e.itl_sum_s)
                 for e in observation.engines
             ),
             routers=tuple(
                 replace(
                     r,
-                    legs=tuple(replace(leg, busy_s=self.share * leg.busy_s) for leg in r.legs),
+                    legs=tuple(replace(leg, busy_s=self._share * leg.busy_s) for leg in r.legs),
                 )
                 for r in observation.routers
             ),
@@ -42,21 +40,12 @@ class Misled(Tandem):
         if latency is None or latency.ttft.p50_s is None:
             return latency
         return replace(
-            latency, ttft=replace(latency.ttft, p50_s=latency.ttft.p50_s + self.network_s)
+            latency, ttft=replace(latency.ttft, p50_s=latency.ttft.p50_s + self._network_s)
         )
 
 
-def play(trace: Trace, policy: Tandem, *, start: int = 2) -> PoolReport:
-    fleet = dict.fromkeys(Role, start)
-    setup = PoolSetup(name="pool", spec=SPEC, trace=trace, profile=QUICK, start=fleet)
-    return Simulation(Scenario(pools=(setup,), cold_start=STARTS), {"pool": policy}).run()["pool"]
-
-
 def test_violations_buy_replicas_though_engines_say_that_they_are_fast_enough() -> None:
-    policy = Misled(long_known().memory)
-    policy.share = 0.2
-
-    report = play(load(constant(16.0), 120.0), policy, start=1)
+    report, _ = play(load(constant(16.0), 120.0), policy=Misled(share=0.2), start=ONE_EACH)
 
     # The correction alone takes until 135 s.
     assert asked(report, Role.DECODE, 75.0) == 1
@@ -64,11 +53,10 @@ def test_violations_buy_replicas_though_engines_say_that_they_are_fast_enough() 
 
 
 def test_a_delay_that_no_replica_can_change_is_measured_and_counted() -> None:
-    near, far = Misled(long_known().memory), Misled(long_known().memory)
-    far.network_s = 0.2
+    near, far = Misled(), Misled(network_s=0.2)
 
-    play(load(constant(4.0), 300.0), near)
-    play(load(constant(4.0), 300.0), far)
+    for policy in (near, far):
+        play(load(constant(4.0), 300.0), policy=policy)
 
     assert near.memory.overhead_s is not None
     assert far.memory.overhead_s is not None
@@ -79,6 +67,6 @@ def test_requests_that_come_in_clumps_keep_the_objective() -> None:
     even = load(constant(16.0), 400.0)
     clumped = replace(even, requests=tuple(r for r in even.requests[::20] for _ in range(20)))
 
-    report = play(clumped, long_known())
+    report, _ = play(clumped)
 
     assert attainment(report, 60.0, 400.0) >= 0.95

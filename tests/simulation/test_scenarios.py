@@ -47,11 +47,12 @@ def play(
     gpus: int | None = None,
     start: dict[Role, int] = TWO_EACH,
     engine: EngineProfile = QUICK,
+    policy: Tandem | None = None,
 ) -> tuple[PoolReport, Tandem]:
+    policy = long_known() if policy is None else policy
     setup = PoolSetup(
         name="pool", spec=spec, trace=trace, profile=engine, start=start, faults=faults
     )
-    policy = long_known()
     scenario = Scenario(
         pools=(setup,),
         cold_start=starts,
