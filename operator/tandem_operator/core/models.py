@@ -100,9 +100,11 @@ class StepModel:
             share = 1.0 - MEAN_KEEP
             mean_itl_s = self.mean_itl_s + share * (itl_s - self.mean_itl_s)
             mean_batch = self.mean_batch + share * (batch - self.mean_batch)
-            mean_kv_tokens = self.mean_kv_tokens + share * (kv_tokens - self.mean_kv_tokens)
         else:
-            mean_itl_s, mean_batch, mean_kv_tokens = itl_s, batch, kv_tokens
+            mean_itl_s, mean_batch = itl_s, batch
+        # Caches may be seen later than steps: the mean starts with what is seen first.
+        mean_kv_tokens = self.mean_kv_tokens or kv_tokens
+        mean_kv_tokens += (1.0 - MEAN_KEEP) * (kv_tokens - mean_kv_tokens)
         mean = replace(
             self, mean_itl_s=mean_itl_s, mean_batch=mean_batch, mean_kv_tokens=mean_kv_tokens
         )

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tandem_operator.core.learn import Learned, learn
-from tandem_operator.core.models import EngineModels
+from tandem_operator.core.models import EngineModels, StepModel
 from tandem_operator.core.observation import Observation, PodState
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
@@ -157,6 +157,16 @@ def test_before_a_batch_varied_a_step_is_taken_for_weights_and_caches_read() -> 
     # An 8B model in bf16 on one H200 takes 0.0128 s with 160 streams of 1,250 tokens.
     assert extrapolated_s(1_250.0) == pytest.approx(0.0128, rel=0.25)
     assert 0.009 < extrapolated_s(1_250.0) < extrapolated_s(12_000.0) < 0.018
+
+
+def test_caches_that_are_seen_later_than_steps_count_whole_from_then_on() -> None:
+    early = late = StepModel()
+    for row in range(10):
+        early = early.learn(itl_s=0.009, batch=80.0, kv_tokens=100_000.0, weight=1.0)
+        seen = 100_000.0 if row >= 5 else 0.0
+        late = late.learn(itl_s=0.009, batch=80.0, kv_tokens=seen, weight=1.0)
+
+    assert late.prior() == pytest.approx(early.prior())
 
 
 def test_step_time_that_grows_with_resident_kv_is_told_from_the_batch() -> None:
