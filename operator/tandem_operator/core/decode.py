@@ -2,13 +2,12 @@
 
 A replica that runs `batch` streams gives batch / ITL(batch) tokens per second. Its batch follows
 what is asked of it only slowly, the slower the more of a step is spent on streams rather than on
-the step itself; it is late when more is asked than it gives for about that long. Where it is room,
-not speed, that bounds the batch, the excess waits for a place, and is late only after a while.
+the step itself; it is late when more is asked than it gives for about that long.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
-from math import erfc, exp, sqrt
+from math import erfc, sqrt
 
 from tandem_operator.core.regression import Triple
 
@@ -43,7 +42,6 @@ class DecodeWork:
         tokens_per_s: tokens per second of a replica at that batch.
         settle_s: how slowly the batch follows the load: dN/dt = rate - N / (output x ITL(N)) comes
             back to its balance in output x ITL^2 / fixed step time.
-        patience_s: how long a request may wait for a place without missing its TPOT.
         feasible_tpot_s: the smallest `tpot` target that a single stream keeps.
     """
 
@@ -55,7 +53,6 @@ class DecodeWork:
     limit: Limit
     tokens_per_s: float
     settle_s: float
-    patience_s: float
     feasible: bool
     feasible_tpot_s: float
 
@@ -70,18 +67,12 @@ class DecodeWork:
         return self.load(rate_rps) / replicas * share
 
     def late_share(self, rate_rps: float, replicas: int) -> float:
-        """Share of requests that meet more than `replicas` can give inside the SLO.
-
-        How long those wait that find no place is taken as in a queue with many servers:
-        exponential, with the mean that heavy traffic gives it (Kingman; Halfin and Whitt).
-        """
+        """Share of requests that meet more than `replicas` can give inside the SLO."""
         if rate_rps <= 0.0:
             return 0.0
         load = self.load(rate_rps) / replicas
         deviation = self.deviation(rate_rps, replicas)
-        full = 0.5 * erfc((1.0 - load) / (deviation * sqrt(2.0)))
-        waits_s = deviation**2 * self.settle_s / (2.0 * load)
-        return full * exp(-max(0.0, 1.0 - load) * self.patience_s / waits_s)
+        return 0.5 * erfc((1.0 - load) / (deviation * sqrt(2.0)))
 
     def tpot_s(self, rate_rps: float, replicas: int) -> float | None:
         """TPOT of `replicas` in balance with `rate_rps`; `None` where there is no balance."""
@@ -118,7 +109,6 @@ def decode_work(
     batch = max(1.0, batch)
     step_s = d0 + slope * batch
     lives = min(MOST_LIVES, step_s / max(d0, 1e-9))
-    spare_s = 0.0 if limit is Limit.TPOT else max(0.0, bound_s - step_s)
     return DecodeWork(
         steps=(d0, d1, d2),
         context_tokens=context,
@@ -128,7 +118,6 @@ def decode_work(
         limit=limit,
         tokens_per_s=batch / max(step_s, 1e-9),
         settle_s=lives * outputs.mean_tokens * step_s,
-        patience_s=spare_s * outputs.mean_tokens,
         feasible=feasible,
         feasible_tpot_s=alone_s / TPOT_SHARE,
     )
