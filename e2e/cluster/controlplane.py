@@ -272,8 +272,10 @@ class ControlPlane:
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
             "current-context": "test",
         }
-        path.write_text(json.dumps(config, indent=1))  # JSON is YAML, and needs no library.
-        return path
+        # Renamed into place: an operator that reads it just now must not find it empty.
+        fresh = path.with_suffix(f".{secrets.token_hex(4)}")
+        fresh.write_text(json.dumps(config, indent=1))  # JSON is YAML, and needs no library.
+        return fresh.replace(path)
 
 
 def _ec_key_pem() -> str:

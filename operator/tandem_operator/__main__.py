@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 import aiohttp
+from kubernetes.aio.config import ConfigException
 from pythonjsonlogger.json import JsonFormatter
 
 from tandem_operator.kube.client import ApiError, Kube, connect
@@ -85,7 +86,12 @@ async def run(options: Options) -> int:
     health, exported = Health(), Exported()
     servers = Servers(health, health_port=options.health_port, metrics_port=options.metrics_port)
     await servers.start()
-    kube = await connect()
+    try:
+        kube = await connect()
+    except ConfigException as error:
+        log.critical("no cluster to watch", extra={"why": str(error)})
+        await servers.stop()
+        return 1
     terms = LeaseTerms(
         namespace=options.lease_namespace, name=LEASE_NAME, identity=options.identity
     )

@@ -101,12 +101,13 @@ class Operator:
 
 @contextlib.contextmanager
 def operator(kubeconfig, log_path, *words):
-    """A running operator; killed at the end, if it still runs."""
+    """A running operator; killed at the end, if it still runs. A failed test shows its log."""
     running = Operator(kubeconfig, log_path, *words)
     try:
         yield running
     finally:
         running.stop(signal.SIGKILL)
+        sys.stderr.write(running.log())
 
 
 @contextlib.contextmanager

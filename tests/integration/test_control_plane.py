@@ -1,5 +1,7 @@
 """The control plane that the other integration tests stand on acts like a real one."""
 
+import threading
+
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
@@ -10,6 +12,26 @@ def test_a_user_without_a_binding_is_refused(control_plane: ControlPlane, namesp
 
     with pytest.raises(RuntimeError, match='User "alice" cannot list resource "pods"'):
         control_plane.run_kubectl("--kubeconfig", alice, "get", "pods", "-n", namespace)
+
+
+def test_who_reads_the_kubeconfig_while_others_ask_for_it_finds_it_whole(
+    control_plane: ControlPlane,
+) -> None:
+    path, done = control_plane.kubeconfig, threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            assert control_plane.kubeconfig == path
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        seen = {path.read_text() for _ in range(2000)}
+    finally:
+        done.set()
+        asking.join()
+
+    assert len(seen) == 1
 
 
 def test_a_service_account_logs_in_with_a_minted_token(

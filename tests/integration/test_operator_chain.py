@@ -1,7 +1,6 @@
 """The whole chain on a real API server: what a router counted becomes replicas, with a reason."""
 
 import json
-import sys
 import time
 
 import pytest
@@ -22,14 +21,13 @@ def serving(control_plane, namespace, tmp_path):
     with (
         node(control_plane),
         fake_pods(host) as pods,
-        operator(control_plane.kubeconfig, tmp_path / "log", *words) as process,
+        operator(control_plane.kubeconfig, tmp_path / "log", *words),
     ):
         pool.apply(scaling={"stabilization": "5s"})
         eventually(lambda: pool.objects_of_kind("Pod") == 3)
         pool.make_pods_ready(host=host)
         eventually(lambda: pool.condition("MetricsFresh")["status"] == "True", within_s=60)
         yield pool, pods
-        sys.stderr.write(process.log())
 
 
 def load(pool, pods):

@@ -1,7 +1,6 @@
 """The operator on a real API server: what it makes, keeps, leaves alone and lets go."""
 
 import json
-import sys
 
 import pytest
 
@@ -59,7 +58,6 @@ def running(control_plane, tmp_path_factory):
     with operator(kubeconfig, tmp_path_factory.mktemp("operator") / "log") as process:
         eventually(lambda: process.probe("/readyz") == 200)
         yield process
-        sys.stderr.write(process.log())
 
 
 @pytest.fixture

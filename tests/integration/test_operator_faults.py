@@ -1,6 +1,5 @@
 """An API server that freezes, dies or answers errors: the operator lives, waits and catches up."""
 
-import sys
 import time
 
 import pytest
@@ -31,7 +30,6 @@ def serving(fresh_control_plane, tmp_path):
         pool.make_pods_ready(host=host)
         eventually(lambda: pool.condition("Ready")["status"] == "True")
         yield plane, pool, process
-        sys.stderr.write(process.log())
 
 
 def outlives(process):
@@ -125,7 +123,6 @@ def behind_proxy(fresh_control_plane, tmp_path):
         pool.apply()
         eventually(lambda: pool.replicas("decode") == 1)
         yield api, pool, process
-        sys.stderr.write(process.log())
 
 
 def test_outlives_errors_for_longer_than_a_minute_and_does_not_storm(behind_proxy):

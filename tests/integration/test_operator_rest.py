@@ -1,7 +1,6 @@
 """What the operator does while nothing happens, and what it costs."""
 
 import signal
-import sys
 import time
 
 import pytest
@@ -24,7 +23,6 @@ def running(control_plane, namespace, tmp_path):
     with operator(control_plane.kubeconfig, tmp_path / "log", *words) as process:
         eventually(lambda: process.probe("/readyz") == 200)
         yield process
-        sys.stderr.write(process.log())
 
 
 def settled(pool, *, quiet_s=8.0, within_s=120.0):

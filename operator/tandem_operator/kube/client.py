@@ -5,15 +5,18 @@ used: each costs about 20 MB of memory, and they validate answers that we only p
 """
 
 import asyncio
+import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import (
+    ConfigException,
     list_kube_config_contexts,
     load_incluster_config,
     load_kube_config,
@@ -210,17 +213,16 @@ async def connect(*, config_file: str | None = None, context: str | None = None)
     """Client for a kubeconfig's cluster: the one named, `$KUBECONFIG`, or where this process runs.
 
     Raises:
-        ConfigException: no such file or context, or one that names no cluster.
+        ConfigException: no such file or context, no kubeconfig at all, or one without a cluster.
     """
     configuration = Configuration()
     if config_file is None and context is None and in_cluster():
         load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     else:
-        await load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=config_file or os.environ.get("KUBECONFIG"),
-            context=context,
-            client_configuration=configuration,
-        )
+        with _kubeconfig(config_file) as path:
+            await load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=path, context=context, client_configuration=configuration
+            )
     configuration.client_side_validation = False
     return Kube(ApiClient(configuration))
 
@@ -229,11 +231,24 @@ def usual_namespace(config_file: str | None, context: str | None) -> str:
     """The namespace that kubectl would take: the context's, or this process's own in a cluster."""
     if config_file is None and context is None and in_cluster():
         return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
-    found, current = list_kube_config_contexts(  # type: ignore[no-untyped-call]
-        config_file or os.environ.get("KUBECONFIG")
-    )
+    with _kubeconfig(config_file) as path:
+        found, current = list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
     chosen = next((each for each in found if each["name"] == context), current)
     return str((chosen or {}).get("context", {}).get("namespace") or "default")
+
+
+@contextlib.contextmanager
+def _kubeconfig(config_file: str | None) -> Iterator[str | None]:
+    """The file that is meant; what its reader stumbles over names it in one sentence."""
+    path = config_file or os.environ.get("KUBECONFIG")
+    try:
+        yield path
+    except (yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
+        # The official reader looks into whatever the file holds.
+        named = path or "~/.kube/config"
+        raise ConfigException(
+            f"{named} is not a kubeconfig; name one that `kubectl config view` shows contexts of"
+        ) from error
 
 
 def _object(raw: bytes) -> Object:

@@ -142,6 +142,18 @@ def test_an_unreachable_cluster_is_one_sentence_and_exit_code_1(tmp_path):
     assert isinstance(missing.exception, SystemExit)
 
 
+@pytest.mark.parametrize("text", ["", "- a list\n", "contexts: [", "contexts: 3\n"])
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path, text):
+    broken = tmp_path / "kubeconfig"
+    broken.write_text(text)
+
+    refused = tandem("explain", "chat", "--kubeconfig", str(broken))
+
+    assert refused.exit_code == 1
+    assert f"no cluster to ask: {broken} is not a kubeconfig" in refused.stderr
+    assert isinstance(refused.exception, SystemExit)
+
+
 @pytest.fixture(scope="module")
 def tandem_that_ran():
     policy = Tandem()
