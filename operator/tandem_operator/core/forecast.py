@@ -26,7 +26,7 @@ ERRORS_KEPT = 60
 ERROR_SCALE = 0.78
 QUANTILES = 5
 NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
-LEAST_ERROR = 0.2
+FIRST_ERROR, LEAST_ERROR = 0.2, 0.1
 PRIOR_WEIGHT = 10.0
 MOST_GROWTH = 1.6
 MOST_ERROR = 0.6
@@ -273,8 +273,10 @@ def _errors(
         chance = 1.0 / (SCORE_WINDOW_S * floor_rps)
         shrink = sqrt(max(0.1, 1.0 - chance / max(variance, 1e-9)))
         errors = [(e * shrink, age) for e, age in errors]
-    prior = PRIOR_WEIGHT / len(NORMAL)
-    errors.extend((LEAST_ERROR * z, prior) for z in NORMAL)
+    # Who was seldom wrong yet has seldom been asked yet.
+    unseen = PRIOR_WEIGHT / (PRIOR_WEIGHT + sum(age for _, age in errors))
+    spread = LEAST_ERROR + unseen * (FIRST_ERROR - LEAST_ERROR)
+    errors.extend((spread * z, PRIOR_WEIGHT / len(NORMAL)) for z in NORMAL)
     # A forecast that was too high on the way down may be too low on the way up.
     either = [(sign * e, 0.5 * age) for e, age in errors for sign in (1.0, -1.0)]
     both = zip(_quantiles(sorted(errors)), _quantiles(sorted(either)), strict=True)
