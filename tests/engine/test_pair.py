@@ -95,6 +95,16 @@ async def test_both_are_ready_and_decode_has_pulled_in_its_warm_up(pair: Pair) -
         assert info["warm_up"]["full_batch"] == 16
 
 
+async def test_each_has_measured_its_own_role(pair: Pair) -> None:
+    prefill, decode = await asyncio.gather(pair.prefill.info(), pair.decode.info())
+
+    short, long = prefill["measured"]["prefill"]
+    assert (short["prompt_tokens"], long["prompt_tokens"]) == (32, 1024)
+    assert 0 < short["seconds"] < long["seconds"]
+    assert [step["batch"] for step in decode["measured"]["decode_steps"]] == [1, 16]
+    assert all(0 < step["seconds"] < 1 for step in decode["measured"]["decode_steps"])
+
+
 async def test_an_idle_engine_leaves_its_core_to_others(pair: Pair) -> None:
     before = _cpu_s(pair.decode.process.pid)
     await asyncio.sleep(2.0)

@@ -16,6 +16,7 @@ from tandem_operator.core.observation import (
     PodState,
     Quantiles,
     RouterReport,
+    StartUp,
 )
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
@@ -89,7 +90,18 @@ def engine_samples(draw: st.DrawFn, pods: tuple[PodState, ...], now_s: float) ->
         itl_count=draw(maybe_amounts),
         transfer_sum_s=draw(maybe_amounts),
         transfer_count=draw(maybe_amounts),
+        start_up=draw(st.none() | start_ups()),
     )
+
+
+@st.composite
+def start_ups(draw: st.DrawFn) -> StartUp:
+    seconds = st.floats(1e-6, 100.0)
+    sizes = ((32.0, 1024.0), (1.0, 64.0))
+    prefill, steps = (
+        tuple((at, draw(seconds)) for at in pair[: draw(st.integers(0, 2))]) for pair in sizes
+    )
+    return StartUp(prefill=prefill, steps=steps)
 
 
 @st.composite

@@ -19,6 +19,7 @@ from tandem_engine.serve.control import control_app
 from tandem_engine.serve.drain import Drain, Drained
 from tandem_engine.serve.failures import explain
 from tandem_engine.serve.lifecycle import Lifecycle, Phase
+from tandem_engine.serve.measure import measure
 from tandem_engine.serve.process import EngineProcess
 from tandem_engine.serve.settings import Settings
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
@@ -67,6 +68,7 @@ class Launcher:
             "max_model_len": settings.max_model_len,
             "kv_capacity_tokens": None,
             "warm_up": None,
+            "measured": None,
         }
         async with _served(self.lifecycle, settings), aiohttp.ClientSession() as session:
             api = VllmApi(session, settings.url)
@@ -149,9 +151,9 @@ class Launcher:
         try:
             samples = await api.samples()
             max_model_len = await api.max_model_len(self.settings.name)
-            result = await warm_up(
-                self.settings, api, max_model_len=max_model_len, draw=random.Random()
-            )
+            draw = random.Random()
+            result = await warm_up(self.settings, api, max_model_len=max_model_len, draw=draw)
+            measured = await measure(self.settings, api, max_model_len=max_model_len, draw=draw)
         except (*UNREACHABLE, CompletionError) as error:
             raise await self._warm_up_failure(engine, error) from None
         self.lifecycle.info |= {
@@ -161,7 +163,9 @@ class Launcher:
             "healthy_after_s": healthy_s,
             "ready_after_s": round(time.monotonic() - started, 3),
             "warm_up": asdict(result),
+            "measured": asdict(measured),
         }
+        log.info("measured prefill=%s decode_steps=%s", measured.prefill, measured.decode_steps)
         self.lifecycle.enter(Phase.READY)
         log.info("ready after_s=%s", self.lifecycle.info["ready_after_s"])
         if result.kv_pull is not None and result.kv_pull.state != "done":

@@ -53,26 +53,27 @@ async def warm_up(
 ) -> WarmUp:
     """Run a completion alone and one at full batch, and on decode pull KV blocks once."""
     longest = max(1, (max_model_len or _LONG_TOKENS) // 2)
-    alone = [_prompt(min(_LONG_TOKENS, longest), draw)]
-    batch = [_prompt(min(_SHORT_TOKENS, longest), draw) for _ in range(settings.max_num_seqs)]
-    batch_1_s = await _complete(settings, api, alone)
-    full_batch_s = await _complete(settings, api, batch)
+    alone = [random_prompt(min(_LONG_TOKENS, longest), draw)]
+    batch = [random_prompt(min(_SHORT_TOKENS, longest), draw) for _ in range(settings.max_num_seqs)]
+    answer_tokens = _ANSWER_TOKENS[settings.role]
+    batch_1_s = await complete(settings, api, alone, max_tokens=answer_tokens)
+    full_batch_s = await complete(settings, api, batch, max_tokens=answer_tokens)
     pull = None
     if settings.warm_up_peer is not None:
         peer = VllmApi(api.session, settings.warm_up_peer.rstrip("/"))
-        pull = await _pull(settings, api, peer, _prompt(min(_LONG_TOKENS, longest), draw))
+        pull = await _pull(settings, api, peer, random_prompt(min(_LONG_TOKENS, longest), draw))
     return WarmUp(
         requests=1 + len(batch) + (pull is not None and pull.state == "done"),
         prompt_tokens=sum(map(len, alone + batch)) + ((pull and pull.tokens) or 0),
-        batch_1_s=batch_1_s,
-        full_batch_s=full_batch_s,
+        batch_1_s=round(batch_1_s, 4),
+        full_batch_s=round(full_batch_s, 4),
         full_batch=len(batch),
         kv_pull=pull,
     )
 
 
-def _prompt(tokens: int, draw: random.Random) -> list[int]:
-    # Drawn anew each time: a prompt that some prefix cache knows would warm nothing up.
+def random_prompt(tokens: int, draw: random.Random) -> list[int]:
+    """A prompt of token ids, drawn anew each time: one in a prefix cache would warm nothing up."""
     return [_FIRST_ID + draw.randrange(_IDS) for _ in range(tokens)]
 
 
@@ -87,11 +88,14 @@ def _body(settings: Settings, prompt: list[Any], *, max_tokens: int) -> dict[str
     }
 
 
-async def _complete(settings: Settings, api: VllmApi, prompts: list[list[int]]) -> float:
-    body = _body(settings, prompts, max_tokens=_ANSWER_TOKENS[settings.role])
+async def complete(
+    settings: Settings, api: VllmApi, prompts: list[list[int]], *, max_tokens: int
+) -> float:
+    """Have all prompts answered together; returns the seconds it took."""
+    body = _body(settings, prompts, max_tokens=max_tokens)
     started = time.monotonic()
     await api.complete(body, request_id=_request_id(), timeout_s=COMPLETION_TIMEOUT_S)
-    return round(time.monotonic() - started, 4)
+    return time.monotonic() - started
 
 
 async def _pull(settings: Settings, api: VllmApi, peer: VllmApi, prompt: list[int]) -> KvPull:

@@ -12,7 +12,8 @@ from tandem_operator.cli.evidence import Evidence
 from tandem_operator.cli.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import newest
+from tandem_operator.core.models import MIN_ROWS, newest
+from tandem_operator.core.regression import Line
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
 from tandem_operator.workloads.policy import policy_of
@@ -168,6 +169,12 @@ def input_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
+def _source(line: Line) -> str:
+    if line.rows < MIN_ROWS:
+        return "as an engine measured itself at its start"
+    return f"error {amount(100.0 * line.error_ratio)}%"
+
+
 def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
     """The learned models of the engines that run now, and how pods started."""
     revision = newest(memory.learned.engines)
@@ -175,17 +182,17 @@ def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
         models = memory.learned.engines[revision]
         if models.service.known:
             a0, a1, a2 = (1000.0 * value for value in models.service.coefficients())
-            error = amount(100.0 * models.service.line.error_ratio)
             yield (
                 "prefill of u tokens",
-                f"{a0:.3g} ms + {a1:.3g} ms x u + {a2:.3g} ms x u x context (error {error}%)",
+                f"{a0:.3g} ms + {a1:.3g} ms x u + {a2:.3g} ms x u x context "
+                f"({_source(models.service.line)})",
             )
         if models.step.known:
             d0, d1, d2 = (1000.0 * value for value in models.step.coefficients())
-            error = amount(100.0 * models.step.line.error_ratio)
             yield (
                 "decode step of b streams",
-                f"{d0:.3g} ms + {d1:.3g} ms x b + {d2:.3g} ms x KV tokens (error {error}%)",
+                f"{d0:.3g} ms + {d1:.3g} ms x b + {d2:.3g} ms x KV tokens "
+                f"({_source(models.step.line)})",
             )
         if models.kv_capacity_tokens is not None:
             yield "KV cache of a replica", f"{models.kv_capacity_tokens:,.0f} tokens"

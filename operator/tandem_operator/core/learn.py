@@ -64,6 +64,7 @@ def learn(learned: Learned, observation: Observation) -> Learned:
     """What is known after one more observation."""
     revisions = {pod.name: pod.revision for pod in observation.pods}
     engines = dict(learned.engines)
+    _learn_start_ups(observation.engines, revisions, engines)
     legs = _learn_service(learned, observation, revisions, engines)
     steps = _learn_steps(learned, observation, revisions, engines)
     kept = sorted(engines, key=lambda name: (engines[name].seen_s, name))[-KEPT_REVISIONS:]
@@ -76,6 +77,21 @@ def _models(engines: Mapping[str, EngineModels], revision: str) -> EngineModels:
         return engines[revision]
     latest = newest(engines)
     return EngineModels() if latest is None else engines[latest].inherited()
+
+
+def _learn_start_ups(
+    samples: Iterable[EngineSample],
+    revisions: Mapping[str, str],
+    engines: dict[str, EngineModels],
+) -> None:
+    for sample in sorted(samples, key=lambda s: s.pod):
+        revision = revisions.get(sample.pod)
+        if revision is None or sample.start_up is None:
+            continue
+        models = _models(engines, revision)
+        told = models.told(sample.start_up)
+        if told is not models:
+            engines[revision] = replace(told, seen_s=max(models.seen_s, sample.sampled_s))
 
 
 def _learn_service(

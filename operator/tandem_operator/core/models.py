@@ -1,8 +1,9 @@
 """What one revision's engines are like: prefill service time, decode step time, KV capacity."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tandem_operator.core.observation import StartUp
 from tandem_operator.core.regression import Line, Triple, dot
 
 MIN_ROWS = 2
@@ -13,29 +14,58 @@ PRIOR_TOKEN_SHARE = 8e-6
 PRIOR_CONTEXT_TOKENS = 2000.0
 MEAN_KEEP = 0.98
 
+Pair = tuple[float, float]
+
+
+def through(points: Sequence[Pair]) -> Pair | None:
+    """Intercept and slope, both >= 0, of the line through the first and the last point.
+
+    `None` without two points at different places, or where neither would be positive.
+    """
+    if len(points) < 2:
+        return None
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    if x1 <= x0:
+        return None
+    slope = max(0.0, (y1 - y0) / (x1 - x0))
+    # Chance may put the shorter above its share: a slope alone then explains the longer.
+    slope = min(slope, y1 / x1)
+    fixed = max(0.0, y1 - slope * x1)
+    return (fixed, slope) if fixed + slope > 0.0 else None
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceModel:
     """Prefill busy seconds: a0 per request + a1 per uncached token + a2 per token and context.
 
-    The prior is the pool's own mean cost, nearly all of it put on tokens: no number of any model or
-    machine stands in the code.
+    The prior is what an engine measured of itself before it was Ready, at the level of the pool's
+    own mean cost once there is one. Without it nearly all of the mean is put on tokens: no number
+    of any model or machine stands in the code.
+
+    Attributes:
+        first: seconds per request and per token as the engine measured them.
     """
 
     line: Line = field(default_factory=Line)
     mean_busy_s: float = 0.0
     mean_requests: float = 0.0
     mean_tokens: float = 0.0
+    first: Pair | None = None
 
     @property
     def known(self) -> bool:
         """Whether enough was measured to size with."""
-        return self.line.rows >= MIN_ROWS
+        return self.line.rows >= MIN_ROWS or self.first is not None
 
     def prior(self) -> Triple:
-        """Coefficients that explain the mean alone."""
+        """Coefficients that explain the mean alone, in the proportion the engine measured."""
         if self.mean_requests <= 0.0:
-            return (0.0, 0.0, 0.0)
+            return (0.0, 0.0, 0.0) if self.first is None else (*self.first, 0.0)
+        if self.first is not None:
+            fixed, slope = self.first
+            alone_s = fixed * self.mean_requests + slope * self.mean_tokens
+            level = self.mean_busy_s / alone_s if alone_s > 0.0 else 1.0
+            return (level * fixed, level * slope, 0.0)
         per_request = self.mean_busy_s / self.mean_requests
         if self.mean_tokens <= 0.0:
             return (per_request, 0.0, 0.0)
@@ -67,23 +97,39 @@ class ServiceModel:
 
 @dataclass(frozen=True, slots=True)
 class StepModel:
-    """Decode step seconds (ITL): d0 + d1 per running request + d2 per resident KV token."""
+    """Decode step seconds (ITL): d0 + d1 per running request + d2 per resident KV token.
+
+    Attributes:
+        first: seconds per step and per stream without context, as an engine measured them before it
+            was Ready.
+    """
 
     line: Line = field(default_factory=Line)
     mean_itl_s: float = 0.0
     mean_batch: float = 0.0
     mean_kv_tokens: float = 0.0
+    first: Pair | None = None
 
     @property
     def known(self) -> bool:
         """Whether enough was measured to size with."""
-        return self.line.rows >= MIN_ROWS
+        return self.line.rows >= MIN_ROWS or self.first is not None
 
     def prior(self) -> Triple:
-        """The measured mean, divided between weights and caches as memory traffic divides."""
-        kv_tokens = self.mean_kv_tokens or PRIOR_CONTEXT_TOKENS * self.mean_batch
-        slope = PRIOR_TOKEN_SHARE * kv_tokens / max(1.0, self.mean_batch)
-        fixed = self.mean_itl_s / (1.0 + slope * self.mean_batch)
+        """The measured mean, divided between weights, streams and caches.
+
+        What a stream costs by itself only the engine can tell; what its cache adds divides as
+        memory traffic does.
+        """
+        batch = self.mean_batch if self.mean_itl_s > 0.0 else 1.0
+        kv_tokens = self.mean_kv_tokens or PRIOR_CONTEXT_TOKENS * batch
+        slope = PRIOR_TOKEN_SHARE * kv_tokens / max(1.0, batch)
+        if self.first is not None:
+            slope += self.first[1] / self.first[0]
+        if self.mean_itl_s > 0.0 or self.first is None:
+            fixed = self.mean_itl_s / (1.0 + slope * self.mean_batch)
+        else:
+            fixed = self.first[0]
         return (fixed, slope * fixed, 0.0)
 
     def coefficients(self) -> Triple:
@@ -124,9 +170,20 @@ class EngineModels:
     def inherited(self) -> "EngineModels":
         """First guess for the next revision: most rollouts change little."""
         return EngineModels(
-            service=replace(self.service, line=self.service.line.inherited()),
-            step=replace(self.step, line=self.step.line.inherited()),
+            service=replace(self.service, line=self.service.line.inherited(), first=None),
+            step=replace(self.step, line=self.step.line.inherited(), first=None),
         )
+
+    def told(self, start_up: StartUp) -> "EngineModels":
+        """The models with what an engine measured of itself, unless another's is taken already."""
+        service, step = through(start_up.prefill), through(start_up.steps)
+        models = self
+        if models.service.first is None and service is not None:
+            models = replace(models, service=replace(models.service, first=service))
+        # A step that is nothing but its streams is chance, and would allow any batch.
+        if models.step.first is None and step is not None and step[0] > 0.0:
+            models = replace(models, step=replace(models.step, first=step))
+        return models
 
 
 def newest(models: Mapping[str, EngineModels]) -> str | None:

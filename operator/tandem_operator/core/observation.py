@@ -31,6 +31,19 @@ class PodState:
 
 
 @dataclass(frozen=True, slots=True)
+class StartUp:
+    """What an engine measured of itself, warm and alone, before it was Ready.
+
+    Attributes:
+        prefill: prompt tokens and seconds of single prompts, shortest first.
+        steps: batch and seconds of decode steps with hardly any context, smallest first.
+    """
+
+    prefill: tuple[tuple[float, float], ...] = ()
+    steps: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSample:
     """One reading of a Ready engine pod's own metrics. Totals run since the engine started."""
 
@@ -46,6 +59,7 @@ class EngineSample:
     generation_tokens_total: float | None = None
     transfer_sum_s: float | None = None
     transfer_count: float | None = None
+    start_up: StartUp | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """One pool's metrics at one tick, from the source its spec asks for.
 
 `/arrivals` is always asked directly: only the router has one-second history, and no scrape interval
-may blur it.
+may blur it. So is what an engine measured of itself, which is asked once.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 
@@ -47,12 +47,13 @@ class Collector:
 
     async def collect(self, targets: Targets, wanted: Metrics, *, now_s: float) -> Collected:
         """Everything that routers and engines of one pool say now."""
-        (routers, missing), (reading, source, passed_over) = await asyncio.gather(
+        (routers, missing), start_ups, (reading, source, passed_over) = await asyncio.gather(
             self._direct.reports(targets, now_s=now_s),
+            self._direct.start_ups(targets),
             self._read(targets, wanted, now_s=now_s),
         )
         return Collected(
-            engines=reading.engines,
+            engines=tuple(replace(e, start_up=start_ups.get(e.pod)) for e in reading.engines),
             routers=routers,
             latency=reading.latency,
             source=source,

@@ -1,13 +1,13 @@
 """Asking routers and ready engine pods themselves: bounded in time, size and concurrency."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Iterable
+from collections import Counter, deque
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TypeVar
 
 import aiohttp
 
-from tandem_operator.core.observation import EngineSample, Latency, RouterReport
+from tandem_operator.core.observation import EngineSample, Latency, RouterReport, StartUp
 from tandem_operator.metrics.arrivals import parse_arrivals
 from tandem_operator.metrics.samples import (
     ENGINE_METRICS,
@@ -28,7 +28,10 @@ from tandem_operator.metrics.source import (
     RouterTarget,
     Targets,
 )
+from tandem_operator.metrics.start_up import parse_start_up
 
+START_UP_ASKED = 3
+"""How often an engine that does not answer is asked for its start-up measurement."""
 TIMEOUT_S = 3.0
 PAGE_LIMIT_BYTES = 8 * 1024 * 1024
 CONCURRENT = 16
@@ -50,6 +53,7 @@ class DirectSource:
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(CONCURRENT)
         self._histories: dict[tuple[str, str], dict[str, History]] = {}
+        self._start_ups: dict[tuple[str, str], tuple[dict[str, StartUp], Counter[str]]] = {}
 
     async def read(self, targets: Targets, *, now_s: float) -> Reading:
         """Engines' load and routers' latency of the recent window."""
@@ -62,6 +66,26 @@ class DirectSource:
     ) -> tuple[tuple[RouterReport, ...], tuple[str, ...]]:
         """Every router's arrivals, and why some are missing."""
         return await _gather(self._report(router, now_s=now_s) for router in targets.routers)
+
+    async def start_ups(self, targets: Targets) -> Mapping[str, StartUp]:
+        """What engines measured of themselves, by pod: asked once, for it never changes.
+
+        It is a first guess only: an engine that does not answer is no problem to tell of.
+        """
+        pool = (targets.namespace, targets.pool)
+        known, asked = self._start_ups.setdefault(pool, ({}, Counter()))
+        for gone in (known.keys() | asked.keys()) - {engine.pod for engine in targets.engines}:
+            known.pop(gone, None)
+            del asked[gone]
+        wanted = [
+            engine
+            for engine in targets.engines
+            if engine.pod not in known and asked[engine.pod] < START_UP_ASKED
+        ]
+        asked.update(engine.pod for engine in wanted)
+        answers, _ = await _gather(self._start_up(engine) for engine in wanted)
+        known.update(answers)
+        return known
 
     async def engines(
         self, targets: Targets, *, now_s: float
@@ -96,6 +120,7 @@ class DirectSource:
     def forget(self, *, namespace: str, pool: str) -> None:
         """Drop the readings of a pool that is gone."""
         self._histories.pop((namespace, pool), None)
+        self._start_ups.pop((namespace, pool), None)
 
     async def _report(self, router: RouterTarget, *, now_s: float) -> RouterReport:
         raw = await self._fetch(router.pod, router.host, router.port, "/arrivals")
@@ -108,6 +133,10 @@ class DirectSource:
         if found is None:
             raise NoAnswerError(f"{engine.pod}: its page shows no load of an engine")
         return found
+
+    async def _start_up(self, engine: EngineTarget) -> tuple[str, StartUp]:
+        raw = await self._fetch(engine.pod, engine.host, engine.control_port, "/info")
+        return engine.pod, parse_start_up(raw)
 
     async def _histograms(self, router: RouterTarget) -> tuple[str, Histograms]:
         raw = await self._fetch(router.pod, router.host, router.port, "/metrics")

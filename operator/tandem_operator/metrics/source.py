@@ -5,7 +5,7 @@ from typing import Protocol
 
 from tandem_operator.core.observation import EngineSample, Latency
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.names import HTTP_PORT, ROUTER_INTERNAL_PORT
+from tandem_operator.workloads.names import CONTROL_PORT, HTTP_PORT, ROUTER_INTERNAL_PORT
 
 LATENCY_WINDOW_S = 120.0
 MAX_AGE_S = 30.0
@@ -20,6 +20,7 @@ class EngineTarget:
     role: Role
     host: str
     port: int = HTTP_PORT
+    control_port: int = CONTROL_PORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,10 @@ import pytest
 
 from tandem_operator.api import ConditionType
 from tandem_operator.cli.explained import INPUTS
+from tandem_operator.core.learn import Learned
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.models import EngineModels
+from tandem_operator.core.observation import StartUp
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import simulate
 from tandem_operator.workloads.conditions import BAD_WHEN_TRUE
@@ -179,3 +183,13 @@ def test_tells_the_models_that_were_learned_of_the_engines(explain, tandem_that_
     assert fixed_ms + 1500.0 * per_token_ms == pytest.approx(busy_ms, rel=0.1)
     assert "ms x b" in told["learned"]["decode step of b streams"]
     assert told["learned"]["KV cache of a replica"] == "100,000 tokens"
+
+
+def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain):
+    engines = EngineModels().told(StartUp(prefill=((32.0, 0.046), (1024.0, 0.245))))
+    before = Memory(learned=Learned(engines={"r1": engines})).to_json()
+
+    told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]
+
+    assert told["prefill of u tokens"].endswith("(as an engine measured itself at its start)")
+    assert "decode step of b streams" not in told

@@ -1,15 +1,26 @@
 """What engines are like is learned from running totals, and survives noise, restarts and drift."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from tandem_operator.core.learn import Learned, learn
-from tandem_operator.core.models import EngineModels, StepModel
-from tandem_operator.core.observation import Observation, PodState
+from tandem_operator.core.models import EngineModels, StepModel, through
+from tandem_operator.core.observation import Observation, PodState, StartUp
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
 from tests.unit.core.scene import NOW_S, leg, observe, pods, report, sample
+
+# 40 ms and 0.2 ms per token; 10 ms and 0.05 ms per stream.
+START_UP = StartUp(
+    prefill=((32.0, 0.0464), (1024.0, 0.2448)), steps=((1.0, 0.01005), (64.0, 0.0132))
+)
+
+
+def told(seen: Observation, start_up: StartUp = START_UP) -> Observation:
+    """The same, from engines that measured themselves."""
+    return replace(seen, engines=tuple(replace(e, start_up=start_up) for e in seen.engines))
 
 
 class Totals:
@@ -223,3 +234,73 @@ def test_nothing_is_known_before_the_first_row() -> None:
 
     assert not models.service.known
     assert not models.step.known
+
+
+def test_before_any_request_engines_are_as_they_measured_themselves() -> None:
+    models = learn(Learned(), told(Totals().observe())).of("r1")
+
+    assert models.service.known
+    assert models.step.known
+    assert service_s(models, 500.0) == pytest.approx(0.14)
+    # What streams hold in the cache is read besides: 8e-6 of the weights a token (roofline).
+    assert models.step.coefficients()[0] == pytest.approx(0.01)
+    assert 0.0132 < models.step.itl_s(batch=64.0, kv_tokens=0.0) < 0.03
+
+
+def test_the_first_requests_move_the_level_of_what_an_engine_measured_and_keep_its_shape() -> None:
+    totals, learned = Totals(fixed_s=0.08, token_s=0.0004, noise=0.0), Learned()
+    learned = learn(learned, told(totals.observe()))
+    for _ in range(3):
+        totals.serve(4, 500)
+        learned = learn(learned, told(totals.observe()))
+
+    fixed_s, token_s, _ = learned.engines["r1"].service.coefficients()
+
+    assert service_s(learned.engines["r1"], 500.0) == pytest.approx(0.28, rel=0.02)
+    assert fixed_s / token_s == pytest.approx(200.0, rel=0.02)
+
+
+def test_what_streams_cost_is_known_before_batches_vary_where_the_engine_measured_it() -> None:
+    def slope_share(start_up: StartUp) -> float:
+        totals, learned = Totals(), Learned()
+        for _ in range(10):
+            totals.stream(32.0, 0.0116)
+            totals.kv = 32.0 * 10.0
+            learned = learn(learned, told(totals.observe(), start_up))
+        fixed, slope, _ = learned.engines["r1"].step.coefficients()
+        return slope / fixed
+
+    assert slope_share(START_UP) == pytest.approx(0.005, rel=0.1)
+    assert slope_share(StartUp()) < 0.001
+
+
+@pytest.mark.parametrize(
+    ("points", "line"),
+    [
+        ((), None),
+        (((1.0, 0.01),), None),
+        (((1.0, 0.01), (1.0, 0.02)), None),
+        (((10.0, 0.02), (110.0, 0.12)), (0.01, 0.001)),
+        # By chance the longer was the quicker, or the shorter quicker than its share.
+        (((10.0, 0.05), (110.0, 0.04)), (0.04, 0.0)),
+        (((10.0, 0.001), (100.0, 0.1)), (0.0, 0.001)),
+    ],
+)
+def test_two_points_give_a_cost_and_a_slope_that_are_never_negative(points, line) -> None:
+    assert through(points) == (line if line is None else pytest.approx(line))
+
+
+def test_a_step_that_seems_to_cost_nothing_by_itself_is_not_believed() -> None:
+    chance = StartUp(steps=((1.0, 0.001), (64.0, 0.1)))
+
+    assert not learn(Learned(), told(Totals().observe(), chance)).of("r1").step.known
+
+
+def test_a_new_revision_is_as_its_own_engines_measured_themselves() -> None:
+    totals, learned = Totals(), learn(Learned(), told(Totals().observe()))
+    slower = StartUp(prefill=((32.0, 0.0928), (1024.0, 0.4896)), steps=START_UP.steps)
+
+    learned = learn(learned, told(totals.observe(revision="r2"), slower))
+
+    ratio = service_s(learned.of("r2"), 500.0) / service_s(learned.of("r1"), 500.0)
+    assert ratio == pytest.approx(2.0)

@@ -6,11 +6,11 @@ import pytest
 
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory, MemoryFormatError
-from tandem_operator.core.observation import Observation, PodPhase
+from tandem_operator.core.observation import Observation, PodPhase, StartUp
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.core.tick import decide
-from tests.unit.core.scene import NOW_S, make_spec, observe, pods, report
+from tests.unit.core.scene import NOW_S, arrival, ended, make_spec, observe, pods, report
 
 REST_S = 400
 
@@ -98,6 +98,26 @@ def test_a_silent_router_is_not_a_pool_at_rest() -> None:
     decisions = rest(observe(prefill=4, decode=3, router_pods=2))
 
     assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 3} for d in decisions)
+
+
+def test_engines_that_measured_themselves_are_sized_before_their_first_request_is_timed() -> None:
+    start_up = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (64.0, 0.012)))
+
+    def after_two_ticks(start_up: StartUp | None) -> dict[Role, int]:
+        memory = Memory()
+        for now_s in (NOW_S, NOW_S + 5.0):
+            seconds = [now_s - age for age in range(120, 0, -1)]
+            arrivals = [arrival(second, 6, 1000) for second in seconds]
+            finished = [ended(second, 2) for second in seconds]
+            routers = [report(now_s=now_s, arrivals=arrivals, finished=finished)]
+            seen = observe(now_s=now_s, routers=routers)
+            engines = tuple(replace(each, start_up=start_up) for each in seen.engines)
+            decision, memory = decide(make_spec(), replace(seen, engines=engines), memory, now_s)
+        return counts(decision)
+
+    # Six prompts of .39 s each come every second.
+    assert after_two_ticks(start_up)[Role.PREFILL] >= 3
+    assert after_two_ticks(None) == {Role.PREFILL: 1, Role.DECODE: 1}
 
 
 def test_a_young_history_allows_no_shrink() -> None:

@@ -5,6 +5,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tandem_operator.core.observation import StartUp
 from tandem_operator.core.role import Role
 from tandem_operator.metrics import direct
 from tandem_operator.metrics.direct import DirectSource
@@ -28,11 +29,11 @@ def router_page(*counts):
     )
 
 
-def targets(*, engine=None, router=None):
+def targets(*, engine=None, router=None, control=8001):
     return Targets(
         namespace="ns",
         pool="tiny",
-        engines=(EngineTarget("e-1", Role.DECODE, "127.0.0.1", engine),) if engine else (),
+        engines=(EngineTarget("e-1", Role.DECODE, "127.0.0.1", engine, control),) if engine else (),
         routers=(RouterTarget("r-1", "127.0.0.1", router),) if router else (),
     )
 
@@ -50,6 +51,57 @@ async def test_reads_an_engine(source):
     assert [(e.pod, e.running, e.sampled_s) for e in reading.engines] == [("e-1", 3.0, 7.0)]
     assert reading.oldest_s(now_s=9.0) == 2.0
     assert reading.problems == ()
+
+
+INFO = {
+    "role": "decode",
+    "measured": {
+        "prefill": [],
+        "decode_steps": [{"batch": 16, "seconds": 0.02}, {"batch": 1, "seconds": 0.01}],
+        "requests": 68,
+    },
+}
+
+
+async def test_asks_an_engine_once_what_it_measured_of_itself(source):
+    async with serving({"/info": json.dumps(INFO)}) as (port, seen):
+        first = dict(await source.start_ups(targets(engine=9, control=port)))
+        again = await source.start_ups(targets(engine=9, control=port))
+
+    assert first == again == {"e-1": StartUp(steps=((1.0, 0.01), (16.0, 0.02)))}
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    "measured", [None, {"decode_steps": [{"batch": 1, "seconds": -1}]}, {"prefill": "quick"}]
+)
+async def test_an_engine_that_measured_nothing_of_use_is_not_asked_again(source, measured):
+    page = json.dumps({"role": "decode", "measured": measured})
+    async with serving({"/info": page}) as (port, seen):
+        for _ in range(3):
+            found = await source.start_ups(targets(engine=9, control=port))
+
+    assert found == {"e-1": StartUp()}
+    assert len(seen) == 1
+
+
+async def test_an_engine_that_does_not_answer_is_asked_a_few_times_and_then_left_alone(source):
+    async with serving({"/info": lambda _: web.Response(status=503)}) as (port, seen):
+        for _ in range(9):
+            assert await source.start_ups(targets(engine=9, control=port)) == {}
+        source.forget(namespace="ns", pool="tiny")
+        await source.start_ups(targets(engine=9, control=port))
+
+    assert len(seen) == direct.START_UP_ASKED + 1
+
+
+async def test_what_a_pod_that_is_gone_measured_is_forgotten(source):
+    async with serving({"/info": json.dumps(INFO)}) as (port, seen):
+        await source.start_ups(targets(engine=9, control=port))
+        assert await source.start_ups(targets()) == {}
+        await source.start_ups(targets(engine=9, control=port))
+
+    assert len(seen) == 2
 
 
 async def test_reads_arrivals(source):

@@ -1,6 +1,7 @@
 """A launcher around the stand-in for vLLM, as the tests drive it."""
 
 import asyncio
+import json
 import os
 import socket
 import sys
@@ -19,6 +20,7 @@ from tandem_engine.serve.settings import Settings
 FAKE = Path(__file__).parent / "fake"
 PACKAGES = Path(__file__).parents[3] / "engine"
 PATIENCE_S = 60.0
+COSTS = ("token_s", "step_s", "stream_s")
 QUICK = Pace(health_poll_s=0.05, watch_s=0.05, drain_poll_s=0.05, last_words_s=0.1)
 
 
@@ -70,6 +72,7 @@ class Engine:
     @classmethod
     def start(cls, model: Path, session: aiohttp.ClientSession, **changes: Any) -> "Engine":
         fault = changes.pop("fault", None)
+        costs = {name: changes.pop(name) for name in COSTS if name in changes}
         settings = Settings.model_validate(options(model, **changes))
         facts = look_around(
             settings.model, python=sys.executable, environment={"PYTHONPATH": str(FAKE)}
@@ -77,6 +80,7 @@ class Engine:
         command = vllm_command(settings, facts)
         if fault:
             command.env["FAKE_VLLM"] = fault
+        command.env["FAKE_VLLM_COSTS"] = json.dumps(costs)
         launcher = Launcher(settings, command, revision="r1", pace=QUICK)
         return cls(settings, launcher, session, asyncio.ensure_future(launcher.run()))
 

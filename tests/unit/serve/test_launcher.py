@@ -31,7 +31,7 @@ async def test_an_engine_is_ready_only_after_a_completion_alone_and_one_at_full_
     engine = await start(max_num_seqs=4).ready()
 
     asked = (await engine.tell_vllm())["requests"]
-    assert [len(body["prompt"]) for body in asked] == [1, 4]
+    assert [len(body["prompt"]) for body in asked[:2]] == [1, 4]
     assert all(body["model"] == "tiny" for body in asked)
 
 
@@ -48,6 +48,34 @@ async def test_info_tells_what_the_operator_and_an_auditor_need(start: Start) ->
     assert info["warm_up"]["requests"] == 5
     assert info["warm_up"]["batch_1_s"] > 0
     assert info["phase"] == "ready"
+
+
+async def test_a_warm_decode_engine_times_its_steps_alone_and_at_full_batch(start: Start) -> None:
+    engine = await start(step_s=0.02, stream_s=0.01).ready()
+
+    measured = (await engine.info())["measured"]
+    alone, full = measured["decode_steps"]
+    assert (alone["batch"], full["batch"]) == (1, 4)
+    assert 0.02 < alone["seconds"] < full["seconds"]
+    assert measured["prefill"] == []
+
+
+async def test_a_warm_prefill_engine_times_a_short_and_a_long_prompt(start: Start) -> None:
+    engine = await start(role="prefill", token_s=0.0001).ready()
+
+    measured = (await engine.info())["measured"]
+    short, long = measured["prefill"]
+    assert (short["prompt_tokens"], long["prompt_tokens"]) == (32, 1024)
+    assert 0.0032 <= short["seconds"] < 0.1 <= long["seconds"]
+    assert measured["decode_steps"] == []
+
+
+async def test_info_counts_every_request_of_its_own(start: Start) -> None:
+    engine = await start().ready()
+
+    info, asked = await engine.info(), (await engine.tell_vllm())["requests"]
+    own = (info["warm_up"], info["measured"])
+    assert sum(part["requests"] for part in own) == sum(len(body["prompt"]) for body in asked)
 
 
 async def test_a_decode_engine_pulls_from_a_prefill_engine_that_answers(start: Start) -> None:

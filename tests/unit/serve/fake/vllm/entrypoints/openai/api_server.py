@@ -2,9 +2,13 @@
 
 `POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it
 with an error on its output. FAKE_VLLM=dies-at-start and FAKE_VLLM=fails-completions are faults.
+FAKE_VLLM_COSTS='{"token_s": 0.001, "step_s": 0.01, "stream_s": 0.001}' makes answers take time: so
+much per prompt token, per step after the first token, and per step and stream.
 """
 
 import argparse
+import asyncio
+import json
 import os
 import sys
 
@@ -32,6 +36,7 @@ class Fake:
         self.state = {"running": 0, "waiting": 0, "kv_usage": 0.0, "finished": 0, "pulled": 0}
         self.health_status = 200
         self.requests: list[dict[str, object]] = []
+        self.costs = json.loads(os.environ.get("FAKE_VLLM_COSTS", "{}"))
 
     async def health(self, request: web.Request) -> web.Response:
         if self.state.get("deaf") and request.transport is not None:
@@ -58,7 +63,16 @@ class Fake:
             answer["kv_transfer_params"] = {"do_remote_prefill": True, "remote_host": "x"}
         if parameters.get("do_remote_prefill"):
             self.state["pulled"] += len(body["prompt"])
+        await asyncio.sleep(self._seconds(body))
         return web.json_response(answer)
+
+    def _seconds(self, body: dict[str, object]) -> float:
+        prompts = body["prompt"]
+        many = isinstance(prompts[0], list)
+        streams, tokens = (len(prompts), sum(map(len, prompts))) if many else (1, len(prompts))
+        cost = {"token_s": 0.0, "step_s": 0.0, "stream_s": 0.0} | self.costs
+        step_s = cost["step_s"] + cost["stream_s"] * streams
+        return tokens * cost["token_s"] + (body["max_tokens"] - 1) * step_s
 
     async def fake(self, request: web.Request) -> web.Response:
         change = await request.json()

@@ -1,0 +1,50 @@
+"""Parsing what an engine's launcher tells of its own measurements on `/info`."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from tandem_operator.core.observation import StartUp
+
+Size = Annotated[int, Field(ge=1)]
+Seconds = Annotated[FiniteFloat, Field(gt=0)]
+
+
+class _Lenient(BaseModel):
+    """Newer launchers may say more than this operator reads."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _PrefillTime(_Lenient):
+    prompt_tokens: Size
+    seconds: Seconds
+
+
+class _StepTime(_Lenient):
+    batch: Size
+    seconds: Seconds
+
+
+class _Measured(_Lenient):
+    prefill: tuple[_PrefillTime, ...] = ()
+    decode_steps: tuple[_StepTime, ...] = ()
+
+
+class _Info(_Lenient):
+    measured: _Measured | None = None
+
+
+_INFO: TypeAdapter[_Info] = TypeAdapter(_Info)
+
+
+def parse_start_up(raw: bytes) -> StartUp:
+    """The measurements, smallest first; none of an older launcher, or where one is nonsense."""
+    try:
+        found = _INFO.validate_json(raw).measured or _Measured()
+    except ValidationError:
+        found = _Measured()
+    return StartUp(
+        prefill=tuple(sorted((float(each.prompt_tokens), each.seconds) for each in found.prefill)),
+        steps=tuple(sorted((float(each.batch), each.seconds) for each in found.decode_steps)),
+    )
