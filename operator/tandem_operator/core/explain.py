@@ -171,18 +171,19 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.STABILIZING: (
             f"fewer may do; one leaves once that has held for {_span(words.stabilization_s)}"
         ),
+        Reason.GPU_BUDGET: (
+            f"more would be better, but gpuBudget {words.gpu_budget} has no room"
+            " until another replica is gone"
+        ),
     }
     if reason in texts:
         return texts[reason]
-    if reason is Reason.GPU_BUDGET:
-        return (
-            f"more would be better, but gpuBudget {words.gpu_budget} has no room"
-            " until another replica is gone"
-        )
     if words.idle:
         return "no requests"
     if words.learning:
         return "too little has been measured to size it"
+    if words.wanted > allowed.to:
+        return f"{words.wanted} may be better, and come if the next look agrees"
     if words.outlook is None:
         return "nothing calls for a change"
     return f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"
