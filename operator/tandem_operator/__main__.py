@@ -88,7 +88,7 @@ async def run(options: Options) -> int:
     await servers.start()
     try:
         kube = await connect()
-    except ConfigException as error:
+    except (ConfigException, OSError) as error:
         log.critical("no cluster to watch", extra={"why": str(error)})
         await servers.stop()
         return 1

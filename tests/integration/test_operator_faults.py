@@ -1,5 +1,6 @@
 """An API server that freezes, dies or answers errors: the operator lives, waits and catches up."""
 
+import json
 import time
 
 import pytest
@@ -159,3 +160,15 @@ def test_watching_starts_anew_after_an_error_that_ends_it(behind_proxy):
 
     acts_on(pool, 2)
     outlives(process)
+
+
+@pytest.mark.parametrize("what", ["an empty file", "a folder"])
+def test_ends_with_one_sentence_where_its_kubeconfig_is_none(tmp_path, what):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("") if what == "an empty file" else kubeconfig.mkdir()
+
+    with operator(kubeconfig, tmp_path / "log") as process:
+        assert process.process.wait(timeout=60) == 1
+
+    [line] = process.log().splitlines()
+    assert str(kubeconfig) in json.loads(line)["why"]

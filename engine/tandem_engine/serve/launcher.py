@@ -19,7 +19,7 @@ from tandem_engine.serve.control import control_app
 from tandem_engine.serve.drain import Drain, Drained
 from tandem_engine.serve.failures import explain
 from tandem_engine.serve.lifecycle import Lifecycle, Phase
-from tandem_engine.serve.measure import measure
+from tandem_engine.serve.measure import Measured, measure
 from tandem_engine.serve.process import EngineProcess
 from tandem_engine.serve.settings import Settings
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
@@ -153,19 +153,31 @@ class Launcher:
             max_model_len = await api.max_model_len(self.settings.name)
             draw = random.Random()
             result = await warm_up(self.settings, api, max_model_len=max_model_len, draw=draw)
-            measured = await measure(self.settings, api, max_model_len=max_model_len, draw=draw)
         except (*UNREACHABLE, CompletionError) as error:
             raise await self._warm_up_failure(engine, error) from None
+        kv_capacity_tokens = metrics.kv_capacity_tokens(samples)
+        measured: Measured | None = None
+        try:
+            measured = await measure(
+                self.settings,
+                api,
+                max_model_len=max_model_len,
+                kv_capacity_tokens=kv_capacity_tokens,
+                draw=draw,
+            )
+        except (*UNREACHABLE, CompletionError) as error:
+            # A first guess for the operator, which can do without.
+            log.warning("not measured why=%r", str(error) or type(error).__name__)
         self.lifecycle.info |= {
             "vllm_version": await api.version(),
-            "kv_capacity_tokens": metrics.kv_capacity_tokens(samples),
+            "kv_capacity_tokens": kv_capacity_tokens,
             "max_model_len": max_model_len,
             "healthy_after_s": healthy_s,
             "ready_after_s": round(time.monotonic() - started, 3),
             "warm_up": asdict(result),
-            "measured": asdict(measured),
+            "measured": measured and asdict(measured),
         }
-        log.info("measured prefill=%s decode_steps=%s", measured.prefill, measured.decode_steps)
+        log.info("measured %s", measured)
         self.lifecycle.enter(Phase.READY)
         log.info("ready after_s=%s", self.lifecycle.info["ready_after_s"])
         if result.kv_pull is not None and result.kv_pull.state != "done":

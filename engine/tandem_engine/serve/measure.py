@@ -7,6 +7,7 @@ that starts shares its node with others that start.
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tandem_engine.serve.settings import Role, Settings
@@ -15,6 +16,8 @@ from tandem_engine.serve.warm_up import complete, random_prompt
 
 _SHORT_TOKENS, _LONG_TOKENS = 32, 1024
 _STEPS = 16
+# Two blocks of the largest size: a batch beyond the cache would run in waves.
+_STREAM_TOKENS = 256
 _TAKES = 2
 _BUDGET_S = 5.0
 
@@ -67,44 +70,61 @@ class _Bench:
 
 
 async def measure(
-    settings: Settings, api: VllmApi, *, max_model_len: int | None, draw: random.Random
+    settings: Settings,
+    api: VllmApi,
+    *,
+    max_model_len: int | None,
+    kv_capacity_tokens: int | None,
+    draw: random.Random,
 ) -> Measured:
     """Time the engine's own role: once however long it takes, again within `_BUDGET_S`.
 
     Raises:
-        CompletionError: vLLM refused what it had answered in the warm-up.
+        CompletionError: vLLM refused a completion.
+        aiohttp.ClientError, TimeoutError, OSError: it did not answer.
     """
     ends_s = time.monotonic() + _BUDGET_S
-    longest = max(1, (max_model_len or 2 * _LONG_TOKENS) // 2)
     bench = _Bench(settings, api, draw)
-    time_role = _prefill if settings.role is Role.PREFILL else _decode
+    longest = max(1, (max_model_len or 2 * _LONG_TOKENS) // 2)
+    if settings.role is Role.PREFILL:
+        prefill = await _prefill(bench, longest, ends_s)
+        return Measured(prefill, (), bench.requests, bench.prompt_tokens)
+    fitting = max(
+        1, (kv_capacity_tokens or settings.max_num_seqs * _STREAM_TOKENS) // _STREAM_TOKENS
+    )
+    batches = sorted({1, min(settings.max_num_seqs, fitting)})
+    steps = await _decode(bench, batches, min(_STEPS, longest), ends_s)
+    return Measured((), steps, bench.requests, bench.prompt_tokens)
+
+
+async def _prefill(bench: _Bench, longest: int, ends_s: float) -> tuple[PrefillTime, ...]:
+    short = min(_SHORT_TOKENS, longest)
+    first_s = await bench.take(tokens=short)
+    # A slow processor is told by shorter prompts as well: nobody should wait minutes for this.
+    affordable = max(2 * short, int(short * _BUDGET_S / first_s))
+    sizes = (short, min(_LONG_TOKENS, longest, affordable))
     for _ in range(_TAKES):
-        prefill, steps = await time_role(bench, longest)
+        times_s = [await bench.take(tokens=tokens) for tokens in sizes]
         if time.monotonic() >= ends_s:
             break
-    return Measured(prefill, steps, bench.requests, bench.prompt_tokens)
+    return tuple(
+        PrefillTime(tokens, round(time_s, 6)) for tokens, time_s in zip(sizes, times_s, strict=True)
+    )
 
 
-Times = tuple[tuple[PrefillTime, ...], tuple[StepTime, ...]]
-
-
-async def _prefill(bench: _Bench, longest: int) -> Times:
-    short = min(_SHORT_TOKENS, longest)
-    short_s = await bench.take(tokens=short)
-    # A slow processor is told by shorter prompts as well: nobody should wait minutes for this.
-    affordable = int(short * _BUDGET_S / short_s)
-    long = min(_LONG_TOKENS, longest, max(2 * short, affordable))
-    long_s = await bench.take(tokens=long)
-    return (PrefillTime(short, round(short_s, 6)), PrefillTime(long, round(long_s, 6))), ()
-
-
-async def _decode(bench: _Bench, longest: int) -> Times:
-    times = []
-    steps = min(_STEPS, longest)
-    for batch in sorted({1, bench.settings.max_num_seqs}):
-        first_s = await bench.take(tokens=1, batch=batch)
-        gained_s = await bench.take(tokens=1, batch=batch, steps=steps) - first_s
-        # What a longer answer takes more than one of a single token; by chance it may take less.
-        if gained_s > 0.0:
-            times.append(StepTime(batch, round(gained_s / steps, 6)))
-    return (), tuple(times)
+async def _decode(
+    bench: _Bench, batches: Sequence[int], most_steps: int, ends_s: float
+) -> tuple[StepTime, ...]:
+    steps: dict[int, int] = {}
+    for _ in range(_TAKES):
+        times = []
+        for batch in batches:
+            first_s = await bench.take(tokens=1, batch=batch)
+            count = steps.setdefault(batch, max(1, min(most_steps, int(_BUDGET_S / first_s))))
+            gained_s = await bench.take(tokens=1, batch=batch, steps=count) - first_s
+            # What a longer answer takes more than one of a single token; by chance it takes less.
+            if gained_s > 0.0:
+                times.append(StepTime(batch, round(gained_s / count, 6)))
+        if time.monotonic() >= ends_s:
+            break
+    return tuple(times)

@@ -47,6 +47,7 @@ class Words:
 
     Attributes:
         wanted: the count before any limit.
+        pending: whether it would grow if the last look had said so too.
         quota: who the namespace's quota is shared with, where that is the budget in force.
     """
 
@@ -61,6 +62,7 @@ class Words:
     idle: bool
     learning: bool
     wanted: int = 0
+    pending: bool = False
     quota: str | None = None
 
 
@@ -182,8 +184,8 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         return "no requests"
     if words.learning:
         return "too little has been measured to size it"
-    if words.wanted > allowed.to:
-        return f"{words.wanted} may be better, and come if the next look agrees"
+    if words.pending:
+        return "more may be better, which the next look decides"
     if words.outlook is None:
         return "nothing calls for a change"
     return f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"

@@ -89,7 +89,7 @@ def _learn_start_ups(
         if revision is None or sample.start_up is None:
             continue
         models = _models(engines, revision)
-        told = models.told(sample.start_up)
+        told = models.told(sample.role, sample.start_up)
         if told is not models:
             engines[revision] = replace(told, seen_s=max(models.seen_s, sample.sampled_s))
 

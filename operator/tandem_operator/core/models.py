@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.regression import Line, Triple, dot
+from tandem_operator.core.role import Role
 
 MIN_ROWS = 2
 PRIOR_FIXED_SHARE = 0.15
@@ -20,27 +21,29 @@ Pair = tuple[float, float]
 def through(points: Sequence[Pair]) -> Pair | None:
     """Intercept and slope, both >= 0, of the line through the first and the last point.
 
-    `None` without two points at different places, or where neither would be positive.
+    `None` without two points at different places.
     """
     if len(points) < 2:
         return None
     (x0, y0), (x1, y1) = points[0], points[-1]
-    if x1 <= x0:
+    if x1 <= x0 or y1 <= 0.0:
         return None
-    slope = max(0.0, (y1 - y0) / (x1 - x0))
-    # Chance may put the shorter above its share: a slope alone then explains the longer.
-    slope = min(slope, y1 / x1)
-    fixed = max(0.0, y1 - slope * x1)
-    return (fixed, slope) if fixed + slope > 0.0 else None
+    # By chance the longer may be the quicker, or the shorter quicker than its share.
+    if y1 <= y0:
+        return (y1, 0.0)
+    if y0 * x1 <= y1 * x0:
+        return (0.0, y1 / x1)
+    slope = (y1 - y0) / (x1 - x0)
+    return (y1 - slope * x1, slope)
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceModel:
     """Prefill busy seconds: a0 per request + a1 per uncached token + a2 per token and context.
 
-    The prior is what an engine measured of itself before it was Ready, at the level of the pool's
-    own mean cost once there is one. Without it nearly all of the mean is put on tokens: no number
-    of any model or machine stands in the code.
+    Until enough was measured it is what an engine measured of itself before it was Ready, and the
+    prior keeps those proportions at the level of the pool's own mean cost. Without it nearly all of
+    the mean is put on tokens: no number of any model or machine stands in the code.
 
     Attributes:
         first: seconds per request and per token as the engine measured them.
@@ -53,18 +56,23 @@ class ServiceModel:
     first: Pair | None = None
 
     @property
+    def measured(self) -> bool:
+        """Whether enough requests were timed to size with."""
+        return self.line.rows >= MIN_ROWS
+
+    @property
     def known(self) -> bool:
-        """Whether enough was measured to size with."""
-        return self.line.rows >= MIN_ROWS or self.first is not None
+        """Whether enough was measured, by the engine itself at least, to size with."""
+        return self.measured or self.first is not None
 
     def prior(self) -> Triple:
         """Coefficients that explain the mean alone, in the proportion the engine measured."""
         if self.mean_requests <= 0.0:
-            return (0.0, 0.0, 0.0) if self.first is None else (*self.first, 0.0)
+            return (0.0, 0.0, 0.0)
         if self.first is not None:
             fixed, slope = self.first
             alone_s = fixed * self.mean_requests + slope * self.mean_tokens
-            level = self.mean_busy_s / alone_s if alone_s > 0.0 else 1.0
+            level = self.mean_busy_s / alone_s if alone_s > 0.0 else 0.0
             return (level * fixed, level * slope, 0.0)
         per_request = self.mean_busy_s / self.mean_requests
         if self.mean_tokens <= 0.0:
@@ -74,7 +82,19 @@ class ServiceModel:
 
     def coefficients(self) -> Triple:
         """(a0, a1, a2), all >= 0."""
+        if self.first is not None and not self.measured:
+            return (*self.first, 0.0)
         return self.line.coefficients(self.prior())
+
+    def told(self, first: Pair | None) -> "ServiceModel":
+        """The model with an engine's own measurement; what was learned of others follows it."""
+        if first is None:
+            return self
+        ratio = 1.0
+        if self.first is not None and self.mean_requests > 0.0:
+            mean = (self.mean_requests, self.mean_tokens)
+            ratio = _explained(first, mean) / _explained(self.first, mean)
+        return replace(self, line=self.line.at(ratio), first=first)
 
     def learn(
         self, *, busy_s: float, requests: float, tokens: float, token_contexts: float, full: float
@@ -111,30 +131,48 @@ class StepModel:
     first: Pair | None = None
 
     @property
+    def measured(self) -> bool:
+        """Whether enough steps were timed to size with."""
+        return self.line.rows >= MIN_ROWS
+
+    @property
     def known(self) -> bool:
-        """Whether enough was measured to size with."""
-        return self.line.rows >= MIN_ROWS or self.first is not None
+        """Whether enough was measured, by the engine itself at least, to size with."""
+        return self.measured or self.first is not None
 
     def prior(self) -> Triple:
-        """The measured mean, divided between weights, streams and caches.
-
-        What a stream costs by itself only the engine can tell; what its cache adds divides as
-        memory traffic does.
-        """
-        batch = self.mean_batch if self.mean_itl_s > 0.0 else 1.0
-        kv_tokens = self.mean_kv_tokens or PRIOR_CONTEXT_TOKENS * batch
-        slope = PRIOR_TOKEN_SHARE * kv_tokens / max(1.0, batch)
-        if self.first is not None:
-            slope += self.first[1] / self.first[0]
-        if self.mean_itl_s > 0.0 or self.first is None:
-            fixed = self.mean_itl_s / (1.0 + slope * self.mean_batch)
-        else:
-            fixed = self.first[0]
+        """The measured mean, divided between weights, streams and caches."""
+        slope = self._slope_share(self.mean_batch)
+        fixed = self.mean_itl_s / (1.0 + slope * self.mean_batch)
         return (fixed, slope * fixed, 0.0)
+
+    def _slope_share(self, batch: float) -> float:
+        """What a stream adds to a step, as a share of a step without any.
+
+        What it costs by itself only the engine can tell; what its cache adds divides as memory
+        traffic does.
+        """
+        kv_tokens = self.mean_kv_tokens or PRIOR_CONTEXT_TOKENS * batch
+        share = PRIOR_TOKEN_SHARE * kv_tokens / max(1.0, batch)
+        return share if self.first is None else share + self.first[1] / self.first[0]
 
     def coefficients(self) -> Triple:
         """(d0, d1, d2), all >= 0."""
+        if self.first is not None and not self.measured:
+            fixed = self.first[0]
+            return (fixed, fixed * self._slope_share(max(1.0, self.mean_batch)), 0.0)
         return self.line.coefficients(self.prior())
+
+    def told(self, first: Pair | None) -> "StepModel":
+        """The model with an engine's own measurement; what was learned of others follows it."""
+        # A step that is nothing but its streams is chance, and would allow any batch.
+        if first is None or first[0] <= 0.0:
+            return self
+        ratio = 1.0
+        if self.first is not None and self.mean_itl_s > 0.0:
+            mean = (1.0, self.mean_batch)
+            ratio = _explained(first, mean) / _explained(self.first, mean)
+        return replace(self, line=self.line.at(ratio), first=first)
 
     def itl_s(self, *, batch: float, kv_tokens: float) -> float:
         """Predicted gap between two tokens of one stream."""
@@ -166,24 +204,31 @@ class EngineModels:
     step: StepModel = field(default_factory=StepModel)
     kv_capacity_tokens: float | None = None
     seen_s: float = 0.0
+    """When something was last measured of it; epoch seconds."""
+    told_by: tuple[Role, ...] = ()
+    """Roles of which an engine has told what it measured of itself."""
 
     def inherited(self) -> "EngineModels":
         """First guess for the next revision: most rollouts change little."""
         return EngineModels(
-            service=replace(self.service, line=self.service.line.inherited(), first=None),
-            step=replace(self.step, line=self.step.line.inherited(), first=None),
+            service=replace(self.service, line=self.service.line.inherited()),
+            step=replace(self.step, line=self.step.line.inherited()),
         )
 
-    def told(self, start_up: StartUp) -> "EngineModels":
-        """The models with what an engine measured of itself, unless another's is taken already."""
-        service, step = through(start_up.prefill), through(start_up.steps)
-        models = self
-        if models.service.first is None and service is not None:
-            models = replace(models, service=replace(models.service, first=service))
-        # A step that is nothing but its streams is chance, and would allow any batch.
-        if models.step.first is None and step is not None and step[0] > 0.0:
-            models = replace(models, step=replace(models.step, first=step))
-        return models
+    def told(self, role: Role, start_up: StartUp) -> "EngineModels":
+        """The models with what the first engine of this role and revision measured of itself."""
+        if role in self.told_by:
+            return self
+        return replace(
+            self,
+            service=self.service.told(through(start_up.prefill)),
+            step=self.step.told(through(start_up.steps)),
+            told_by=(*self.told_by, role),
+        )
+
+
+def _explained(first: Pair, mean: Pair) -> float:
+    return max(1e-12, first[0] * mean[0] + first[1] * mean[1])
 
 
 def newest(models: Mapping[str, EngineModels]) -> str | None:

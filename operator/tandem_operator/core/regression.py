@@ -81,6 +81,10 @@ class Line:
         """The model as a first guess for engines of another kind: a few rows, soon outvoted."""
         return replace(self, shape=self.shape.faded(INHERITED_ROWS))
 
+    def at(self, ratio: float) -> "Line":
+        """The model of something that takes `ratio` times as long."""
+        return replace(self, level=min(MOST_LEVEL, max(LEAST_LEVEL, ratio * self.level)))
+
     def coefficients(self, prior: Triple) -> Triple:
         """Best non-negative coefficients for now, shrunk to `prior` while rows are few."""
         c = self._fit(prior)

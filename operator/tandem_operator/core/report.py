@@ -116,6 +116,7 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         idle=view.idle,
         learning=view.situation is None,
         wanted=allowed.to if view.choice is None else view.choice.wanted[role],
+        pending=view.choice is not None and view.choice.target[role] > allowed.to,
         quota=view.share.words if view.share is not None and view.share.binds else None,
     )
     reason = allowed.reason if allowed.reason is not None else cause(words)
@@ -317,8 +318,9 @@ def _inputs(view: View) -> dict[str, float]:
         found["output_tokens"] = situation.decode.outputs.mean_tokens
         found["arrival_dispersion"] = situation.sample.dispersion
         found["prefill_service_s"] = situation.replay.work.mean_service_s
-        found["prefill_model_error_ratio"] = situation.models.service.line.error_ratio
-        found["decode_model_error_ratio"] = situation.models.step.line.error_ratio
+        service, step = situation.models.service, situation.models.step
+        found["prefill_model_error_ratio"] = service.line.error_ratio if service.measured else None
+        found["decode_model_error_ratio"] = step.line.error_ratio if step.measured else None
         found["decode_batch"] = situation.decode.batch
         found["decode_tokens_per_s"] = situation.decode.tokens_per_s
         found["infeasible_share"] = situation.replay.work.infeasible_share

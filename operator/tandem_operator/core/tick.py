@@ -61,8 +61,7 @@ def decide(
     ready = {role: len(fleets[role].ready) for role in Role}
     arrivals = merge(seen.routers, expected=seen.router_pods)
     outputs = measure_outputs(seen.routers, memory.outputs)
-    minute = outcomes(seen.routers, window_s=MINUTE_S)
-    longer = outcomes(seen.routers, window_s=LONGER_S)
+    minute, longer = (outcomes(seen.routers, window_s=s) for s in (MINUTE_S, LONGER_S))
     correction = correct(
         see_ready(memory.correction, ready, now_s),
         minute=minute,
@@ -76,9 +75,10 @@ def decide(
     expected, track = forecast(memory.track, arrivals, lead_s=lead_s, now_s=now_s)
     expected = trusted(spec.insurance, expected, known_s=arrivals.known_s)
     models = learned.of(fleets[Role.DECODE].revision or fleets[Role.PREFILL].revision)
-    overhead_s = memory.overhead_s
-    if overhead_s is None and models.step.known:
-        overhead_s = first_overhead_s(models, seen.engines)
+    first_s = first_overhead_s(models, seen.engines)
+    overhead_s = first_s if memory.overhead_s is None else memory.overhead_s
+    # Before steps were timed nothing that was served has been transferred: it is guessed anew.
+    lasting = memory.overhead_s is not None or models.step.measured
     situation = insured(
         spec.insurance,
         assess(
@@ -87,21 +87,22 @@ def decide(
             models=models,
             outputs=outputs,
             correction=correction,
-            overhead_s=overhead_s or 0.0,
+            overhead_s=overhead_s,
             backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
         ),
     )
     rate_rps = arrivals.rate_rps(RATE_S) or 0.0
-    if situation is not None and overhead_s is not None:
-        overhead_s = learn_overhead(
-            overhead_s,
-            situation,
-            seen.latency,
-            rate_rps=rate_rps,
-            ready=ready,
-            settled=len(settled) == len(Role),
-            slo_ttft_s=spec.slo.ttft_s,
-        )
+    if situation is not None:
+        if lasting:
+            overhead_s = learn_overhead(
+                overhead_s,
+                situation,
+                seen.latency,
+                rate_rps=rate_rps,
+                ready=ready,
+                settled=len(settled) == len(Role),
+                slo_ttft_s=spec.slo.ttft_s,
+            )
         correction = replace(
             correction,
             expected_late={r: situation.violated_share(r, rate_rps, ready[r]) for r in Role},
@@ -163,7 +164,7 @@ def decide(
             recent=outcomes(seen.routers, window_s=RECENT_S),
             latency=seen.latency,
             rate_rps=arrivals.rate_rps(RATE_S),
-            overhead_s=overhead_s,
+            overhead_s=overhead_s if lasting else None,
             idle=idle,
             share=share,
         )
@@ -177,7 +178,7 @@ def decide(
         past=past,
         floors=floors,
         outputs=outputs,
-        overhead_s=overhead_s,
+        overhead_s=overhead_s if lasting else None,
         crest=crest,
     )
 

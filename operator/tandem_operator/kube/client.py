@@ -243,7 +243,7 @@ def _kubeconfig(config_file: str | None) -> Iterator[str | None]:
     path = config_file or os.environ.get("KUBECONFIG")
     try:
         yield path
-    except (yaml.YAMLError, TypeError, AttributeError, KeyError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
         # The official reader looks into whatever the file holds.
         named = path or "~/.kube/config"
         raise ConfigException(

@@ -30,8 +30,10 @@ from tandem_operator.metrics.source import (
 )
 from tandem_operator.metrics.start_up import parse_start_up
 
-START_UP_ASKED = 3
+START_UP_ASKED = 10
 """How often an engine that does not answer is asked for its start-up measurement."""
+START_UP_TIMEOUT_S = 0.5
+"""A tick does not wait for a first guess as it does for what it cannot do without."""
 TIMEOUT_S = 3.0
 PAGE_LIMIT_BYTES = 8 * 1024 * 1024
 CONCURRENT = 16
@@ -51,6 +53,7 @@ class DirectSource:
     def __init__(self, session: aiohttp.ClientSession, *, timeout_s: float = TIMEOUT_S) -> None:
         self._session = session
         self._timeout_s = timeout_s
+        self._start_up_timeout_s = min(timeout_s, START_UP_TIMEOUT_S)
         self._slots = asyncio.Semaphore(CONCURRENT)
         self._histories: dict[tuple[str, str], dict[str, History]] = {}
         self._start_ups: dict[tuple[str, str], tuple[dict[str, StartUp], Counter[str]]] = {}
@@ -135,7 +138,11 @@ class DirectSource:
         return found
 
     async def _start_up(self, engine: EngineTarget) -> tuple[str, StartUp]:
-        raw = await self._fetch(engine.pod, engine.host, engine.control_port, "/info")
+        try:
+            async with asyncio.timeout(self._start_up_timeout_s):
+                raw = await self._fetch(engine.pod, engine.host, engine.control_port, "/info")
+        except TimeoutError:
+            raise NoAnswerError(f"{engine.pod}: no answer from /info") from None
         return engine.pod, parse_start_up(raw)
 
     async def _histograms(self, router: RouterTarget) -> tuple[str, Histograms]:

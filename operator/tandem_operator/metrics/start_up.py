@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, Val
 
 from tandem_operator.core.observation import StartUp
 
-Size = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1, le=10**9)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
 
 

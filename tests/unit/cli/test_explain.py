@@ -11,6 +11,7 @@ from tandem_operator.core.learn import Learned
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import StartUp
+from tandem_operator.core.role import Role
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import simulate
 from tandem_operator.workloads.conditions import BAD_WHEN_TRUE
@@ -146,10 +147,12 @@ def test_an_unreachable_cluster_is_one_sentence_and_exit_code_1(tmp_path):
     assert isinstance(missing.exception, SystemExit)
 
 
-@pytest.mark.parametrize("text", ["", "- a list\n", "contexts: [", "contexts: 3\n"])
+@pytest.mark.parametrize(
+    "text", [b"", b"- a list\n", b"contexts: [", b"contexts: 3\n", b"\xff\xfe"]
+)
 def test_a_file_that_is_no_kubeconfig_is_named(tmp_path, text):
     broken = tmp_path / "kubeconfig"
-    broken.write_text(text)
+    broken.write_bytes(text)
 
     refused = tandem("explain", "chat", "--kubeconfig", str(broken))
 
@@ -186,7 +189,7 @@ def test_tells_the_models_that_were_learned_of_the_engines(explain, tandem_that_
 
 
 def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain):
-    engines = EngineModels().told(StartUp(prefill=((32.0, 0.046), (1024.0, 0.245))))
+    engines = EngineModels().told(Role.PREFILL, StartUp(prefill=((32.0, 0.046), (1024.0, 0.245))))
     before = Memory(learned=Learned(engines={"r1": engines})).to_json()
 
     told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]

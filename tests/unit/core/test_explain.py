@@ -48,9 +48,11 @@ def test_growth_names_the_predicted_ttft_the_bound_the_load_and_the_gain() -> No
 
 
 def test_growth_that_waits_for_a_second_look_is_not_called_enough() -> None:
-    said = sentence(words(Role.PREFILL, outlook(), wanted=3), Allowed(1, 1, None), Reason.STEADY)
+    said = sentence(
+        words(Role.PREFILL, outlook(), pending=True), Allowed(1, 1, None), Reason.STEADY
+    )
 
-    assert said == "prefill stays at 1: 3 may be better, and come if the next look agrees"
+    assert said == "prefill stays at 1: more may be better, which the next look decides"
 
 
 def test_growth_names_the_observed_tpot() -> None:

@@ -3,6 +3,7 @@ from random import Random
 
 import pytest
 
+from tandem_operator.core import forecast as forecasts
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.forecast import Track, forecast
 from tandem_operator.core.rates import PROVEN_RISK, Forecast, Level
@@ -304,6 +305,20 @@ def test_a_steady_rate_that_was_foreseen_for_long_has_little_risk_and_a_new_one_
     known, new = last_forecast([60.0] * 1000), last_forecast([60.0] * 40)
 
     assert known.risk < PROVEN_RISK < new.risk
+
+
+def test_the_doubt_that_a_forecast_starts_with_fades_as_its_predictions_come_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def risks() -> list[float]:
+        return [last_forecast([60.0] * seconds).risk for seconds in (40, 240)]
+
+    new, known = risks()
+    monkeypatch.setattr(forecasts, "LEAST_ERROR", forecasts.FIRST_ERROR)
+    still_new, never_fading = risks()
+
+    assert new == still_new
+    assert known < 0.7 * never_fading
 
 
 def test_what_is_said_beyond_a_start_counts_less_where_forecasts_have_come_true() -> None:

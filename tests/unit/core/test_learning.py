@@ -290,17 +290,46 @@ def test_two_points_give_a_cost_and_a_slope_that_are_never_negative(points, line
     assert through(points) == (line if line is None else pytest.approx(line))
 
 
-def test_a_step_that_seems_to_cost_nothing_by_itself_is_not_believed() -> None:
-    chance = StartUp(steps=((1.0, 0.001), (64.0, 0.1)))
+@pytest.mark.parametrize("batch", [24.0, 64.0])
+def test_a_step_that_seems_to_cost_nothing_by_itself_is_not_believed(batch: float) -> None:
+    chance = StartUp(steps=((1.0, 0.0001), (batch, 0.0122)))
 
     assert not learn(Learned(), told(Totals().observe(), chance)).of("r1").step.known
 
 
-def test_a_new_revision_is_as_its_own_engines_measured_themselves() -> None:
+@pytest.mark.parametrize("rows", [0, 30])
+def test_a_new_revision_is_as_its_own_engines_measured_themselves(rows: int) -> None:
     totals, learned = Totals(), learn(Learned(), told(Totals().observe()))
-    slower = StartUp(prefill=((32.0, 0.0928), (1024.0, 0.4896)), steps=START_UP.steps)
+    for _ in range(rows):
+        totals.serve(4, 500)
+        totals.stream(8.0, 0.0125)
+        learned = learn(learned, told(totals.observe()))
+    slower = StartUp(
+        prefill=((32.0, 0.0928), (1024.0, 0.4896)), steps=((1.0, 0.0201), (64.0, 0.0264))
+    )
 
     learned = learn(learned, told(totals.observe(revision="r2"), slower))
 
-    ratio = service_s(learned.of("r2"), 500.0) / service_s(learned.of("r1"), 500.0)
-    assert ratio == pytest.approx(2.0)
+    before, after = learned.of("r1"), learned.of("r2")
+    assert service_s(after, 500.0) == pytest.approx(2.0 * service_s(before, 500.0), rel=0.01)
+    steps = [models.step.itl_s(batch=8.0, kv_tokens=0.0) for models in (before, after)]
+    assert steps[1] == pytest.approx(2.0 * steps[0], rel=0.01)
+
+
+def test_one_short_row_does_not_outvote_what_an_engine_measured() -> None:
+    totals = Totals()
+    learned = learn(Learned(), told(totals.observe()))
+    # Under way when the row began: a request and its tokens, and hardly any time.
+    totals.busy_s, totals.requests, totals.tokens = 0.02, 1, 1000
+    for _ in range(3):
+        learned = learn(learned, told(totals.observe()))
+
+    assert learned.of("r1").service.line.rows == 1
+    assert service_s(learned.of("r1"), 1000.0) == pytest.approx(0.24)
+
+
+def test_a_new_revision_is_known_before_its_engines_have_told() -> None:
+    learned = learn(Learned(), told(Totals().observe()))
+    only_decode = told(Totals().observe(revision="r2"), StartUp(steps=START_UP.steps))
+
+    assert learn(learned, only_decode).of("r2").service.known

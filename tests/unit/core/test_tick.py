@@ -103,8 +103,8 @@ def test_a_silent_router_is_not_a_pool_at_rest() -> None:
 def test_engines_that_measured_themselves_are_sized_before_their_first_request_is_timed() -> None:
     start_up = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (64.0, 0.012)))
 
-    def after_two_ticks(start_up: StartUp | None) -> dict[Role, int]:
-        memory = Memory()
+    def two_ticks(start_up: StartUp | None) -> tuple[Decision, Decision]:
+        memory, decisions = Memory(), []
         for now_s in (NOW_S, NOW_S + 5.0):
             seconds = [now_s - age for age in range(120, 0, -1)]
             arrivals = [arrival(second, 6, 1000) for second in seconds]
@@ -113,11 +113,37 @@ def test_engines_that_measured_themselves_are_sized_before_their_first_request_i
             seen = observe(now_s=now_s, routers=routers)
             engines = tuple(replace(each, start_up=start_up) for each in seen.engines)
             decision, memory = decide(make_spec(), replace(seen, engines=engines), memory, now_s)
-        return counts(decision)
+            decisions.append(decision)
+        return decisions[0], decisions[1]
 
+    first, second = two_ticks(start_up)
     # Six prompts of .39 s each come every second.
-    assert after_two_ticks(start_up)[Role.PREFILL] >= 3
-    assert after_two_ticks(None) == {Role.PREFILL: 1, Role.DECODE: 1}
+    assert counts(first)[Role.PREFILL] == 1
+    assert "more may be better" in first.sentence
+    assert counts(second)[Role.PREFILL] >= 3
+    assert not any("model_error" in name for name in second.inputs)
+    assert counts(two_ticks(None)[1]) == {Role.PREFILL: 1, Role.DECODE: 1}
+
+
+def test_a_transfer_counts_in_ttft_though_engines_measured_themselves_before_any() -> None:
+    start_up = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (64.0, 0.012)))
+
+    def overhead_s(*, transfers: float) -> float | None:
+        memory = Memory()
+        for step in range(5):
+            now_s = NOW_S + 5.0 * step
+            seen = observe(now_s=now_s, routers=[report(now_s=now_s, arrivals=[], finished=[])])
+            moved = {"transfer_sum_s": 0.15 * transfers * step, "transfer_count": transfers * step}
+            streamed = {"itl_sum_s": 40.0 * step, "itl_count": 4000.0 * step}
+            engines = tuple(
+                replace(each, start_up=start_up, **moved, **(streamed if transfers else {}))
+                for each in seen.engines
+            )
+            _, memory = decide(make_spec(), replace(seen, engines=engines), memory, now_s)
+        return memory.overhead_s
+
+    assert overhead_s(transfers=0.0) is None
+    assert overhead_s(transfers=20.0) == pytest.approx(0.16, rel=0.1)
 
 
 def test_a_young_history_allows_no_shrink() -> None:

@@ -5,9 +5,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from tandem_operator.api.v1alpha1.scaling import Metrics
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.role import Role
 from tandem_operator.metrics import direct
+from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.direct import DirectSource
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
 from tests.unit.metrics.servers import serving
@@ -73,7 +75,13 @@ async def test_asks_an_engine_once_what_it_measured_of_itself(source):
 
 
 @pytest.mark.parametrize(
-    "measured", [None, {"decode_steps": [{"batch": 1, "seconds": -1}]}, {"prefill": "quick"}]
+    "measured",
+    [
+        None,
+        {"decode_steps": [{"batch": 1, "seconds": -1}]},
+        {"prefill": "quick"},
+        {"decode_steps": [{"batch": 10**400, "seconds": 1}]},
+    ],
 )
 async def test_an_engine_that_measured_nothing_of_use_is_not_asked_again(source, measured):
     page = json.dumps({"role": "decode", "measured": measured})
@@ -85,9 +93,29 @@ async def test_an_engine_that_measured_nothing_of_use_is_not_asked_again(source,
     assert len(seen) == 1
 
 
+async def test_an_engine_whose_control_port_hangs_holds_nobody_up(source, monkeypatch):
+    monkeypatch.setattr(source, "_timeout_s", 600.0)
+    async with serving({"/info": hangs}) as (port, _), asyncio.timeout(60.0):
+        assert await source.start_ups(targets(engine=9, control=port)) == {}
+
+
+async def test_what_an_engine_measured_comes_with_its_load():
+    async with (
+        serving({"/metrics": ENGINE_PAGE}) as (port, _),
+        serving({"/info": json.dumps(INFO)}) as (control, _),
+        aiohttp.ClientSession() as session,
+    ):
+        collector = Collector(session)
+        found = await collector.collect(targets(engine=port, control=control), Metrics(), now_s=7.0)
+        collector.close()
+
+    [engine] = found.engines
+    assert (engine.running, engine.start_up.steps) == (3.0, ((1.0, 0.01), (16.0, 0.02)))
+
+
 async def test_an_engine_that_does_not_answer_is_asked_a_few_times_and_then_left_alone(source):
     async with serving({"/info": lambda _: web.Response(status=503)}) as (port, seen):
-        for _ in range(9):
+        for _ in range(direct.START_UP_ASKED + 3):
             assert await source.start_ups(targets(engine=9, control=port)) == {}
         source.forget(namespace="ns", pool="tiny")
         await source.start_ups(targets(engine=9, control=port))

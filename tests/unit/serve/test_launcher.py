@@ -70,6 +70,22 @@ async def test_a_warm_prefill_engine_times_a_short_and_a_long_prompt(start: Star
     assert measured["decode_steps"] == []
 
 
+async def test_an_engine_that_cannot_be_measured_is_ready_all_the_same(start: Start) -> None:
+    engine = await start(max_num_seqs=4, fault="fails-long-answers").ready()
+
+    info = await engine.info()
+    assert info["phase"] == "ready"
+    assert info["measured"] is None
+
+
+async def test_no_batch_is_measured_that_the_cache_does_not_hold(start: Start) -> None:
+    engine = await start(max_num_seqs=200, step_s=0.001).ready()
+
+    # The stand-in's cache holds 32,768 tokens.
+    steps = (await engine.info())["measured"]["decode_steps"]
+    assert [step["batch"] for step in steps] == [1, 128]
+
+
 async def test_info_counts_every_request_of_its_own(start: Start) -> None:
     engine = await start().ready()
 

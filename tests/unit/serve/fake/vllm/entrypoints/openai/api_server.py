@@ -1,7 +1,7 @@
 """A stand-in for vLLM's API server with its paths and metric names, whose load a test sets.
 
 `POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it
-with an error on its output. FAKE_VLLM=dies-at-start and FAKE_VLLM=fails-completions are faults.
+with an error on its output. Faults: FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers.
 FAKE_VLLM_COSTS='{"token_s": 0.001, "step_s": 0.01, "stream_s": 0.001}' makes answers take time: so
 much per prompt token, per step after the first token, and per step and stream.
 """
@@ -14,6 +14,7 @@ import sys
 
 from aiohttp import web
 
+LONG_ANSWER_TOKENS = 4
 TRACEBACK = """Traceback (most recent call last):
   File "somewhere.py", line 1, in <module>
 (EngineCore pid=7) ERROR 11-21 12:00:00 [core.py:1] ValueError: the weights are not weights
@@ -55,7 +56,10 @@ class Fake:
     async def completions(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.requests.append(body)
-        if os.environ.get("FAKE_VLLM") == "fails-completions":
+        fault = os.environ.get("FAKE_VLLM")
+        if fault == "fails-completions" or (
+            fault == "fails-long-answers" and body["max_tokens"] > LONG_ANSWER_TOKENS
+        ):
             return web.json_response({"error": {"message": "no such kernel"}}, status=500)
         answer: dict[str, object] = {"choices": [{"text": "x"}]}
         parameters = body.get("kv_transfer_params") or {}
