@@ -5,7 +5,10 @@ import json
 import pytest
 import requests
 
-from e2e.pools import Pool
+from e2e.commands import CommandError, kubectl_json
+from e2e.pools import Pool, wait_until
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.role import Role
 
 PROMPT = list(range(20, 420))
 
@@ -80,6 +83,21 @@ def test_the_decode_pods_get_the_prompt_as_kv_and_compute_none_of_it(pool: Pool,
 
     assert received("external_kv_transfer") - before["external_kv_transfer"] >= 8 * len(PROMPT)
     assert received("local_compute") - before["local_compute"] <= 8
+
+
+def test_the_operator_knows_what_the_engines_measured_of_themselves(pool: Pool):
+    def told():
+        name = f"{pool.name}-memory"
+        try:
+            stored = kubectl_json("get", "configmap", name, "-n", pool.namespace)
+        except CommandError:
+            return None
+        memory = Memory.from_json(stored["data"]["memory.json"])
+        return [each for each in memory.learned.engines.values() if set(each.told_by) == set(Role)]
+
+    [models] = wait_until(told, within_s=120.0, what="start-up measurements of both roles")
+    assert 0.0 < sum(models.service.first) < 1.0
+    assert 0.0 < models.step.first[0] < 1.0
 
 
 @pytest.mark.parametrize(
