@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from math import ceil
 
 from rich.console import Console
 from rich.live import Live
@@ -17,6 +16,7 @@ from benchmarks.load.record import Record
 from e2e.demo.calibrate import Speed
 from e2e.demo.dashboard import Dashboard
 from e2e.demo.phases import (
+    CLIMB,
     FIRST_S,
     MOST_STARTS,
     MOST_STEPS,
@@ -63,16 +63,21 @@ async def run_phases(
                 slo = await asyncio.to_thread(tighten, target_s)
             started_s = time.time()
             last = first
-            if phase.grows is not None:
+            if phase.grows is None:
+                await sender.send(first, slo=slo)
+            else:
+                before = watch.sights[-1].fleets[phase.grows].desired
                 last = await sender.send_until_it_grows(
-                    first, role=phase.grows, climb=phase.climb, slo=slo
+                    first, role=phase.grows, before=before, climb=phase.climb, slo=slo
                 )
-            left_s = started_s + first.duration_s - time.time()
-            if left_s > 0.0:
-                await sender.send(replace(last, duration_s=left_s), slo=slo)
-            if phase.grows is not None:
-                steps = ceil(MOST_STARTS * cold_start_s / STEP_S)
-                await sender.send_until_steady(last, role=phase.grows, slo=slo, steps=steps)
+                last = await sender.send_on(
+                    last,
+                    role=phase.grows,
+                    before=before,
+                    ends_s=started_s + first.duration_s,
+                    longer_s=MOST_STARTS * cold_start_s,
+                    slo=slo,
+                )
             ended_s = time.time()
             runs.append(
                 PhaseRun(
@@ -110,33 +115,61 @@ class _Sender:
         await asyncio.sleep(ends_s - time.time())
 
     async def send_until_it_grows(
-        self, traffic: Traffic, *, role: Role, climb: float, slo: Slo
+        self, traffic: Traffic, *, role: Role, before: int, climb: float, slo: Slo
     ) -> Traffic:
         """Send until the role grows, `climb` times as much with every step; for a fair while.
 
         Returns the traffic of the last step.
         """
-        before = self._watch.sights[-1].fleets[role].desired
         until = f"{'goes on' if climb == 1.0 else 'rises'} until {role} grows"
         await self.send(replace(traffic, duration_s=FIRST_S), slo=slo, until=until)
         for _ in range(MOST_STEPS):
-            if self._watch.sights[-1].fleets[role].desired > before:
+            if self._desired(role) > before:
                 break
             traffic = replace(traffic, rate_rps=round(climb * traffic.rate_rps, 2))
             await self.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
         return traffic
 
-    async def send_until_steady(
-        self, traffic: Traffic, *, role: Role, slo: Slo, steps: int
-    ) -> None:
-        """Go on until the fleet that the role asks for has been Ready for a while."""
-        for _ in range(steps):
-            since_s = time.time() - STEADY_S
-            lately = (s.fleets[role] for s in self._watch.sights if s.at_s >= since_s)
-            if len({count for fleet in lately for count in (fleet.desired, fleet.ready)}) == 1:
-                return
-            until = f"goes on until {role} is Ready"
-            await self.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
+    async def send_on(
+        self,
+        traffic: Traffic,
+        *,
+        role: Role,
+        before: int,
+        ends_s: float,
+        longer_s: float,
+        slo: Slo,
+    ) -> Traffic:
+        """Go on until `ends_s`, and up to `longer_s` more until the fleet is there and stays.
+
+        Growth that is taken back was not needed yet: the load rises until it is. Returns the
+        traffic of the last step.
+        """
+        grew, rises = self._desired(role) > before, 0
+        while True:
+            left_s = ends_s - time.time()
+            taken_back = grew and self._desired(role) <= before
+            if left_s <= -longer_s or (
+                left_s <= 0.0 and self._is_steady(role) and not (taken_back and rises < MOST_STEPS)
+            ):
+                return traffic
+            if taken_back and rises < MOST_STEPS:
+                rises += 1
+                traffic = replace(traffic, rate_rps=round(CLIMB * traffic.rate_rps, 2))
+            until = (
+                f"goes on for {left_s:.0f} s" if left_s > 0.0 else f"goes on until {role} is Ready"
+            )
+            step_s = min(STEP_S, left_s) if left_s > 0.0 else STEP_S
+            await self.send(replace(traffic, duration_s=step_s), slo=slo, until=until)
+
+    def _desired(self, role: Role) -> int:
+        return self._watch.sights[-1].fleets[role].desired
+
+    def _is_steady(self, role: Role) -> bool:
+        """Whether all that the role asks for has been Ready for a while."""
+        since_s = time.time() - STEADY_S
+        lately = (s.fleets[role] for s in self._watch.sights if s.at_s >= since_s)
+        return len({count for fleet in lately for count in (fleet.desired, fleet.ready)}) == 1
 
 
 def _tightened_tpot_s(dashboard: Dashboard, *, slo: Slo) -> float:

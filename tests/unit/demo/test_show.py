@@ -196,6 +196,28 @@ async def test_a_phase_goes_on_until_its_new_pod_is_ready(short):
     assert late.traffic.duration_s == pytest.approx(late.ended_s - late.started_s, abs=0.05)
 
 
+async def test_a_load_rises_again_where_growth_is_taken_back(short):
+    watch, dashboard, grown_at = ToldWatch(), Dashboard(slo=SLO), []
+
+    def grow_take_back_and_grow(_):
+        grown_at.append(time.time())
+        needed = dashboard.traffic.rate_rps > 40.0
+        first_look = time.time() - grown_at[0] < 0.15
+        count = 2 if needed or first_look else 1
+        watch.sights.append(sight(count, 1, ready=count))
+
+    [risen] = await run(
+        (HEAVY,),
+        watch=watch,
+        dashboard=dashboard,
+        on_request=grow_take_back_and_grow,
+        cold_start_s=0.5,
+    )
+
+    assert 40.0 < risen.traffic.rate_rps < 48.0
+    assert watch.sights[-1].fleets[Role.PREFILL].desired == 2
+
+
 async def test_a_phase_does_not_wait_for_ever_for_a_pod_that_never_starts(short):
     watch = ToldWatch()
 
