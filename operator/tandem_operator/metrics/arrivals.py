@@ -4,8 +4,6 @@ import math
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     FiniteFloat,
     TypeAdapter,
@@ -15,6 +13,7 @@ from pydantic import (
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Leg, RouterReport
 from tandem_operator.core.role import Role
+from tandem_operator.metrics.lenient import Lenient
 
 SKEW_TOLERATED_S = 2.0
 
@@ -23,13 +22,7 @@ Amount = Annotated[FiniteFloat, Field(ge=0)]
 Arrival = tuple[Count, list[Count], list[Count], Count]
 
 
-class _Lenient(BaseModel):
-    """Newer routers may say more than this operator reads."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Finished(_Lenient):
+class _Finished(Lenient):
     finished: Count
     good: Count
     late_ttft: Count
@@ -39,17 +32,17 @@ class _Finished(_Lenient):
     gone: Count
     output_tokens: Count
     output_tokens_squared: Count
-    blame: dict[str, Count] = {}
+    blame: dict[str, Count] = Field(default_factory=dict)
 
 
-class _InSystem(_Lenient):
+class _InSystem(Lenient):
     queued_requests: Count
     queued_prompt_tokens: Count
     prefill_requests: Count
     decode_requests: Count
 
 
-class _Leg(_Lenient):
+class _Leg(Lenient):
     pod: str
     role: Role
     busy_s: Amount
@@ -60,7 +53,7 @@ class _Leg(_Lenient):
     output_tokens: Count
 
 
-class _Report(_Lenient):
+class _Report(Lenient):
     version: Literal[1] = Field(alias="schema")
     router: str
     started_s: Amount

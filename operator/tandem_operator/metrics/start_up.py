@@ -2,36 +2,31 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from tandem_operator.core.observation import StartUp
+from tandem_operator.metrics.lenient import Lenient
 
 Size = Annotated[int, Field(ge=1, le=10**9)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
 
 
-class _Lenient(BaseModel):
-    """Newer launchers may say more than this operator reads."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _PrefillTime(_Lenient):
+class _PrefillTime(Lenient):
     prompt_tokens: Size
     seconds: Seconds
 
 
-class _StepTime(_Lenient):
+class _StepTime(Lenient):
     batch: Size
     seconds: Seconds
 
 
-class _Measured(_Lenient):
+class _Measured(Lenient):
     prefill: tuple[_PrefillTime, ...] = ()
     decode_steps: tuple[_StepTime, ...] = ()
 
 
-class _Info(_Lenient):
+class _Info(Lenient):
     measured: _Measured | None = None
 
 
