@@ -53,7 +53,6 @@ class DirectSource:
     def __init__(self, session: aiohttp.ClientSession, *, timeout_s: float = TIMEOUT_S) -> None:
         self._session = session
         self._timeout_s = timeout_s
-        self._start_up_timeout_s = min(timeout_s, START_UP_TIMEOUT_S)
         self._slots = asyncio.Semaphore(CONCURRENT)
         self._histories: dict[tuple[str, str], dict[str, History]] = {}
         self._start_ups: dict[tuple[str, str], tuple[dict[str, StartUp], Counter[str]]] = {}
@@ -139,7 +138,7 @@ class DirectSource:
 
     async def _start_up(self, engine: EngineTarget) -> tuple[str, StartUp]:
         try:
-            async with asyncio.timeout(self._start_up_timeout_s):
+            async with asyncio.timeout(START_UP_TIMEOUT_S):
                 raw = await self._fetch(engine.pod, engine.host, engine.control_port, "/info")
         except TimeoutError:
             raise NoAnswerError(f"{engine.pod}: no answer from /info") from None
