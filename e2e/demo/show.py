@@ -148,18 +148,16 @@ class _Sender:
         grew, rises = self._desired(role) > before, 0
         while True:
             left_s = ends_s - time.time()
-            taken_back = grew and self._desired(role) <= before
-            if left_s <= -longer_s or (
-                left_s <= 0.0 and self._is_steady(role) and not (taken_back and rises < MOST_STEPS)
-            ):
+            must_rise = grew and rises < MOST_STEPS and self._desired(role) <= before
+            there = self._is_steady(role) and not must_rise
+            if left_s <= -longer_s or (left_s <= 0.0 and there):
                 return traffic
-            if taken_back and rises < MOST_STEPS:
+            if must_rise:
                 rises += 1
                 traffic = replace(traffic, rate_rps=round(CLIMB * traffic.rate_rps, 2))
-            until = (
-                f"goes on for {left_s:.0f} s" if left_s > 0.0 else f"goes on until {role} is Ready"
-            )
-            step_s = min(STEP_S, left_s) if left_s > 0.0 else STEP_S
+            step_s, until = STEP_S, f"goes on until {role} is Ready"
+            if left_s > 0.0:
+                step_s, until = min(STEP_S, left_s), f"goes on for {left_s:.0f} s"
             await self.send(replace(traffic, duration_s=step_s), slo=slo, until=until)
 
     def _desired(self, role: Role) -> int:
