@@ -1,8 +1,8 @@
 """What the engine costs, measured on itself once it is warm: the operator's first guess of it.
 
 Two lengths of prompt and two sizes of batch are the least that tell what a request or a step costs
-by itself from what each token or stream adds. Each is taken twice and the quicker counts: a pod
-that starts shares its node with others that start.
+by itself from what each token or stream adds. Each is taken again where there is time and the
+quicker counts: a pod that starts shares its node with others that start.
 """
 
 import random
