@@ -13,6 +13,7 @@ from tandem_operator.core.tick import decide
 from tests.unit.core.scene import NOW_S, arrival, ended, make_spec, observe, pods, report
 
 REST_S = 400
+START_UP = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (64.0, 0.012)))
 
 
 def at(observation: Observation, now_s: float) -> Observation:
@@ -101,8 +102,6 @@ def test_a_silent_router_is_not_a_pool_at_rest() -> None:
 
 
 def test_engines_that_measured_themselves_are_sized_before_their_first_request_is_timed() -> None:
-    start_up = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (64.0, 0.012)))
-
     def two_ticks(start_up: StartUp | None) -> tuple[Decision, Decision]:
         memory, decisions = Memory(), []
         for now_s in (NOW_S, NOW_S + 5.0):
@@ -116,7 +115,7 @@ def test_engines_that_measured_themselves_are_sized_before_their_first_request_i
             decisions.append(decision)
         return decisions[0], decisions[1]
 
-    first, second = two_ticks(start_up)
+    first, second = two_ticks(START_UP)
     # Six prompts of .39 s each come every second.
     assert counts(first)[Role.PREFILL] == 1
     assert "more may be better" in first.sentence
@@ -126,8 +125,6 @@ def test_engines_that_measured_themselves_are_sized_before_their_first_request_i
 
 
 def test_a_transfer_counts_in_ttft_though_engines_measured_themselves_before_any() -> None:
-    start_up = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (64.0, 0.012)))
-
     def overhead_s(*, transfers: float) -> float | None:
         memory = Memory()
         for step in range(5):
@@ -136,7 +133,7 @@ def test_a_transfer_counts_in_ttft_though_engines_measured_themselves_before_any
             moved = {"transfer_sum_s": 0.15 * transfers * step, "transfer_count": transfers * step}
             streamed = {"itl_sum_s": 40.0 * step, "itl_count": 4000.0 * step}
             engines = tuple(
-                replace(each, start_up=start_up, **moved, **(streamed if transfers else {}))
+                replace(each, start_up=START_UP, **moved, **(streamed if transfers else {}))
                 for each in seen.engines
             )
             _, memory = decide(make_spec(), replace(seen, engines=engines), memory, now_s)
