@@ -12,7 +12,8 @@ from tandem_operator.cli.evidence import Evidence
 from tandem_operator.cli.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import ServiceModel, StepModel, newest
+from tandem_operator.core.models import newest
+from tandem_operator.core.regression import Line
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
 from tandem_operator.workloads.policy import policy_of
@@ -168,10 +169,10 @@ def input_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _source(model: ServiceModel | StepModel) -> str:
-    if not model.measured:
+def _source(line: Line) -> str:
+    if not line.measured:
         return "as an engine measured itself at its start"
-    return f"error {amount(100.0 * model.line.error_ratio)}%"
+    return f"error {amount(100.0 * line.error_ratio)}%"
 
 
 def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
@@ -184,13 +185,14 @@ def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
             yield (
                 "prefill of u tokens",
                 f"{a0:.3g} ms + {a1:.3g} ms x u + {a2:.3g} ms x u x context "
-                f"({_source(models.service)})",
+                f"({_source(models.service.line)})",
             )
         if models.step.known:
             d0, d1, d2 = (1000.0 * value for value in models.step.coefficients())
             yield (
                 "decode step of b streams",
-                f"{d0:.3g} ms + {d1:.3g} ms x b + {d2:.3g} ms x KV tokens ({_source(models.step)})",
+                f"{d0:.3g} ms + {d1:.3g} ms x b + {d2:.3g} ms x KV tokens "
+                f"({_source(models.step.line)})",
             )
         if models.kv_capacity_tokens is not None:
             yield "KV cache of a replica", f"{models.kv_capacity_tokens:,.0f} tokens"

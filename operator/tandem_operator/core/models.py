@@ -7,7 +7,6 @@ from tandem_operator.core.observation import StartUp
 from tandem_operator.core.regression import Line, Triple, dot
 from tandem_operator.core.role import Role
 
-MIN_ROWS = 2
 PRIOR_FIXED_SHARE = 0.15
 # A step reads the weights once and each stream's cache besides (roofline). One token's cache is a
 # few millionths of the weights: of Llama 3.1, 8e-6 at 8B and 2e-6 at 70B in bf16, twice in fp8.
@@ -56,14 +55,9 @@ class ServiceModel:
     first: Pair | None = None
 
     @property
-    def measured(self) -> bool:
-        """Whether enough requests were timed to size with."""
-        return self.line.rows >= MIN_ROWS
-
-    @property
     def known(self) -> bool:
         """Whether enough was measured, by the engine itself at least, to size with."""
-        return self.measured or self.first is not None
+        return self.line.measured or self.first is not None
 
     def prior(self) -> Triple:
         """Coefficients that explain the mean alone, in the proportion the engine measured."""
@@ -82,7 +76,7 @@ class ServiceModel:
 
     def coefficients(self) -> Triple:
         """(a0, a1, a2), all >= 0."""
-        if self.first is not None and not self.measured:
+        if self.first is not None and not self.line.measured:
             return (*self.first, 0.0)
         return self.line.coefficients(self.prior())
 
@@ -90,11 +84,8 @@ class ServiceModel:
         """The model with an engine's own measurement; what was learned of others follows it."""
         if first is None:
             return self
-        ratio = 1.0
-        if self.first is not None and self.mean_requests > 0.0:
-            mean = (self.mean_requests, self.mean_tokens)
-            ratio = _explained(first, mean) / _explained(self.first, mean)
-        return replace(self, line=self.line.at(ratio), first=first)
+        ratio = _ratio(self.first, first, at=(self.mean_requests, self.mean_tokens))
+        return replace(self, line=self.line.scaled(ratio), first=first)
 
     def learn(
         self, *, busy_s: float, requests: float, tokens: float, token_contexts: float, full: float
@@ -131,14 +122,9 @@ class StepModel:
     first: Pair | None = None
 
     @property
-    def measured(self) -> bool:
-        """Whether enough steps were timed to size with."""
-        return self.line.rows >= MIN_ROWS
-
-    @property
     def known(self) -> bool:
         """Whether enough was measured, by the engine itself at least, to size with."""
-        return self.measured or self.first is not None
+        return self.line.measured or self.first is not None
 
     def prior(self) -> Triple:
         """The measured mean, divided between weights, streams and caches."""
@@ -158,7 +144,7 @@ class StepModel:
 
     def coefficients(self) -> Triple:
         """(d0, d1, d2), all >= 0."""
-        if self.first is not None and not self.measured:
+        if self.first is not None and not self.line.measured:
             fixed = self.first[0]
             return (fixed, fixed * self._slope_share(max(1.0, self.mean_batch)), 0.0)
         return self.line.coefficients(self.prior())
@@ -168,11 +154,8 @@ class StepModel:
         # A step that is nothing but its streams is chance, and would allow any batch.
         if first is None or first[0] <= 0.0:
             return self
-        ratio = 1.0
-        if self.first is not None and self.mean_itl_s > 0.0:
-            mean = (1.0, self.mean_batch)
-            ratio = _explained(first, mean) / _explained(self.first, mean)
-        return replace(self, line=self.line.at(ratio), first=first)
+        ratio = _ratio(self.first, first, at=(1.0, self.mean_batch))
+        return replace(self, line=self.line.scaled(ratio), first=first)
 
     def itl_s(self, *, batch: float, kv_tokens: float) -> float:
         """Predicted gap between two tokens of one stream."""
@@ -227,8 +210,12 @@ class EngineModels:
         )
 
 
-def _explained(first: Pair, mean: Pair) -> float:
-    return max(1e-12, first[0] * mean[0] + first[1] * mean[1])
+def _ratio(before: Pair | None, after: Pair, *, at: Pair) -> float:
+    """How many times as long the second takes as the first; 1 where nothing is known to compare."""
+    if before is None:
+        return 1.0
+    old_s, new_s = (cost[0] * at[0] + cost[1] * at[1] for cost in (before, after))
+    return new_s / old_s if old_s > 0.0 else 1.0
 
 
 def newest(models: Mapping[str, EngineModels]) -> str | None:

@@ -11,6 +11,7 @@ from itertools import combinations
 
 Triple = tuple[float, float, float]
 
+MIN_ROWS = 2
 SHAPE_KEEP = 0.995
 LEVEL_KEEP = 0.88
 LEAST_LEVEL, MOST_LEVEL = 0.02, 50.0
@@ -81,7 +82,12 @@ class Line:
         """The model as a first guess for engines of another kind: a few rows, soon outvoted."""
         return replace(self, shape=self.shape.faded(INHERITED_ROWS))
 
-    def at(self, ratio: float) -> "Line":
+    @property
+    def measured(self) -> bool:
+        """Whether enough was measured to be used."""
+        return self.rows >= MIN_ROWS
+
+    def scaled(self, ratio: float) -> "Line":
         """The model of something that takes `ratio` times as long."""
         return replace(self, level=min(MOST_LEVEL, max(LEAST_LEVEL, ratio * self.level)))
 

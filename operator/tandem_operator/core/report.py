@@ -318,9 +318,9 @@ def _inputs(view: View) -> dict[str, float]:
         found["output_tokens"] = situation.decode.outputs.mean_tokens
         found["arrival_dispersion"] = situation.sample.dispersion
         found["prefill_service_s"] = situation.replay.work.mean_service_s
-        service, step = situation.models.service, situation.models.step
-        found["prefill_model_error_ratio"] = service.line.error_ratio if service.measured else None
-        found["decode_model_error_ratio"] = step.line.error_ratio if step.measured else None
+        prefill, decode = situation.models.service.line, situation.models.step.line
+        found["prefill_model_error_ratio"] = prefill.error_ratio if prefill.measured else None
+        found["decode_model_error_ratio"] = decode.error_ratio if decode.measured else None
         found["decode_batch"] = situation.decode.batch
         found["decode_tokens_per_s"] = situation.decode.tokens_per_s
         found["infeasible_share"] = situation.replay.work.infeasible_share

@@ -75,10 +75,11 @@ def decide(
     expected, track = forecast(memory.track, arrivals, lead_s=lead_s, now_s=now_s)
     expected = trusted(spec.insurance, expected, known_s=arrivals.known_s)
     models = learned.of(fleets[Role.DECODE].revision or fleets[Role.PREFILL].revision)
-    first_s = first_overhead_s(models, seen.engines)
-    overhead_s = first_s if memory.overhead_s is None else memory.overhead_s
+    overhead_s = (
+        first_overhead_s(models, seen.engines) if memory.overhead_s is None else memory.overhead_s
+    )
     # Before steps were timed nothing that was served has been transferred: it is guessed anew.
-    lasting = memory.overhead_s is not None or models.step.measured
+    lasting = memory.overhead_s is not None or models.step.line.measured
     situation = insured(
         spec.insurance,
         assess(
