@@ -199,15 +199,17 @@ class EngineModels:
         )
 
     def told(self, role: Role, start_up: StartUp) -> "EngineModels":
-        """The models with what the first engine of this role and revision measured of itself."""
+        """The models with what the first engine of this role and revision measured of itself.
+
+        A measurement that tells nothing leaves the next engine to be heard.
+        """
         if role in self.told_by:
             return self
-        return replace(
-            self,
-            service=self.service.told(through(start_up.prefill)),
-            step=self.step.told(through(start_up.steps)),
-            told_by=(*self.told_by, role),
-        )
+        service = self.service.told(through(start_up.prefill))
+        step = self.step.told(through(start_up.steps))
+        if service is self.service and step is self.step:
+            return self
+        return replace(self, service=service, step=step, told_by=(*self.told_by, role))
 
 
 def _ratio(before: Pair | None, after: Pair, *, at: Pair) -> float:

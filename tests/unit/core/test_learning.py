@@ -333,3 +333,13 @@ def test_a_new_revision_is_known_before_its_engines_have_told() -> None:
     only_decode = told(Totals().observe(revision="r2"), StartUp(steps=START_UP.steps))
 
     assert learn(learned, only_decode).of("r2").service.known
+
+
+def test_an_engine_whose_measurement_tells_nothing_leaves_the_next_to_be_heard() -> None:
+    seen = Totals().observe()
+    chance = StartUp(steps=((1.0, 0.0001), (64.0, 0.0122)))
+
+    learned = learn(learn(Learned(), told(seen, chance)), told(seen))
+
+    assert learned.of("r1").step.known
+    assert learn(Learned(), told(seen, StartUp())).of("r1").told_by == ()
