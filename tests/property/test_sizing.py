@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_operator.core.choose import choose
+from tandem_operator.core.prefill import Replay
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 from tests.unit.core.scene import make_spec
@@ -27,6 +28,18 @@ def test_more_requests_never_need_fewer_replicas(
 
     assert many.target[Role.PREFILL] >= few.target[Role.PREFILL]
     assert many.target[Role.DECODE] >= few.target[Role.DECODE]
+
+
+@given(services, st.lists(rates, min_size=2, max_size=8), st.integers(1, 4), st.booleans())
+def test_what_was_asked_before_changes_no_late_share(
+    service_s: float, asked: list[float], replicas: int, in_turn: bool
+) -> None:
+    work = replay(sampled(poisson(4.0)), service_s=service_s).work
+    remembers = Replay(work, in_turn=in_turn)
+
+    together = [remembers.late_share(rate, replicas) for rate in asked]
+
+    assert together == [Replay(work, in_turn=in_turn).late_share(r, replicas) for r in asked]
 
 
 @given(st.floats(0.02, 0.26), factors, rates)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, floor
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ def merge(reports: Sequence[RouterReport], *, expected: int) -> Arrivals:
     first_s = max(end_s - HISTORY_S, ceil(max(report.started_s for report in reports)))
     length = max(0, end_s - first_s)
     counts: list[float] = [0.0] * length
-    groups: dict[int, list[PromptGroup]] = {}
+    groups: dict[int, tuple[PromptGroup, ...]] = {}
     cached: dict[int, float] = {}
     for report in reports:
         for row in report.arrivals:
@@ -82,11 +83,12 @@ def merge(reports: Sequence[RouterReport], *, expected: int) -> Arrivals:
                 continue
             counts[index] += min(max(0, sum(row.requests)), MOST_PER_SECOND)
             if row.second >= end_s - GROUPS_S:
-                groups.setdefault(row.second, []).extend(_groups(row.requests, row.prompt_tokens))
+                found = _groups(row.requests, row.prompt_tokens)
+                groups[row.second] = groups.get(row.second, ()) + found
                 cached[row.second] = cached.get(row.second, 0.0) + row.cached_tokens
     seconds = {
-        second: Second(groups=tuple(found), cached_tokens=cached[second])
-        for second, found in sorted(groups.items())
+        second: Second(groups=groups[second], cached_tokens=cached[second])
+        for second in sorted(groups)
     }
     return Arrivals(
         end_s=end_s,
@@ -98,13 +100,15 @@ def merge(reports: Sequence[RouterReport], *, expected: int) -> Arrivals:
     )
 
 
-def _groups(requests: Sequence[int], tokens: Sequence[int]) -> list[PromptGroup]:
+@lru_cache(maxsize=4096)
+def _groups(requests: tuple[int, ...], tokens: tuple[int, ...]) -> tuple[PromptGroup, ...]:
+    """One row's groups: nearly all are those of the last tick."""
     groups = []
     for count, total in zip(requests, tokens, strict=False):
         if count > 0:
             each = min(max(0, total // count), MOST_TOKENS)
             groups.append(PromptGroup(min(count, MOST_PER_SECOND), each))
-    return groups
+    return tuple(groups)
 
 
 @dataclass(frozen=True, slots=True)

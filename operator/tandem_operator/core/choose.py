@@ -151,9 +151,11 @@ def _least_cost(
         count += 1
     best, best_cost = count, float("inf")
     priced_share = demand.priced_share or demand.late_share
-    # Late shares cost most of a tick: none is asked for where the replicas alone cost too much.
+    # Late shares cost most of a tick: none is asked for where the replicas alone cost too much, and
+    # where nobody is late at a high rate, nobody is at a lower one.
+    highest_first = sorted(samples_rps, reverse=True)
     while count <= most and gpus * count < best_cost:
-        late = sum(rate * priced_share(rate, count) for rate in samples_rps)
+        late = sum(rate * priced_share(rate, count) for rate in highest_first)
         late_cost = price * late / len(samples_rps)
         cost = gpus * count + late_cost
         if cost < best_cost:

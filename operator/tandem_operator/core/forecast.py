@@ -258,10 +258,14 @@ def _errors(
     for miss in track.misses:
         if miss.near is not near:
             continue
-        weight = sum(weights.get(name, 0.0) for name in miss.rates)
+        weight = mixed = 0.0
+        for name, rate in miss.rates.items():
+            belief = weights.get(name, 0.0)
+            weight += belief
+            mixed += belief * rate
         if weight < 1e-6:
             continue
-        mixed = sum(weights.get(name, 0.0) * rate for name, rate in miss.rates.items()) / weight
+        mixed /= weight
         scale = sqrt(max(mixed, 0.25 * floor_rps) * floor_rps)
         age = miss.weight * exp(-max(0.0, now_s - miss.at_s) / ERROR_MEMORY_S)
         # A step is rare, and no news once it is there: it may widen the margin, not double it.

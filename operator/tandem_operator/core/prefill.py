@@ -57,7 +57,7 @@ class PrefillWork:
             that lasts is in them. Empty if `singles` holds them all.
         counted: requests that could be on time, of all; `singles_counted` of the latest.
         infeasible_share: requests that are late on an idle server.
-        excess: the `ttft` targets with which requests are on time on idle servers, and of how many.
+        unloaded: TTFT on an idle server, the `ttft` target that keeps it, and of how many requests.
     """
 
     singles: tuple[Job, ...]
@@ -67,8 +67,7 @@ class PrefillWork:
     mean_service_s: float
     allowed_late: float
     infeasible_share: float
-    excess: tuple[tuple[float, int], ...]
-    unloaded_ttft_s: tuple[tuple[float, int], ...]
+    unloaded: tuple[tuple[float, float, int], ...]
 
     @property
     def feasible(self) -> bool:
@@ -78,7 +77,12 @@ class PrefillWork:
     @property
     def feasible_ttft_s(self) -> float:
         """The smallest `ttft` target with which the wanted share is feasible."""
-        return max(0.0, quantile(self.excess, 1.0 - self.allowed_late))
+        targets = ((target_s, count) for _, target_s, count in self.unloaded)
+        return max(0.0, quantile(targets, 1.0 - self.allowed_late))
+
+    def unloaded_ttft_s(self, share: float) -> float:
+        """TTFT that `share` of the requests would stay under on idle servers."""
+        return quantile(((ttft_s, count) for ttft_s, _, count in self.unloaded), share)
 
     def load(self, rate_rps: float) -> float:
         """Servers kept busy by arrivals at `rate_rps`."""
@@ -103,10 +107,9 @@ def prefill_work(
     """
     a0, a1, a2 = service
     entries: list[_Entry] = []
-    total_s, counted, singles_counted = 0.0, 0, 0
-    unloaded: list[tuple[float, int]] = []
-    excess: list[tuple[float, int]] = []
-    for index, (at, count, prompt_tokens, cached_tokens) in enumerate(sample.requests):
+    unloaded: list[tuple[float, float, int]] = []
+    total_s = 0.0
+    for at, count, prompt_tokens, cached_tokens in sample.requests:
         fresh = prompt_tokens - cached_tokens
         context = cached_tokens + 0.5 * fresh
         service_s = slowdown * (a0 + a1 * fresh + a2 * fresh * context)
@@ -115,25 +118,26 @@ def prefill_work(
         spare_s = inf
         if ttft_s <= bound_s:
             spare_s = max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
-            counted += count
-            if index >= sample.singles_from:
-                singles_counted += count
         work_s = service_s * count
         total_s += work_s
-        unloaded.append((ttft_s, count))
-        excess.append((ttft_s - bound_s + slo.ttft_s, count))
+        unloaded.append((ttft_s, ttft_s - bound_s + slo.ttft_s, count))
         entries.append((at, work_s, spare_s, count))
+    singles = entries[sample.singles_from :]
+    counted = _counted(entries)
     return PrefillWork(
-        singles=tuple(Job(*entry[:3]) for entry in entries[sample.singles_from :]),
+        singles=tuple(Job(at, work_s, spare_s) for at, work_s, spare_s, _ in singles),
         chunks=tuple(_chunks(entries)) if sample.singles_from > 0 else (),
         counted=counted,
-        singles_counted=singles_counted,
+        singles_counted=_counted(singles),
         mean_service_s=total_s / sample.total,
         allowed_late=1.0 - slo.attainment,
         infeasible_share=1.0 - counted / sample.total,
-        excess=tuple(excess),
-        unloaded_ttft_s=tuple(unloaded),
+        unloaded=tuple(unloaded),
     )
+
+
+def _counted(entries: Sequence[_Entry]) -> int:
+    return sum([count for _, _, spare_s, count in entries if spare_s < inf])
 
 
 def _chunks(entries: Sequence[_Entry]) -> Iterator[Chunk]:
@@ -142,7 +146,7 @@ def _chunks(entries: Sequence[_Entry]) -> Iterator[Chunk]:
         part = entries[start : start + size]
         yield chunk_of(
             at=part[0][0],
-            work_s=sum(work_s for _, work_s, _, _ in part),
+            work_s=sum([work_s for _, work_s, _, _ in part]),
             spares=[(spare_s, count) for _, _, spare_s, count in part if spare_s < inf],
         )
 
@@ -150,8 +154,8 @@ def _chunks(entries: Sequence[_Entry]) -> Iterator[Chunk]:
 def chunk_of(*, at: float, work_s: float, spares: Iterable[tuple[float, int]]) -> Chunk:
     """The chunk of requests with these `spares`: how long so many of them may wait."""
     ordered = sorted(spares)
-    late = (0, *itertools.accumulate(count for _, count in ordered))
-    return Chunk(at, work_s, tuple(spare_s for spare_s, _ in ordered), late)
+    late = (0, *itertools.accumulate([count for _, count in ordered]))
+    return Chunk(at, work_s, tuple([spare_s for spare_s, _ in ordered]), late)
 
 
 def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
@@ -178,6 +182,9 @@ class Replay:
         self.work = work
         self._in_turn = in_turn
         self._late: dict[tuple[int, int], float] = {}
+        # By replicas, the highest rate on the grid at which nobody was late: no wait grows where
+        # requests come further apart.
+        self._on_time: dict[int, int] = {}
 
     def late_share(self, rate_rps: float, replicas: int) -> float:
         """Share of the feasible requests that would be late at `rate_rps` on `replicas` servers."""
@@ -189,10 +196,15 @@ class Replay:
             return 1.0 if load > SERVED_LOAD else 0.0
         if load > self.hopeless_load:
             return 1.0
-        key = (round(log(rate_rps) * RATE_GRID), replicas)
-        if key not in self._late:
-            self._late[key] = self._replayed(exp(key[0] / RATE_GRID), replicas)
-        return self._late[key]
+        step = round(log(rate_rps) * RATE_GRID)
+        if step <= self._on_time.get(replicas, -inf):
+            return 0.0
+        late = self._late.get((step, replicas))
+        if late is None:
+            late = self._late[step, replicas] = self._replayed(exp(step / RATE_GRID), replicas)
+            if late == 0.0:
+                self._on_time[replicas] = step
+        return late
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
         work = self.work
@@ -206,12 +218,12 @@ class Replay:
     def ttft_quantile_s(self, rate_rps: float, replicas: int, share: float) -> float:
         """TTFT that `share` of the latest requests would stay under."""
         work, rate_rps = self.work, max(rate_rps, 1e-6)
-        unloaded = work.unloaded_ttft_s[len(work.unloaded_ttft_s) - len(work.singles) :]
+        unloaded = work.unloaded[len(work.unloaded) - len(work.singles) :]
         waits = _waits(work.singles, rate_rps, replicas, in_turn=self._in_turn)
         return quantile(
             (
                 (alone_s + wait, count)
-                for (alone_s, count), wait in zip(unloaded, waits, strict=True)
+                for (alone_s, _, count), wait in zip(unloaded, waits, strict=True)
             ),
             share,
         )
@@ -259,10 +271,11 @@ def _late_in_chunks(chunks: Sequence[Chunk], rate_rps: float, replicas: int) -> 
     """
     backlog_s, late = 0.0, 0
     for (at, work_s, spares_s, late_after), following in itertools.pairwise(chunks):
-        span_s = (following.at - at) / rate_rps
-        left_s = max(0.0, backlog_s + work_s - span_s * replicas)
-        wait_s = 0.5 * (backlog_s + left_s) / replicas
-        late += late_after[bisect_left(spares_s, wait_s)]
+        left_s = backlog_s + work_s - (following.at - at) / rate_rps * replicas
+        left_s = max(left_s, 0.0)
+        if backlog_s > 0.0 or left_s > 0.0:
+            wait_s = 0.5 * (backlog_s + left_s) / replicas
+            late += late_after[bisect_left(spares_s, wait_s)]
         backlog_s = left_s
     last = chunks[-1]
     return late + last.late[bisect_left(last.spares_s, backlog_s / replicas)]

@@ -97,8 +97,7 @@ class Line:
         return (c[0] * self.level, c[1] * self.level, c[2] * self.level)
 
     def _fit(self, prior: Triple) -> Triple:
-        plain = solve(self.shape, prior=prior, features=2)
-        richer = solve(self.shape, prior=prior, features=3)
+        plain, richer = solve(self.shape, prior=prior, features=(2, 3))
         error = self.shape.error(richer)
         gain = self.shape.error(plain) - error
         doubt = SIGNIFICANT_F * error
@@ -136,13 +135,14 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def solve(sums: Sums, *, prior: Triple, features: int = 3) -> Triple:
+def solve(sums: Sums, *, prior: Triple, features: Sequence[int]) -> list[Triple]:
     """Non-negative least squares with a ridge to `prior`, worth `PRIOR_ROWS` rows.
 
-    Only the first `features` coefficients are fitted; the others are zero.
+    One solution for each of `features`: so many coefficients, the first, are fitted; the others
+    are zero.
     """
     if sums.weight <= 0.0:
-        return prior
+        return [prior for _ in features]
     gram = _matrix(sums.gram)
     moment = list(sums.moment)
     for i in range(3):
@@ -150,7 +150,14 @@ def solve(sums: Sums, *, prior: Triple, features: int = 3) -> Triple:
         ridge = PRIOR_ROWS[i] * gram[i][i] / sums.weight or 1e-12
         gram[i][i] += ridge
         moment[i] += ridge * prior[i]
-    best, best_cost = prior, float("inf")
+    return [_least(gram, moment, count, otherwise=prior) for count in features]
+
+
+def _least(
+    gram: list[list[float]], moment: list[float], features: int, *, otherwise: Triple
+) -> Triple:
+    """The best solution with no negative coefficient among the first `features`."""
+    best, best_cost = otherwise, float("inf")
     for size in range(features, 0, -1):
         for active in combinations(range(features), size):
             candidate = _solve_active(gram, moment, active)
@@ -169,7 +176,20 @@ def _cost(gram: list[list[float]], moment: list[float], c: Triple) -> float:
 
 
 def _quadratic(gram: list[list[float]], c: Triple) -> float:
-    return sum(c[i] * gram[i][j] * c[j] for i in range(3) for j in range(3))
+    # Written out: dozens of pods teach a few of these a tick.
+    x, y, z = c
+    first, second, third = gram
+    return (
+        x * first[0] * x
+        + x * first[1] * y
+        + x * first[2] * z
+        + y * second[0] * x
+        + y * second[1] * y
+        + y * second[2] * z
+        + z * third[0] * x
+        + z * third[1] * y
+        + z * third[2] * z
+    )
 
 
 def _matrix(triangle: Sequence[float]) -> list[list[float]]:
@@ -186,14 +206,14 @@ def _solve_active(
     rows = [[gram[i][j] for j in active] + [moment[i]] for i in active]
     size = len(active)
     for k in range(size):
-        pivot = max(range(k, size), key=lambda r: abs(rows[r][k]))
-        if abs(rows[pivot][k]) < 1e-300:
+        rows[k:] = sorted(rows[k:], key=lambda row: -abs(row[k]))
+        lead = rows[k]
+        if abs(lead[k]) < 1e-300:
             return None
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        for r in range(k + 1, size):
-            factor = rows[r][k] / rows[k][k]
+        for row in rows[k + 1 :]:
+            factor = row[k] / lead[k]
             for column in range(k, size + 1):
-                rows[r][column] -= factor * rows[k][column]
+                row[column] -= factor * lead[column]
     solution = [0.0] * size
     for k in reversed(range(size)):
         rest = sum(rows[k][j] * solution[j] for j in range(k + 1, size))

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import copysign, cos, exp, hypot, inf, pi, sin, sqrt
+from operator import mul
 
 BIN_S = 10
 BINS = 120
@@ -108,9 +109,14 @@ class _Jump:
 @dataclass(frozen=True, slots=True)
 class _Fit:
     cost: float
-    error_rps: float
+    residuals: list[float]
     amplitude_rps: float
     rates_rps: list[float]
+
+    @property
+    def error_rps(self) -> float:
+        """Its deviation on most bins."""
+        return _usual(sorted(map(abs, self.residuals)), share=SHARE) / SHARE_DEVIATIONS
 
 
 def _between(period_s: float, fits: Mapping[float, _Fit]) -> float:
@@ -147,9 +153,10 @@ def _fit(
         ]
         c = basis.solve(calm)
         residuals = basis.residuals(bins, c)
-        sizes = sorted(map(abs, residuals))
-    held = [r if -most <= r <= most else most for r in residuals]
-    squares = _dot(list(map(float.__mul__, basis.weights, held)), held)
+    squares = [
+        w * r * r if -most <= r <= most else w * most * most
+        for w, r in zip(basis.weights, residuals, strict=True)
+    ]
 
     def sine_rps(in_s: float) -> float:
         turn = 2.0 * pi * in_s / basis.period_s
@@ -160,8 +167,8 @@ def _fit(
     if jump is not None:
         beside_rps, memory_s = jump.rate_rps - sine_rps(-0.5 * jump.age_s), inf
     return _Fit(
-        cost=squares,
-        error_rps=_usual(sizes, share=SHARE) / SHARE_DEVIATIONS,
+        cost=sum(squares),
+        residuals=residuals,
         amplitude_rps=hypot(c[1], c[2]),
         rates_rps=[sine_rps(h) + beside_rps * exp(-h / memory_s) for h in horizons_s],
     )
@@ -191,8 +198,8 @@ class _Wave:
         self.weights = [BIN_S * exp(age / MEMORY_S) for age in ages]
         self.cosines = [cos(2.0 * pi * age / period_s) for age in ages]
         self.sines = [sin(2.0 * pi * age / period_s) for age in ages]
-        self.weighted_cosines = list(map(float.__mul__, self.weights, self.cosines))
-        self.weighted_sines = list(map(float.__mul__, self.weights, self.sines))
+        self.weighted_cosines = list(map(mul, self.weights, self.cosines))
+        self.weighted_sines = list(map(mul, self.weights, self.sines))
 
 
 class _Basis:
@@ -227,7 +234,8 @@ class _Basis:
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return sum(map(float.__mul__, left, right))
+    total: float = sum(map(mul, left, right))
+    return total
 
 
 @lru_cache(maxsize=len(PERIODS_S))

@@ -10,7 +10,7 @@ from tandem_operator.core.correct import Correction
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
-from tandem_operator.core.prefill import Replay, prefill_work, quantile
+from tandem_operator.core.prefill import Replay, prefill_work
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
@@ -159,7 +159,7 @@ def learn_overhead(
     )
     if not calm or latency is None or latency.ttft.p50_s is None:
         return overhead_s
-    surplus_s = latency.ttft.p50_s - quantile(situation.replay.work.unloaded_ttft_s, 0.5)
+    surplus_s = latency.ttft.p50_s - situation.replay.work.unloaded_ttft_s(0.5)
     most_s = MOST_OVERHEAD_STEP * slo_ttft_s
     moved = overhead_s + min(most_s, max(-most_s, OVERHEAD_STEP * surplus_s))
     return min(MOST_OVERHEAD_SHARE * slo_ttft_s, max(0.0, moved))

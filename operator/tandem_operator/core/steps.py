@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from math import sqrt
+from operator import mul
 
 WINDOWS_S = (90, 180)
 CURVE_LEAST_S = 60
@@ -15,13 +16,15 @@ LEAST_EXCESS = 12.0
 def last_step_s(counts: Sequence[float]) -> int | None:
     """Seconds since the level last jumped, or `None`."""
     for window_s in WINDOWS_S:
-        age = _jump_on_a_curve(counts[-window_s:])
+        age = _jump_on_a_curve(tuple(counts[-window_s:]))
         if age is not None:
             return age
     return None
 
 
-def _jump_on_a_curve(recent: Sequence[float]) -> int | None:
+# The forecast and the sample ask the same in one tick.
+@lru_cache(maxsize=len(WINDOWS_S))
+def _jump_on_a_curve(recent: tuple[float, ...]) -> int | None:
     """Length of the end of `recent` that stands off the parabola through all of it.
 
     A parabola with a step in it must explain the window better than the parabola alone, by more
@@ -33,7 +36,7 @@ def _jump_on_a_curve(recent: Sequence[float]) -> int | None:
     basis = _parabolas(size)
     residuals = list(recent)
     for row in basis:
-        share = sum(map(float.__mul__, row, residuals))
+        share = sum(map(mul, row, residuals))
         residuals = [r - share * x for r, x in zip(residuals, row, strict=True)]
     squares = sum(r * r for r in residuals)
     best_age, best_gain = None, 0.0
@@ -60,7 +63,7 @@ def _parabolas(size: int) -> tuple[tuple[float, ...], ...]:
     for degree in range(3):
         row = [(2.0 * i / size - 1.0) ** degree for i in range(size)]
         for other in basis:
-            share = sum(map(float.__mul__, row, other))
+            share = sum(map(mul, row, other))
             row = [x - share * y for x, y in zip(row, other, strict=True)]
         length = sqrt(sum(x * x for x in row))
         basis.append(tuple(x / length for x in row))

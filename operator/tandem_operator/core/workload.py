@@ -59,12 +59,11 @@ class _Row:
     """What entered in one second of the window.
 
     Attributes:
-        index: seconds after the window's start.
         entries: share of the second gone, how many requests, and tokens of each; in order.
     """
 
-    index: int
-    entries: list[tuple[float, int, float]]
+    second: int
+    entries: tuple[tuple[float, int, float], ...]
     requests: int
     tokens: float
     squared_tokens: float
@@ -85,14 +84,15 @@ def workload(arrivals: Arrivals) -> Workload | None:
     for rate in rates:
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
-    sizes = _length_scale(rows, len(counts), wall)
+    sizes = _length_scale(rows, first_s, len(counts), wall)
     cached = cached_share(arrivals, first_s=first_s)
     requests: list[Request] = []
     tokens = 0.0
     for row in rows:
-        start = passed[row.index] * stretch
-        span = (passed[row.index + 1] - passed[row.index]) * stretch
-        scale = sizes[row.index]
+        index = row.second - first_s
+        start = passed[index] * stretch
+        span = (passed[index + 1] - passed[index]) * stretch
+        scale = sizes[index]
         tokens += row.tokens * scale
         for share, count, length in row.entries:
             size = length * scale
@@ -127,12 +127,14 @@ def _rows(arrivals: Arrivals, first_s: int) -> list[_Row]:
             break
         exact_from = second
     return [
-        _row(second, second - first_s, arrivals.seconds[second].groups, exact=second >= exact_from)
+        _row(second, arrivals.seconds[second].groups, exact=second >= exact_from)
         for second in window
     ]
 
 
-def _row(second: int, index: int, groups: Sequence[PromptGroup], *, exact: bool) -> _Row:
+@lru_cache(maxsize=4096)
+def _row(second: int, groups: tuple[PromptGroup, ...], *, exact: bool) -> _Row:
+    """One second's row: nearly all are those of the last tick."""
     total = sum(group.requests for group in groups)
     exact = exact or total <= MOST_ENTRIES_PER_S
     alike: list[tuple[int, float]] = []
@@ -146,18 +148,9 @@ def _row(second: int, index: int, groups: Sequence[PromptGroup], *, exact: bool)
         parts = max(1, MOST_ENTRIES_PER_S * requests // total)
         for part in range(parts):
             alike.append((requests * (part + 1) // parts - requests * part // parts, length))
-    entries = [
-        (share, count, length)
-        for share, (count, length) in zip(_scattered(second, len(alike)), alike, strict=True)
-    ]
+    entries = [(_scatter(second, at), count, length) for at, (count, length) in enumerate(alike)]
     entries.sort(key=itemgetter(0))
-    return _Row(index, entries, total, tokens, squared)
-
-
-@lru_cache(maxsize=4096)
-def _scattered(second: int, size: int) -> tuple[float, ...]:
-    """Even draws: the same ones each time that this second is asked for."""
-    return tuple(_scatter(second, index) for index in range(size))
+    return _Row(second, tuple(entries), total, tokens, squared)
 
 
 def _scatter(second: int, index: int) -> float:
@@ -184,12 +177,12 @@ def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
     return means
 
 
-def _length_scale(rows: Sequence[_Row], span_s: int, wall: int) -> list[float]:
+def _length_scale(rows: Sequence[_Row], first_s: int, span_s: int, wall: int) -> list[float]:
     """Per second: recent mean prompt length over the mean length around that second."""
     tokens, requests = [0.0] * span_s, [0.0] * span_s
     for row in rows:
-        tokens[row.index] = row.tokens
-        requests[row.index] = row.requests
+        tokens[row.second - first_s] = row.tokens
+        requests[row.second - first_s] = row.requests
     total = sum(requests)
     mean = sum(tokens) / total
     overall = max(1.0, mean)

@@ -34,8 +34,7 @@ def even_work(*, chunked: bool = False, spare_s: float = 0.4) -> PrefillWork:
         mean_service_s=SERVICE_S,
         allowed_late=0.05,
         infeasible_share=0.0,
-        excess=((0.2, REQUESTS),),
-        unloaded_ttft_s=((SERVICE_S, REQUESTS),),
+        unloaded=((SERVICE_S, 0.2, REQUESTS),),
     )
 
 
