@@ -80,6 +80,9 @@ PARTS: dict[str, Part] = {
         "lateness has no price: enough for the mean forecast alone",
         {"correct.LEAST_PRICE": 1e-9, "correct.MOST_PRICE": 1e-9},
     ),
+    "inertia": Part(
+        "a late stream costs as much as a late prompt", {"situation.DECODE_PRICE_WEIGHT": 1.0}
+    ),
     "feedback": Part(
         "the price does not follow measured attainment",
         {"correct.PRICE_RATE_PER_S": 0.0},

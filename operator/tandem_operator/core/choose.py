@@ -27,6 +27,7 @@ class Demand:
     Attributes:
         late_share: share of requests late for this role, by rate and replicas.
         priced_share: the part of it that replicas are bought for beyond the objective; `None`: all.
+        price_weight: how much of the price of a late request counts for this role.
         busy: replicas that one request per second keeps busy.
         backlog: replicas worth of work that waits already, spread over the look-ahead.
     """
@@ -35,6 +36,7 @@ class Demand:
     busy: float
     backlog: float = 0.0
     priced_share: LateShare | None = None
+    price_weight: float = 1.0
 
     def good_share(self, rate_rps: float, replicas: int) -> float:
         """Share of requests that this role serves in time; none of them without a replica."""
@@ -87,7 +89,7 @@ def choose(
                 samples_rps=[min(cap_rps, rate * growth) for rate in level.samples_rps],
                 demand=demand,
                 gpus=spec.roles[role].gpus_per_replica,
-                price=price,
+                price=price * demand.price_weight,
                 allowed_late=0.5 * (1.0 - spec.slo.attainment),
                 least=count,
                 most=most,

@@ -20,6 +20,9 @@ OUTPUT_WINDOW_S = 180
 OUTPUT_RECENT_S = 30
 OUTPUT_PRIOR_REQUESTS = 10.0
 MOST_CV2 = 4.0
+# Most of what the price buys is room for a jump: it makes prompts late within a second, and streams
+# only as their batches fill.
+DECODE_PRICE_WEIGHT = 0.05
 CALM_LOAD = 0.5
 CALM_LATE = 0.02
 OVERHEAD_STEP = 0.1
@@ -128,7 +131,9 @@ def assess(
             backlog=waiting_tokens * per_token / max(1.0, clear_s),
         ),
         Role.DECODE: Demand(
-            late_share=decode.late_share, busy=outputs.mean_tokens / decode.tokens_per_s
+            late_share=decode.late_share,
+            busy=outputs.mean_tokens / decode.tokens_per_s,
+            price_weight=DECODE_PRICE_WEIGHT,
         ),
     }
     return Situation(sample=sample, models=models, replay=replay, decode=decode, demands=demands)

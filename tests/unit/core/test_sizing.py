@@ -94,6 +94,20 @@ def chosen(
     )
 
 
+def test_lateness_that_weighs_less_buys_fewer_replicas() -> None:
+    decoding = decode()
+    rates_rps = tuple(30.0 * f for f in (0.8, 0.95, 1.0, 1.05, 1.3))
+
+    def bought(weight: float) -> int:
+        busy = decoding.outputs.mean_tokens / decoding.tokens_per_s
+        demands = {Role.DECODE: Demand(decoding.late_share, busy, price_weight=weight)}
+        forecast = Forecast(30.0, (Level(30.0, 30.0, rates_rps),))
+        choice = choose(make_spec(high=64), forecast, demands, fixed={}, late_price=20.0)
+        return choice.wanted[Role.DECODE]
+
+    assert bought(0.05) < bought(1.0)
+
+
 def test_twice_the_service_time_needs_more_prefill() -> None:
     sample = sampled(poisson(6.0))
 
