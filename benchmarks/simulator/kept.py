@@ -8,9 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.replay.environment import cache_directory
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tandem"
+CACHE = cache_directory()
 # What a result depends on besides what is told of it.
 CODE = ("operator/tandem_operator/core", "operator/tandem_operator/sim", "benchmarks/replay")
 
