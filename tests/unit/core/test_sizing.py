@@ -1,15 +1,21 @@
 """Sizes follow the work, its burstiness, the SLO and the KV cache; a mean-rate rule would not."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from tandem_operator.core.arrivals import Arrivals, PromptGroup, Second
 from tandem_operator.core.choose import Choice, Demand, choose
+from tandem_operator.core.correct import Correction
 from tandem_operator.core.decode import DecodeWork, Limit, Outputs, decode_work
+from tandem_operator.core.models import EngineModels
+from tandem_operator.core.observation import StartUp
 from tandem_operator.core.prefill import Replay, prefill_work
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
+from tandem_operator.core.situation import assess
 from tandem_operator.core.spec import PoolSpec, Slo
 from tandem_operator.core.workload import Workload, workload
 from tests.unit.core.scene import NOW_S, make_spec
@@ -106,6 +112,32 @@ def test_lateness_that_weighs_less_buys_fewer_replicas() -> None:
         return choice.wanted[Role.DECODE]
 
     assert bought(0.05) < bought(1.0)
+
+
+def test_room_for_a_jump_is_bought_for_prompts_rather_than_for_streams() -> None:
+    spec = make_spec(high=64)
+    start_up = StartUp(prefill=((32.0, 0.02), (1024.0, 0.2)), steps=((1.0, 0.01), (64.0, 0.07)))
+    situation = assess(
+        spec,
+        arrivals(poisson(30.0), tokens=100.0),
+        models=EngineModels().told(Role.PREFILL, start_up),
+        outputs=Outputs(50.0, 0.3),
+        correction=Correction(),
+        overhead_s=0.0,
+        backlog=(0.0, 60.0),
+    )
+    assert situation is not None
+    rates_rps = tuple(30.0 * f for f in (0.8, 0.95, 1.0, 1.05, 1.3))
+    forecast = Forecast(30.0, (Level(30.0, 30.0, rates_rps),))
+
+    def wanted(demands: Mapping[Role, Demand]) -> Mapping[Role, int]:
+        return choose(spec, forecast, demands, fixed={}, late_price=20.0).wanted
+
+    at_full_price = {r: replace(d, price_weight=1.0) for r, d in situation.demands.items()}
+    priced, full = wanted(situation.demands), wanted(at_full_price)
+
+    assert priced[Role.DECODE] < full[Role.DECODE]
+    assert priced[Role.PREFILL] == full[Role.PREFILL]
 
 
 def test_twice_the_service_time_needs_more_prefill() -> None:
