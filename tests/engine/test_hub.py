@@ -112,9 +112,11 @@ async def test_a_private_model_is_fetched_with_the_pools_token_and_served(
     try:
         await engine.ready()
         assert len(await engine.tokens(body_of(50))) == 24
+        shape = (await engine.info())["shape"]
     finally:
         await engine.end()
 
+    assert shape["kv_bytes_per_token"] == 1024
     fetched = {asked.path.rpartition("/")[2] for asked in hub.asked}
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= fetched
     assert {asked.token for asked in hub.asked if REPO in asked.path} == {READER}

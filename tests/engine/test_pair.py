@@ -105,6 +105,14 @@ async def test_each_has_measured_its_own_role(pair: Pair) -> None:
     assert all(0 < step["seconds"] < 1 for step in decode["measured"]["decode_steps"])
 
 
+async def test_each_tells_its_model_and_its_hardware(pair: Pair) -> None:
+    prefill, decode = await asyncio.gather(pair.prefill.info(), pair.decode.info())
+
+    for info in (prefill, decode):
+        assert (info["device"], info["devices"]) == ("cpu", 1)
+        assert info["shape"]["kv_bytes_per_token"] == 1024
+
+
 async def test_an_idle_engine_leaves_its_core_to_others(pair: Pair) -> None:
     before = _cpu_s(pair.decode.process.pid)
     await asyncio.sleep(2.0)

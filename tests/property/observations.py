@@ -9,8 +9,10 @@ from tandem_operator.core.observation import (
     ArrivalSecond,
     EngineSample,
     FinishedSecond,
+    Hardware,
     Latency,
     Leg,
+    ModelShape,
     Observation,
     PodPhase,
     PodState,
@@ -94,6 +96,10 @@ def engine_samples(draw: st.DrawFn, pods: tuple[PodState, ...], now_s: float) ->
     )
 
 
+widths = st.sampled_from([4, 8, 16, 32])
+devices = st.sampled_from(["cpu", "NVIDIA L4", "NVIDIA H100 80GB HBM3"])
+
+
 @st.composite
 def start_ups(draw: st.DrawFn) -> StartUp:
     seconds = st.floats(1e-6, 100.0)
@@ -101,7 +107,10 @@ def start_ups(draw: st.DrawFn) -> StartUp:
     prefill, steps = (
         tuple((at, draw(seconds)) for at in pair[: draw(st.integers(0, 2))]) for pair in sizes
     )
-    return StartUp(prefill=prefill, steps=steps)
+    amounts = st.floats(1.0, 1e18)
+    shape = draw(st.none() | st.builds(ModelShape, amounts, amounts, amounts, amounts, widths))
+    hardware = draw(st.none() | st.builds(Hardware, devices, st.integers(1, 9)))
+    return StartUp(prefill=prefill, steps=steps, shape=shape, hardware=hardware)
 
 
 @st.composite

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tandem_engine.serve.command import Command, vllm_command
-from tandem_engine.serve.facts import look_around
+from tandem_engine.serve.facts import Facts, look_around
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tandem_engine.serve.options import OptionError, parse
 from tandem_engine.serve.refusals import refusal
@@ -41,17 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if print_command:
         print(_as_shell(command))  # noqa: T201 - what was asked for
         return 0
-    return _serve(settings, command)
+    return _serve(settings, command, facts)
 
 
-def _serve(settings: Settings, command: Command) -> int:
+def _serve(settings: Settings, command: Command, facts: Facts) -> int:
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stdout,
         format="tandem-engine level=%(levelname)s %(message)s",
     )
     _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
-    launcher = Launcher(settings, command, revision=os.environ.get("TANDEM_REVISION"))
+    revision = os.environ.get("TANDEM_REVISION")
+    launcher = Launcher(settings, command, revision=revision, gpu=facts.gpu)
     try:
         asyncio.run(launcher.run())
     except EngineError as failure:

@@ -36,6 +36,7 @@ class Facts:
     model_is_local: bool
     model_problem: str | None = None
     checkpoint: Checkpoint | None = None
+    gpu: str | None = None
 
     @property
     def has_avx512(self) -> bool:
@@ -62,7 +63,8 @@ def look_around(model: str, *, python: str, environment: Mapping[str, str]) -> F
         environment=dict(environment),
         model_is_local=local,
         model_problem=problem,
-        checkpoint=_checkpoint(path) if local and problem is None else None,
+        checkpoint=checkpoint_of(_config_in(path)) if local and problem is None else None,
+        gpu=gpu_name(Path("/proc/driver/nvidia/gpus")),
     )
 
 
@@ -78,8 +80,33 @@ def _model_problem(path: Path) -> str | None:
     return None
 
 
-def _checkpoint(path: Path) -> Checkpoint:
-    config: dict[str, Any] = json.loads((path / "config.json").read_text())
+def read_config(
+    model: str, *, revision: str | None, environment: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """The model's config.json from its folder or from the Hub's cache; `None`: in neither.
+
+    `environment` is what vLLM runs with: it says where that cache is.
+    """
+    folder = Path(model).expanduser()
+    if (folder / "config.json").is_file():
+        return _config_in(folder)
+    home = environment.get("HF_HOME")
+    cache = environment.get("HF_HUB_CACHE") or (f"{home}/hub" if home else None)
+    try:
+        from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - it comes with vLLM
+    except ImportError:
+        return None
+    found = try_to_load_from_cache(model, "config.json", cache_dir=cache, revision=revision)
+    return _config_in(Path(found).parent) if isinstance(found, str) else None
+
+
+def _config_in(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return config
+
+
+def checkpoint_of(config: Mapping[str, Any]) -> Checkpoint:
+    """What a config.json says of how the weights are stored."""
     text = config.get("text_config") or config
     quantization = config.get("quantization_config") or {}
     groups = (quantization.get("config_groups") or {}).values()
@@ -89,6 +116,16 @@ def _checkpoint(path: Path) -> Checkpoint:
         weight_bits=quantization.get("bits") or next((b for b in bits if b), None),
         max_positions=text.get("max_position_embeddings"),
     )
+
+
+def gpu_name(gpus: Path) -> str | None:
+    """Name of the first NVIDIA GPU, as its driver gives it; the kernel shows it in every pod."""
+    for information in sorted(gpus.glob("*/information")):
+        for line in information.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "Model":
+                return value.strip()
+    return None
 
 
 def _cpu_flags(cpuinfo: Path) -> frozenset[str]:

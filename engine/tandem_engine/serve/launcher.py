@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import signal
 import time
@@ -17,11 +18,13 @@ from tandem_engine.serve import metrics
 from tandem_engine.serve.command import Command
 from tandem_engine.serve.control import control_app
 from tandem_engine.serve.drain import Drain, Drained
+from tandem_engine.serve.facts import read_config
 from tandem_engine.serve.failures import explain
 from tandem_engine.serve.lifecycle import Lifecycle, Phase
 from tandem_engine.serve.measure import Measured, measure
 from tandem_engine.serve.process import EngineProcess
-from tandem_engine.serve.settings import Settings
+from tandem_engine.serve.settings import Device, Settings
+from tandem_engine.serve.shape import ModelShape, model_shape
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
 from tandem_engine.serve.warm_up import warm_up
 
@@ -52,6 +55,7 @@ class Launcher:
     settings: Settings
     command: Command
     revision: str | None = None
+    gpu: str | None = None
     pace: Pace = Pace()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _terminate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,10 +69,13 @@ class Launcher:
             "revision": self.revision,
             "model": settings.name,
             "max_num_seqs": settings.max_num_seqs,
+            "device": self.gpu if settings.device is Device.CUDA else str(settings.device),
+            "devices": settings.tensor_parallel_size,
             "max_model_len": settings.max_model_len,
             "kv_capacity_tokens": None,
             "warm_up": None,
             "measured": None,
+            "shape": None,
         }
         async with _served(self.lifecycle, settings), aiohttp.ClientSession() as session:
             api = VllmApi(session, settings.url)
@@ -168,6 +175,7 @@ class Launcher:
         except (*UNREACHABLE, CompletionError) as error:
             # A first guess for the operator, which can do without.
             log.warning("not measured why=%r", str(error) or type(error).__name__)
+        shape = await asyncio.to_thread(self._shape)
         self.lifecycle.info |= {
             "vllm_version": await api.version(),
             "kv_capacity_tokens": kv_capacity_tokens,
@@ -176,12 +184,26 @@ class Launcher:
             "ready_after_s": round(time.monotonic() - started, 3),
             "warm_up": asdict(result),
             "measured": measured and asdict(measured),
+            "shape": shape and asdict(shape),
         }
-        log.info("measured %s", measured)
+        log.info("measured %s shape %s", measured, shape)
         self.lifecycle.enter(Phase.READY)
         log.info("ready after_s=%s", self.lifecycle.info["ready_after_s"])
         if result.kv_pull is not None and result.kv_pull.state != "done":
             log.warning("no KV pull in the warm-up why=%r", result.kv_pull.reason)
+
+    def _shape(self) -> ModelShape | None:
+        settings = self.settings
+        try:
+            config = read_config(
+                settings.model,
+                revision=settings.model_revision,
+                environment=dict(os.environ) | self.command.env,
+            )
+        except (OSError, ValueError) as error:
+            log.warning("no shape of the model why=%r", str(error))
+            return None
+        return model_shape(config, settings) if config is not None else None
 
     async def _warm_up_failure(self, engine: EngineProcess, error: BaseException) -> EngineError:
         # An engine that dies of a request says why a moment after the request has failed.

@@ -11,6 +11,7 @@ from tandem_operator.cli.advice import is_bad, to_do
 from tandem_operator.cli.evidence import Evidence
 from tandem_operator.cli.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency
+from tandem_operator.core.first import First
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.models import newest
 from tandem_operator.core.regression import Line
@@ -169,10 +170,12 @@ def input_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _source(line: Line) -> str:
-    if not line.measured:
-        return "as an engine measured itself at its start"
-    return f"error {amount(100.0 * line.error_ratio)}%"
+def _source(line: Line, first: First | None) -> str:
+    if line.measured:
+        return f"error {amount(100.0 * line.error_ratio)}%"
+    if first is not None and not first.measured:
+        return "by its model's shape and its GPU's data sheet, not measured yet"
+    return "as an engine measured itself at its start"
 
 
 def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
@@ -185,14 +188,14 @@ def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
             yield (
                 "prefill of u tokens",
                 f"{a0:.3g} ms + {a1:.3g} ms x u + {a2:.3g} ms x u x context "
-                f"({_source(models.service.line)})",
+                f"({_source(models.service.line, models.service.first)})",
             )
         if models.step.known:
             d0, d1, d2 = (1000.0 * value for value in models.step.coefficients())
             yield (
                 "decode step of b streams",
                 f"{d0:.3g} ms + {d1:.3g} ms x b + {d2:.3g} ms x KV tokens "
-                f"({_source(models.step.line)})",
+                f"({_source(models.step.line, models.step.first)})",
             )
         if models.kv_capacity_tokens is not None:
             yield "KV cache of a replica", f"{models.kv_capacity_tokens:,.0f} tokens"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.models import EngineModels, newest
 from tandem_operator.core.observation import EngineSample, Leg, Observation
+from tandem_operator.core.prior import prior_of
 from tandem_operator.core.role import Role
 
 ROW_REQUESTS = 4
@@ -89,7 +90,7 @@ def _learn_start_ups(
         if revision is None or sample.start_up is None:
             continue
         models = _models(engines, revision)
-        told = models.told(sample.role, sample.start_up)
+        told = models.told(sample.role, sample.start_up, prior_of(sample.start_up))
         if told is not models:
             engines[revision] = replace(told, seen_s=max(models.seen_s, sample.sampled_s))
 

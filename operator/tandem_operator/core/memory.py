@@ -17,7 +17,7 @@ from tandem_operator.core.learn import Learned
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Crest
 
-VERSION = 1
+VERSION = 2
 
 
 class MemoryFormatError(ValueError):

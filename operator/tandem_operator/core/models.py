@@ -1,11 +1,13 @@
 """What one revision's engines are like: prefill service time, decode step time, KV capacity."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tandem_operator.core.first import First, Pair, through, told
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.regression import Line, Triple, dot
 from tandem_operator.core.role import Role
+from tandem_operator.core.roofline import Prior
 
 PRIOR_FIXED_SHARE = 0.15
 # A step reads the weights once and each stream's cache besides (roofline). One token's cache is a
@@ -14,27 +16,6 @@ PRIOR_TOKEN_SHARE = 8e-6
 PRIOR_CONTEXT_TOKENS = 2000.0
 MEAN_KEEP = 0.98
 
-Pair = tuple[float, float]
-
-
-def through(points: Sequence[Pair]) -> Pair | None:
-    """Intercept and slope, both >= 0, of the line through the first and the last point.
-
-    `None` without two points at different places.
-    """
-    if len(points) < 2:
-        return None
-    (x0, y0), (x1, y1) = points[0], points[-1]
-    if x1 <= x0 or y1 <= 0.0:
-        return None
-    # By chance the longer may be the quicker, or the shorter quicker than its share.
-    if y1 <= y0:
-        return (y1, 0.0)
-    if y0 * x1 <= y1 * x0:
-        return (0.0, y1 / x1)
-    slope = (y1 - y0) / (x1 - x0)
-    return (y1 - slope * x1, slope)
-
 
 @dataclass(frozen=True, slots=True)
 class ServiceModel:
@@ -42,17 +23,18 @@ class ServiceModel:
 
     Until enough was measured it is what an engine measured of itself before it was Ready, and the
     prior keeps those proportions at the level of the pool's own mean cost. Without it nearly all of
-    the mean is put on tokens: no number of any model or machine stands in the code.
+    the mean is put on tokens.
 
     Attributes:
-        first: seconds per request and per token as the engine measured them.
+        first: seconds per request, per token, and per token and context before any traffic.
     """
 
     line: Line = field(default_factory=Line)
     mean_busy_s: float = 0.0
     mean_requests: float = 0.0
     mean_tokens: float = 0.0
-    first: Pair | None = None
+    mean_token_contexts: float = 0.0
+    first: First | None = None
 
     @property
     def known(self) -> bool:
@@ -64,7 +46,10 @@ class ServiceModel:
         if self.mean_requests <= 0.0:
             return (0.0, 0.0, 0.0)
         if self.first is not None:
-            fixed, slope = self.first
+            fixed, slope = self.first.fixed_s, self.first.slope_s
+            if self.mean_tokens > 0.0 and self.first.third_s is not None:
+                # The contexts of one pool differ little: what they cost belongs to the tokens.
+                slope += self.first.third_s * self.mean_token_contexts / self.mean_tokens
             alone_s = fixed * self.mean_requests + slope * self.mean_tokens
             level = self.mean_busy_s / alone_s if alone_s > 0.0 else 0.0
             return (level * fixed, level * slope, 0.0)
@@ -77,14 +62,15 @@ class ServiceModel:
     def coefficients(self) -> Triple:
         """(a0, a1, a2), all >= 0."""
         if self.first is not None and not self.line.measured:
-            return (*self.first, 0.0)
+            return (self.first.fixed_s, self.first.slope_s, self.first.third_s or 0.0)
         return self.line.coefficients(self.prior())
 
-    def told(self, first: Pair | None) -> "ServiceModel":
-        """The model with an engine's own measurement; what was learned of others follows it."""
-        if first is None:
+    def told(self, measured: Pair | None, prior: Triple | None) -> "ServiceModel":
+        """The model with what an engine told of itself; what was learned of others follows it."""
+        first = told(self.first, measured, prior, as_=1)
+        if first is None or first is self.first:
             return self
-        ratio = _ratio(self.first, first, at=(self.mean_requests, self.mean_tokens))
+        ratio = first.ratio(self.first, at=(self.mean_requests, self.mean_tokens))
         return replace(self, line=self.line.scaled(ratio), first=first)
 
     def learn(
@@ -96,6 +82,7 @@ class ServiceModel:
             mean_busy_s=self.mean_busy_s * MEAN_KEEP + busy_s,
             mean_requests=self.mean_requests * MEAN_KEEP + requests,
             mean_tokens=self.mean_tokens * MEAN_KEEP + tokens,
+            mean_token_contexts=self.mean_token_contexts * MEAN_KEEP + token_contexts,
         )
         line = self.line.learn(
             (requests, tokens, token_contexts),
@@ -111,15 +98,14 @@ class StepModel:
     """Decode step seconds (ITL): d0 + d1 per running request + d2 per resident KV token.
 
     Attributes:
-        first: seconds per step and per stream without context, as an engine measured them before it
-            was Ready.
+        first: seconds per step, per stream and per token in the cache before any traffic.
     """
 
     line: Line = field(default_factory=Line)
     mean_itl_s: float = 0.0
     mean_batch: float = 0.0
     mean_kv_tokens: float = 0.0
-    first: Pair | None = None
+    first: First | None = None
 
     @property
     def known(self) -> bool:
@@ -139,22 +125,27 @@ class StepModel:
         traffic does.
         """
         kv_tokens = self.mean_kv_tokens or PRIOR_CONTEXT_TOKENS * batch
-        share = PRIOR_TOKEN_SHARE * kv_tokens / max(1.0, batch)
-        return share if self.first is None else share + self.first[1] / self.first[0]
+        share = self._token_share() * kv_tokens / max(1.0, batch)
+        return share if self.first is None else share + self.first.slope_s / self.first.fixed_s
+
+    def _token_share(self) -> float:
+        if self.first is None or self.first.third_s is None:
+            return PRIOR_TOKEN_SHARE
+        return self.first.third_s / self.first.fixed_s
 
     def coefficients(self) -> Triple:
         """(d0, d1, d2), all >= 0."""
         if self.first is not None and not self.line.measured:
-            fixed = self.first[0]
-            return (fixed, fixed * self._slope_share(max(1.0, self.mean_batch)), 0.0)
+            fixed = self.first.fixed_s
+            return (fixed, self.first.slope_s, fixed * self._token_share())
         return self.line.coefficients(self.prior())
 
-    def told(self, first: Pair | None) -> "StepModel":
-        """The model with an engine's own measurement; what was learned of others follows it."""
-        # A step that is nothing but its streams is chance, and would allow any batch.
-        if first is None or first[0] <= 0.0:
+    def told(self, measured: Pair | None, prior: Triple | None) -> "StepModel":
+        """The model with what an engine told of itself; what was learned of others follows it."""
+        first = told(self.first, measured, prior, as_=0)
+        if first is None or first is self.first:
             return self
-        ratio = _ratio(self.first, first, at=(1.0, self.mean_batch))
+        ratio = first.ratio(self.first, at=(1.0, self.mean_batch))
         return replace(self, line=self.line.scaled(ratio), first=first)
 
     def itl_s(self, *, batch: float, kv_tokens: float) -> float:
@@ -198,26 +189,25 @@ class EngineModels:
             step=replace(self.step, line=self.step.line.inherited()),
         )
 
-    def told(self, role: Role, start_up: StartUp) -> "EngineModels":
-        """The models with what the first engine of this role and revision measured of itself.
+    def told(self, role: Role, start_up: StartUp, prior: Prior | None = None) -> "EngineModels":
+        """The models with what the first engine of this role and revision told of itself.
 
-        A measurement that tells nothing leaves the next engine to be heard.
+        `prior` is what its model and hardware should cost. A measurement that tells nothing leaves
+        the next engine to be heard.
         """
         if role in self.told_by:
             return self
-        service = self.service.told(through(start_up.prefill))
-        step = self.step.told(through(start_up.steps))
+        prefill, steps = through(start_up.prefill), through(start_up.steps)
+        if steps is not None and steps[0] <= 0.0:
+            # A step that is nothing but its streams is chance, and would allow any batch.
+            steps = None
+        service = self.service.told(prefill, None if prior is None else prior.service)
+        step = self.step.told(steps, None if prior is None else prior.step)
         if service is self.service and step is self.step:
             return self
-        return replace(self, service=service, step=step, told_by=(*self.told_by, role))
-
-
-def _ratio(before: Pair | None, after: Pair, *, at: Pair) -> float:
-    """How many times as long the second takes as the first; 1 where nothing is known to compare."""
-    if before is None:
-        return 1.0
-    old_s, new_s = (cost[0] * at[0] + cost[1] * at[1] for cost in (before, after))
-    return new_s / old_s if old_s > 0.0 else 1.0
+        heard = prefill is not None or steps is not None
+        told_by = (*self.told_by, role) if heard else self.told_by
+        return replace(self, service=service, step=step, told_by=told_by)
 
 
 def newest(models: Mapping[str, EngineModels]) -> str | None:

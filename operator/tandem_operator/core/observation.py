@@ -31,16 +31,45 @@ class PodState:
 
 
 @dataclass(frozen=True, slots=True)
-class StartUp:
-    """What an engine measured of itself, warm and alone, before it was Ready.
+class ModelShape:
+    """What one copy of a model costs in arithmetic and memory traffic.
 
     Attributes:
-        prefill: prompt tokens and seconds of single prompts, shortest first.
+        weight_bytes: what a full decode batch reads of the weights in each step.
+        kv_bytes_per_token: what one token holds in the KV cache.
+        flops_per_token: arithmetic of one token with the weights.
+        attention_flops: arithmetic of one token with one token of its context.
+        compute_bits: width of the numbers that are multiplied.
+    """
+
+    weight_bytes: float
+    kv_bytes_per_token: float
+    flops_per_token: float
+    attention_flops: float
+    compute_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What one replica computes on: the device's name as its driver gives it, and how many."""
+
+    device: str
+    devices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StartUp:
+    """What an engine told of itself once it was Ready.
+
+    Attributes:
+        prefill: prompt tokens and seconds of single prompts, measured alone, shortest first.
         steps: batch and seconds of decode steps with hardly any context, smallest first.
     """
 
     prefill: tuple[tuple[float, float], ...] = ()
     steps: tuple[tuple[float, float], ...] = ()
+    shape: ModelShape | None = None
+    hardware: Hardware | None = None
 
 
 @dataclass(frozen=True, slots=True)

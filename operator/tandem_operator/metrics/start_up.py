@@ -1,14 +1,16 @@
-"""Parsing what an engine's launcher tells of its own measurements on `/info`."""
+"""Parsing what an engine's launcher tells on `/info` of its measurements, model and hardware."""
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, ValidationError
+from pydantic_core import from_json
 
-from tandem_operator.core.observation import StartUp
+from tandem_operator.core.observation import Hardware, ModelShape, StartUp
 from tandem_operator.metrics.lenient import Lenient
 
 Size = Annotated[int, Field(ge=1, le=10**9)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
+Amount = Annotated[FiniteFloat, Field(gt=0, le=1e18)]
 
 
 class _PrefillTime(Lenient):
@@ -26,20 +28,44 @@ class _Measured(Lenient):
     decode_steps: tuple[_StepTime, ...] = ()
 
 
-class _Info(Lenient):
-    measured: _Measured | None = None
+class _Shape(Lenient):
+    weight_bytes: Amount
+    kv_bytes_per_token: Amount
+    flops_per_token: Amount
+    attention_flops: Amount
+    compute_bits: Annotated[int, Field(ge=1, le=64)]
 
 
-_INFO: TypeAdapter[_Info] = TypeAdapter(_Info)
+class _Hardware(Lenient):
+    device: Annotated[str, Field(max_length=100)]
+    devices: Annotated[int, Field(ge=1, le=1024)] = 1
+
+
+_Part = TypeVar("_Part", bound=Lenient)
 
 
 def parse_start_up(raw: bytes) -> StartUp:
-    """The measurements, smallest first; none of an older launcher, or where one is nonsense."""
+    """What it tells, smallest first; without a part that an older launcher lacks or is nonsense."""
     try:
-        found = _INFO.validate_json(raw).measured or _Measured()
-    except ValidationError:
-        found = _Measured()
+        info = from_json(raw)
+    except ValueError:
+        info = None
+    found = info if isinstance(info, dict) else {}
+    measured = _read(_Measured, found.get("measured")) or _Measured()
+    shape = _read(_Shape, found.get("shape"))
+    hardware = _read(_Hardware, found)
     return StartUp(
-        prefill=tuple(sorted((float(each.prompt_tokens), each.seconds) for each in found.prefill)),
-        steps=tuple(sorted((float(each.batch), each.seconds) for each in found.decode_steps)),
+        prefill=tuple(
+            sorted((float(each.prompt_tokens), each.seconds) for each in measured.prefill)
+        ),
+        steps=tuple(sorted((float(each.batch), each.seconds) for each in measured.decode_steps)),
+        shape=ModelShape(**shape.model_dump()) if shape else None,
+        hardware=Hardware(**hardware.model_dump()) if hardware else None,
     )
+
+
+def _read(part: type[_Part], value: object) -> _Part | None:
+    try:
+        return part.model_validate(value)
+    except ValidationError:
+        return None

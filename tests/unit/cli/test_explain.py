@@ -12,6 +12,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.role import Role
+from tandem_operator.core.roofline import Prior
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import simulate
 from tandem_operator.workloads.conditions import BAD_WHEN_TRUE
@@ -196,3 +197,14 @@ def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain
 
     assert told["prefill of u tokens"].endswith("(as an engine measured itself at its start)")
     assert "decode step of b streams" not in told
+
+
+def test_says_where_a_data_sheet_stands_in_for_what_nobody_has_measured(explain):
+    prior = Prior(service=(0.04, 0.0002, 1e-6), step=(0.01, 0.00005, 1e-9))
+    engines = EngineModels().told(Role.PREFILL, StartUp(), prior)
+    before = Memory(learned=Learned(engines={"r1": engines})).to_json()
+
+    told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]
+
+    for line in (told["prefill of u tokens"], told["decode step of b streams"]):
+        assert "data sheet, not measured yet" in line

@@ -251,11 +251,11 @@ def test_start_up_times_are_measured_per_role() -> None:
 
 
 def test_a_memory_of_another_version_is_refused_with_a_sentence() -> None:
-    with pytest.raises(MemoryFormatError, match="version 99, expected 1"):
+    with pytest.raises(MemoryFormatError, match="version 99, expected 2"):
         Memory.from_json('{"version": 99}')
 
 
-@pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"version": 1, "track": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"version": 2, "track": 3}'])
 def test_an_unreadable_memory_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(MemoryFormatError, match="memory"):
         Memory.from_json(text)

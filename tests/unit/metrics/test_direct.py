@@ -1,17 +1,20 @@
 import asyncio
 import json
+from dataclasses import asdict
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from tandem_engine.serve import shape as engine_shape
 from tandem_operator.api.v1alpha1.scaling import Metrics
-from tandem_operator.core.observation import StartUp
+from tandem_operator.core.observation import Hardware, ModelShape, StartUp
 from tandem_operator.core.role import Role
 from tandem_operator.metrics import direct
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.direct import DirectSource
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
+from tandem_operator.metrics.start_up import parse_start_up
 from tests.unit.metrics.servers import serving
 from tests.unit.metrics.test_arrivals import REPORT
 
@@ -72,6 +75,50 @@ async def test_asks_an_engine_once_what_it_measured_of_itself(source):
 
     assert first == again == {"e-1": StartUp(steps=((1.0, 0.01), (16.0, 0.02)))}
     assert len(seen) == 1
+
+
+SHAPE = {
+    "weight_bytes": 1.5e10,
+    "kv_bytes_per_token": 131072,
+    "flops_per_token": 1.4e10,
+    "attention_flops": 524288,
+    "compute_bits": 16,
+}
+
+
+async def test_hears_what_model_and_hardware_an_engine_has(source):
+    info = INFO | {"shape": SHAPE, "device": "NVIDIA H100 80GB HBM3", "devices": 2}
+    async with serving({"/info": json.dumps(info)}) as (port, _):
+        found = (await source.start_ups(targets(engine=9, control=port)))["e-1"]
+
+    assert found.shape == ModelShape(**SHAPE)
+    assert found.hardware == Hardware("NVIDIA H100 80GB HBM3", 2)
+    assert len(found.steps) == 2
+
+
+def test_an_engine_and_the_operator_mean_the_same_by_a_shape():
+    told = engine_shape.ModelShape(1.5e10, 131072.0, 1.4e10, 524288.0, 16)
+
+    shape = parse_start_up(json.dumps({"shape": asdict(told)}).encode()).shape
+
+    assert shape is not None
+    assert asdict(shape) == asdict(told)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"shape": None, "device": None, "devices": 1},
+        {"shape": SHAPE | {"weight_bytes": 0}, "device": ["H100"]},
+        {"shape": "large", "device": "x" * 5000},
+        {"shape": {"weight_bytes": 1e10}, "devices": 4},
+    ],
+)
+async def test_nonsense_about_model_or_hardware_costs_no_measurement(source, told):
+    async with serving({"/info": json.dumps(INFO | told)}) as (port, _):
+        found = await source.start_ups(targets(engine=9, control=port))
+
+    assert found == {"e-1": StartUp(steps=((1.0, 0.01), (16.0, 0.02)))}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import json
 import os
 from pathlib import Path
 
-from tandem_engine.serve.facts import Checkpoint, look_around
+from tandem_engine.serve.facts import Checkpoint, gpu_name, look_around
 
 
 def test_a_model_that_is_not_there_is_a_problem_with_a_remedy(tmp_path: Path) -> None:
@@ -61,3 +61,17 @@ def test_the_cpu_limit_is_what_may_be_used(model: Path) -> None:
 
     assert 0 < facts.cpu_limit <= len(os.sched_getaffinity(0))
     assert facts.pod_ip == "10.0.0.9"
+
+
+def test_the_gpu_is_named_as_its_driver_names_it(tmp_path: Path) -> None:
+    card = tmp_path / "0000:1a:00.0"
+    card.mkdir()
+    (card / "information").write_text(
+        "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 0\nGPU UUID: \t GPU-0\n"
+    )
+
+    assert gpu_name(tmp_path) == "NVIDIA H100 80GB HBM3"
+
+
+def test_a_machine_without_a_gpu_names_none(tmp_path: Path) -> None:
+    assert gpu_name(tmp_path / "gpus") is None

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -68,6 +69,31 @@ async def test_a_warm_prefill_engine_times_a_short_and_a_long_prompt(start: Star
     assert (short["prompt_tokens"], long["prompt_tokens"]) == (32, 1024)
     assert 0.0032 <= short["seconds"] < 0.1 <= long["seconds"]
     assert measured["decode_steps"] == []
+
+
+async def test_an_engine_tells_the_shape_of_its_model(start: Start, model: Path) -> None:
+    sizes = {"num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}
+    (model / "config.json").write_text(json.dumps(sizes | heads))
+
+    info = await (await start().ready()).info()
+
+    # Keys and values of 2 heads of 16 in 2 layers, 2 bytes each.
+    assert info["shape"]["kv_bytes_per_token"] == 256
+    assert (info["device"], info["devices"]) == ("cpu", 1)
+
+
+@pytest.mark.parametrize("config", ["{}", "no longer JSON", "[]"])
+async def test_an_engine_whose_model_has_no_shape_is_ready_all_the_same(
+    start: Start, model: Path, config: str
+) -> None:
+    engine = start()
+    (model / "config.json").write_text(config)
+
+    info = await (await engine.ready()).info()
+
+    assert info["phase"] == "ready"
+    assert info["shape"] is None
 
 
 async def test_an_engine_that_cannot_be_measured_is_ready_all_the_same(start: Start) -> None:

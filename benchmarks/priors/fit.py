@@ -1,0 +1,105 @@
+"""Fit the two laws of the decision core to an engine profile."""
+
+from dataclasses import asdict, dataclass
+
+from tandem_engine.serve.settings import Role, Settings
+from tandem_engine.serve.shape import model_shape
+from tandem_operator.cli.profiles import profile_of, shipped
+from tandem_operator.core.observation import ModelShape
+from tandem_operator.core.regression import Sums, Triple, solve
+from tandem_operator.core.roofline import Prior
+from tandem_operator.core.shipped import Shipped
+from tandem_operator.sim.profile import EngineProfile
+
+PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CONTEXTS = (512, 1024, 2048, 4096, 8192)
+DEVICES = {"h100": "H100-SXM", "h200": "H200-SXM"}
+DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the config.json of a model says of its shape."""
+
+    layers: int
+    hidden: int
+    heads: int
+    shared_heads: int
+    feed_forward: int
+    vocabulary: int
+
+    def shape(self, *, quantization: str | None) -> ModelShape:
+        """The shape that the engine's launcher tells of it."""
+        config = {
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.hidden,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.shared_heads,
+            "head_dim": 128,
+            "intermediate_size": self.feed_forward,
+            "vocab_size": self.vocabulary,
+            "dtype": "bfloat16",
+        }
+        settings = Settings(role=Role.PREFILL, model="any", quantization=quantization)
+        shape = model_shape(config, settings)
+        assert shape is not None
+        return ModelShape(**asdict(shape))
+
+
+MODELS = {
+    "llama-3.1-8b": Model(32, 4096, 32, 8, 14336, 128256),
+    "llama-3.1-70b": Model(80, 8192, 64, 8, 28672, 128256),
+    "qwen3-32b": Model(64, 5120, 64, 8, 25600, 151936),
+}
+
+
+def fitted(name: str) -> Shipped:
+    """What ships of the profile of that name: its model, its hardware and the fitted laws."""
+    profile = profile_of(name)
+    system, model = name.split("-", 1)
+    model, fp8 = model.removesuffix("-fp8"), model.endswith("-fp8")
+    model = model.rsplit("-tp", 1)[0]
+    return Shipped(
+        name=name,
+        device=DEVICES[system],
+        devices=shipped()[name].gpus,
+        shape=MODELS[model].shape(quantization="fp8" if fp8 else None),
+        prior=Prior(service=_service(profile), step=_step(profile)),
+    )
+
+
+def decode_points(profile: EngineProfile) -> list[tuple[int, int]]:
+    """Batches and contexts that fit its cache."""
+    return [
+        (batch, context)
+        for batch in BATCHES
+        for context in CONTEXTS
+        if batch * context <= profile.kv_capacity_tokens
+    ]
+
+
+def _service(profile: EngineProfile) -> Triple:
+    rows = [((1.0, u, u * u / 2.0), profile.service_s(u)) for u in PROMPTS]
+    return _least_relative_error(rows)
+
+
+def _step(profile: EngineProfile) -> Triple:
+    rows = [
+        ((1.0, float(batch), float(batch * context)), profile.step_s(batch, batch * context))
+        for batch, context in decode_points(profile)
+    ]
+    return _least_relative_error(rows)
+
+
+def _least_relative_error(rows: list[tuple[Triple, float]]) -> Triple:
+    sums = Sums()
+    for (x0, x1, x2), y in rows:
+        sums = sums.add((x0 / y, x1 / y, x2 / y), 1.0, weight=1.0, keep=1.0)
+    # A ridge of a third of a row among dozens moves nothing.
+    (c0, c1, c2) = solve(sums, prior=(0.0, 0.0, 0.0), features=(3,))[0]
+    return (_rounded(c0), _rounded(c1), _rounded(c2))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

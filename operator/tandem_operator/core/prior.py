@@ -1,0 +1,20 @@
+"""What is known of an engine by its model and its hardware alone, the nearest source first."""
+
+from functools import lru_cache
+
+from tandem_operator.core.observation import StartUp
+from tandem_operator.core.roofline import Prior, roofline
+from tandem_operator.core.shipped import profiled
+
+
+@lru_cache(maxsize=256)
+def prior_of(start_up: StartUp) -> Prior | None:
+    """The shipped profile of this model on this hardware, or else what its data sheet allows.
+
+    `None` where the engine does not say what it runs on, or where that is not listed.
+    """
+    if start_up.shape is None or start_up.hardware is None:
+        return None
+    return profiled(start_up.shape, start_up.hardware) or roofline(
+        start_up.shape, start_up.hardware
+    )
