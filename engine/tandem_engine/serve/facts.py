@@ -3,6 +3,7 @@
 Read once, then passed on as values, so that what follows from them stays pure.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -120,11 +121,13 @@ def checkpoint_of(config: Mapping[str, Any]) -> Checkpoint:
 
 def gpu_name(gpus: Path) -> str | None:
     """Name of the first NVIDIA GPU, as its driver gives it; the kernel shows it in every pod."""
-    for information in sorted(gpus.glob("*/information")):
-        for line in information.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "Model":
-                return value.strip()
+    # Only a first guess hangs on it: what cannot be read is not known.
+    with contextlib.suppress(OSError):
+        for information in sorted(gpus.glob("*/information")):
+            for line in information.read_text(errors="replace").splitlines():
+                name, _, value = line.partition(":")
+                if name.strip() == "Model":
+                    return value.strip()
     return None
 
 

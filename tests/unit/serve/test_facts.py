@@ -75,3 +75,9 @@ def test_the_gpu_is_named_as_its_driver_names_it(tmp_path: Path) -> None:
 
 def test_a_machine_without_a_gpu_names_none(tmp_path: Path) -> None:
     assert gpu_name(tmp_path / "gpus") is None
+
+
+def test_a_driver_that_does_not_answer_names_none(tmp_path: Path) -> None:
+    (tmp_path / "0000:1a:00.0" / "information").mkdir(parents=True)
+
+    assert gpu_name(tmp_path) is None
