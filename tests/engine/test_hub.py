@@ -116,7 +116,8 @@ async def test_a_private_model_is_fetched_with_the_pools_token_and_served(
     finally:
         await engine.end()
 
-    assert shape["kv_bytes_per_token"] == 1024
+    # Keys and values of 2 heads of 32 in 4 layers, 4 bytes each.
+    assert shape["kv_bytes_per_token"] == 2048
     fetched = {asked.path.rpartition("/")[2] for asked in hub.asked}
     assert {"config.json", "tokenizer.json", "model.safetensors"} <= fetched
     assert {asked.token for asked in hub.asked if REPO in asked.path} == {READER}

@@ -110,7 +110,9 @@ async def test_each_tells_its_model_and_its_hardware(pair: Pair) -> None:
 
     for info in (prefill, decode):
         assert (info["device"], info["devices"]) == ("cpu", 1)
-        assert info["shape"]["kv_bytes_per_token"] == 1024
+        # vLLM has made as many tokens of its 64 MiB.
+        cache_bytes = info["shape"]["kv_bytes_per_token"] * info["kv_capacity_tokens"]
+        assert cache_bytes == 64 * 1024 * 1024
 
 
 async def test_an_idle_engine_leaves_its_core_to_others(pair: Pair) -> None:
