@@ -96,8 +96,10 @@ def test_the_operator_knows_what_the_engines_measured_of_themselves(pool: Pool):
         return [each for each in memory.learned.engines.values() if set(each.told_by) == set(Role)]
 
     [models] = wait_until(told, within_s=120.0, what="start-up measurements of both roles")
-    assert 0.0 < sum(models.service.first) < 1.0
-    assert 0.0 < models.step.first[0] < 1.0
+    for first in (models.service.first, models.step.first):
+        assert first.measured
+        assert 0.0 < first.fixed_s + first.slope_s < 1.0
+    assert models.step.first.fixed_s > 0.0
 
 
 @pytest.mark.parametrize(
