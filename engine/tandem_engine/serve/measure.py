@@ -99,10 +99,13 @@ async def measure(
 
 async def _prefill(bench: _Bench, longest: int, ends_s: float) -> tuple[PrefillTime, ...]:
     short = min(_SHORT_TOKENS, longest)
-    first_s = await bench.take(tokens=short)
+    wished = min(_LONG_TOKENS, longest)
+    affordable = int(short * _BUDGET_S / await bench.take(tokens=short))
+    if affordable < wished:
+        # Slow, or without its processor for a moment: only the former is so twice.
+        affordable = int(short * _BUDGET_S / await bench.take(tokens=short))
     # A slow processor is told by shorter prompts as well: nobody should wait minutes for this.
-    affordable = max(2 * short, int(short * _BUDGET_S / first_s))
-    sizes = (short, min(_LONG_TOKENS, longest, affordable))
+    sizes = (short, min(wished, max(2 * short, affordable)))
     for _ in range(_TAKES):
         times_s = [await bench.take(tokens=tokens) for tokens in sizes]
         if time.monotonic() >= ends_s:

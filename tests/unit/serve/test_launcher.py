@@ -71,6 +71,14 @@ async def test_a_warm_prefill_engine_times_a_short_and_a_long_prompt(start: Star
     assert measured["decode_steps"] == []
 
 
+async def test_a_moment_without_its_processor_shortens_no_measurement(start: Start) -> None:
+    engine = await start(role="prefill", token_s=0.0001, fault="stalls-once").ready()
+
+    short, long = (await engine.info())["measured"]["prefill"]
+    assert long["prompt_tokens"] == 1024
+    assert short["seconds"] < 0.5
+
+
 async def test_an_engine_tells_the_shape_of_its_model(start: Start, model: Path) -> None:
     sizes = {"num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}

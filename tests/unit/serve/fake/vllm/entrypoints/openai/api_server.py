@@ -1,7 +1,8 @@
 """A stand-in for vLLM's API server with its paths and metric names, whose load a test sets.
 
 `POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it
-with an error on its output. Faults: FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers.
+with an error on its output. Faults: FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers,
+stalls-once (a second, at the second prompt of 32 tokens).
 FAKE_VLLM_COSTS='{"token_s": 0.001, "step_s": 0.01, "stream_s": 0.001}' makes answers take time: so
 much per prompt token, per step after the first token, and per step and stream.
 """
@@ -15,6 +16,7 @@ import sys
 from aiohttp import web
 
 LONG_ANSWER_TOKENS = 4
+STALLING_TOKENS, STALLING = 32, 2
 TRACEBACK = """Traceback (most recent call last):
   File "somewhere.py", line 1, in <module>
 (EngineCore pid=7) ERROR 11-21 12:00:00 [core.py:1] ValueError: the weights are not weights
@@ -37,6 +39,7 @@ class Fake:
         self.state = {"running": 0, "waiting": 0, "kv_usage": 0.0, "finished": 0, "pulled": 0}
         self.health_status = 200
         self.requests: list[dict[str, object]] = []
+        self.short = 0
         self.costs = json.loads(os.environ.get("FAKE_VLLM_COSTS", "{}"))
 
     async def health(self, request: web.Request) -> web.Response:
@@ -67,7 +70,7 @@ class Fake:
             answer["kv_transfer_params"] = {"do_remote_prefill": True, "remote_host": "x"}
         if parameters.get("do_remote_prefill"):
             self.state["pulled"] += len(body["prompt"])
-        await asyncio.sleep(self._seconds(body))
+        await asyncio.sleep(self._seconds(body) + self._stall_s(body))
         return web.json_response(answer)
 
     def _seconds(self, body: dict[str, object]) -> float:
@@ -77,6 +80,12 @@ class Fake:
         cost = {"token_s": 0.0, "step_s": 0.0, "stream_s": 0.0} | self.costs
         step_s = cost["step_s"] + cost["stream_s"] * streams
         return tokens * cost["token_s"] + (body["max_tokens"] - 1) * step_s
+
+    def _stall_s(self, body: dict[str, object]) -> float:
+        if os.environ.get("FAKE_VLLM") != "stalls-once":
+            return 0.0
+        self.short += sum(map(len, body["prompt"])) == STALLING_TOKENS
+        return float(self.short == STALLING)
 
     async def fake(self, request: web.Request) -> web.Response:
         change = await request.json()
