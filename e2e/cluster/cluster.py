@@ -149,8 +149,9 @@ def _revive(tools: dict[str, Path]) -> bool:
     if state is not NodeState.UNFINISHED:
         reason = "stopped" if state is NodeState.STOPPED else "not healthy"
         with step(f"cluster {names.CLUSTER}", f"its node is {reason}; starting it again"):
-            run(["docker", "restart", names.NODE])
-            if _is_healthy_within(tools, _RESTART_S):
+            # An engine that was killed itself may not find its way back to the container.
+            started = answers(["docker", "restart", names.NODE], timeout_s=_RESTART_S)
+            if started and _is_healthy_within(tools, _RESTART_S):
                 return True
     else:
         say(f"cluster {names.CLUSTER}: an earlier run did not finish it")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster import docker, names
+from e2e.cluster import cluster, docker, names
 from e2e.cluster.cluster import (
+    NodeState,
     Supply,
     choose_supply,
     has_started_since,
@@ -258,3 +259,16 @@ def test_a_cluster_is_ready_when_every_node_says_so(
     nodes: list[dict[str, Any]], ready: bool
 ) -> None:
     assert is_node_ready(nodes) is ready
+
+
+def test_a_cluster_whose_node_cannot_be_started_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(cluster, "node_state", lambda: NodeState.STOPPED)
+    monkeypatch.setattr(cluster, "answers", lambda command, **_: asked.append(command[1]))
+    monkeypatch.setattr(cluster, "_delete", lambda _: asked.append("delete"))
+
+    assert not cluster._revive({})
+
+    assert asked == ["restart", "delete"]
