@@ -13,8 +13,8 @@ from tandem_engine.serve.settings import Dtype, Settings
 
 _HALF = 16
 _FORMAT_BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "fp8": 8, "int8": 8}
-# A method of quantization by a part of its name, the longer first, where the config gives no bits.
-_METHOD_BITS = {"mxfp4": 4, "nvfp4": 4, "fp4": 4, "fp8": 8, "int8": 8, "awq": 4, "gptq": 4}
+# A method of quantization by a part of its name, where the config gives no bits.
+_METHOD_BITS = {"fp4": 4, "fp8": 8, "int8": 8, "awq": 4, "gptq": 4}
 # Layers of these kinds read a window or a state of one size, whatever the context is.
 _BOUNDED_LAYERS = frozenset({"sliding_attention", "chunked_attention", "linear_attention", "mamba"})
 

@@ -90,6 +90,8 @@ def _learn_start_ups(
         if revision is None or sample.start_up is None:
             continue
         models = _models(engines, revision)
+        if sample.role in models.told_by:
+            continue
         told = models.told(sample.role, sample.start_up, prior_of(sample.start_up))
         if told is not models:
             engines[revision] = replace(told, seen_s=max(models.seen_s, sample.sampled_s))

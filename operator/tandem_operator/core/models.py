@@ -190,13 +190,11 @@ class EngineModels:
         )
 
     def told(self, role: Role, start_up: StartUp, prior: Prior | None = None) -> "EngineModels":
-        """The models with what the first engine of this role and revision told of itself.
+        """The models with what an engine of this role and revision told of itself.
 
         `prior` is what its model and hardware should cost. A measurement that tells nothing leaves
         the next engine to be heard.
         """
-        if role in self.told_by:
-            return self
         prefill, steps = through(start_up.prefill), through(start_up.steps)
         if steps is not None and steps[0] <= 0.0:
             # A step that is nothing but its streams is chance, and would allow any batch.

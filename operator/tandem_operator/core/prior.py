@@ -1,13 +1,10 @@
 """What is known of an engine by its model and its hardware alone, the nearest source first."""
 
-from functools import lru_cache
-
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.roofline import Prior, roofline
 from tandem_operator.core.shipped import profiled
 
 
-@lru_cache(maxsize=256)
 def prior_of(start_up: StartUp) -> Prior | None:
     """The shipped profile of this model on this hardware, or else what its data sheet allows.
 

@@ -1,8 +1,9 @@
 """What an engine should cost by its model's arithmetic and memory traffic and its GPU's data sheet.
 
-A pass over the weights takes as long as memory or arithmetic allow, whichever is slower (Williams,
-Waterman, Patterson: Roofline, CACM 52(4), 2009). How near engines come to either was fitted to the
-profiles that ship with Tandem.
+Weights and cache are read as fast as memory allows, tokens computed as fast as arithmetic allows.
+These are the bounds of the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009), added
+where it takes the larger, since the core's laws are sums. How near engines come to either was
+fitted to the profiles that ship with Tandem.
 """
 
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def roofline(shape: ModelShape, hardware: Hardware) -> Prior | None:
     sheet = data_sheet(hardware.device)
     if sheet is None:
         return None
-    devices = max(1, hardware.devices)
+    devices = hardware.devices
     shared = SPREAD ** (devices.bit_length() - 1)
     bytes_per_s = sheet.bytes_per_s * devices
     peaks = {8: sheet.flops_8_per_s, 16: sheet.flops_16_per_s}

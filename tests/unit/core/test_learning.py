@@ -7,10 +7,16 @@ import pytest
 
 from tandem_operator.core.learn import Learned, learn
 from tandem_operator.core.models import EngineModels, StepModel, through
-from tandem_operator.core.observation import Observation, PodState, StartUp
+from tandem_operator.core.observation import (
+    Hardware,
+    ModelShape,
+    Observation,
+    PodState,
+    StartUp,
+)
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
-from tandem_operator.core.roofline import Prior
+from tandem_operator.core.roofline import Prior, roofline
 from tests.unit.core.scene import NOW_S, leg, observe, pods, report, sample
 
 # 40 ms and 0.2 ms per token; 10 ms and 0.05 ms per stream.
@@ -359,6 +365,21 @@ def test_what_cannot_be_measured_quickly_is_as_the_data_sheet_says() -> None:
     # Both were measured twice as fast as the data sheet has it.
     assert attention_s == pytest.approx(0.5e-6)
     assert models.step.coefficients() == pytest.approx((0.01, 0.00005, 2e-9))
+
+
+def test_what_an_engine_says_of_its_model_and_hardware_reaches_the_pools_models() -> None:
+    shape = ModelShape(1.5e10, 131072.0, 1.4e10, 524288.0, 16)
+    start_up = replace(START_UP, shape=shape, hardware=Hardware("NVIDIA L4"))
+    sheet = roofline(shape, Hardware("NVIDIA L4"))
+    assert sheet is not None
+
+    models = learn(Learned(), told(Totals().observe(), start_up)).of("r1")
+
+    # Faster than an L4 in both: its third coefficients go along.
+    assert models.service.coefficients()[2] == pytest.approx(
+        sheet.service[2] * min(1.0, 0.0002 / sheet.service[1])
+    )
+    assert models.step.coefficients()[2] == pytest.approx(sheet.step[2] * 0.01 / sheet.step[0])
 
 
 def test_an_engine_slower_than_its_data_sheet_has_no_slower_memory_for_it() -> None:
