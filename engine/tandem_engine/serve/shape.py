@@ -12,7 +12,7 @@ from tandem_engine.serve.facts import checkpoint_of
 from tandem_engine.serve.settings import Dtype, Settings
 
 _HALF = 16
-_FORMAT_BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "fp8": 8, "int8": 8}
+_CACHE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "fp8": 8, "int8": 8}
 # A method of quantization by a part of its name, where the config gives no bits.
 _METHOD_BITS = {"fp4": 4, "fp8": 8, "int8": 8, "awq": 4, "gptq": 4}
 # Layers of these kinds read a window or a state of one size, whatever the context is.
@@ -62,9 +62,10 @@ def _shape(config: Mapping[str, Any], settings: Settings) -> ModelShape:
     )
     attention = _latent(text, hidden) if text.get("kv_lora_rank") else _grouped(text, hidden)
     read, used = _feed_forward(text, layers, hidden)
-    plain = _plain_bits(text, settings)
+    # vLLM runs every checkpoint in 16 bits unless it is told otherwise.
+    plain = 32 if settings.dtype is Dtype.FLOAT32 else _HALF
     weight = _weight_bits(config, settings) or plain
-    cached = _FORMAT_BITS.get(settings.kv_cache_dtype.partition("_")[0], plain)
+    cached = _CACHE_BITS.get(settings.kv_cache_dtype.partition("_")[0], plain)
     kinds = text.get("layer_types") or ()
     growing = sum(1 for kind in kinds if kind not in _BOUNDED_LAYERS) if kinds else layers
     projections = layers * attention.weights
@@ -125,13 +126,6 @@ def _feed_forward(text: Mapping[str, Any], layers: int, hidden: int) -> tuple[fl
         first * dense + sparse * (experts + always) * one,
         first * dense + sparse * (chosen + always) * one,
     )
-
-
-def _plain_bits(text: Mapping[str, Any], settings: Settings) -> int:
-    given = settings.dtype if settings.dtype is not Dtype.AUTO else None
-    named = str(given or text.get("dtype") or text.get("torch_dtype"))
-    # vLLM runs a float32 checkpoint in 16 bits unless it is told otherwise.
-    return 32 if given is Dtype.FLOAT32 else min(_HALF, _FORMAT_BITS.get(named, _HALF))
 
 
 def _weight_bits(config: Mapping[str, Any], settings: Settings) -> int | None:
