@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapreplace
+from operator import attrgetter
 from typing import Any
 
 from tandem_operator.core.decode import DecodeWork
@@ -58,6 +59,10 @@ PARTS: dict[str, Part] = {
     "errors": Part("forecasts count as exact", {"forecast._errors": lambda *_, **__: [0.0] * 5}),
     "room": Part("no room for traffic that is new and climbs", {"forecast.YOUNG_ROOM": 0.0}),
     "jump": Part("growth after a jump is confirmed too", {"forecast._jumped_up": lambda *_: False}),
+    "hasty": Part(
+        "growth on a first climb is confirmed too",
+        {"rates.Forecast.hasty": property(attrgetter("jumped"))},
+    ),
     "queueing": Part(
         "prefill is enough where its load is below one", {"prefill.Replay.late_share": _loaded}
     ),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.ablation.parts import PARTS, WHOLE
-from benchmarks.replay.recipes import SUITE
+from benchmarks.replay.recipes import RECIPES
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
 KINDS = ("jump", "calm", "flat")
@@ -23,7 +23,7 @@ def by_kind(results: Results) -> str:
 def _kind(
     base: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], kind: str, *, whole: bool
 ) -> str:
-    names = [name for name in rows if SUITE[name].kind == kind]
+    names = [name for name in rows if RECIPES[name].kind == kind]
     if not names:
         return ""
     attainment = _mean([rows[name]["attainment"] for name in names])

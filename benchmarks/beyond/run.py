@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.beyond.steps import Step
-from benchmarks.replay.recipes import SUITE
+from benchmarks.replay.recipes import RECIPES, SUITE
 from benchmarks.replay.setup import MAX_NUM_SEQS, context_of
 from benchmarks.simulator.__main__ import profile_of
 from benchmarks.simulator.cases import Case
@@ -43,12 +43,12 @@ def trace_of(name: str, folder: Path = NO_FILES) -> Trace:
 
     `folder` holds the public traces, for those that are made of one.
     """
-    return SUITE[name].make(folder)
+    return RECIPES[name].make(folder)
 
 
 def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
     """The pool of a step."""
-    recipe = SUITE[name]
+    recipe = RECIPES[name]
     trace = trace_of(name, folder)
     prefill, decode = recipe.start or (2, 1)
     spec = PoolSpec(

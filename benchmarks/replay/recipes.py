@@ -1,6 +1,6 @@
 """The suite's traces, each made from a seed or from a public trace, the same on every machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ BURST_FACTOR = 1.8
 BURST_S = 60.0
 CHAT = Mix(Lengths(2500, 0.6, 64, 16_000), Lengths(250, 0.5, 8, 1200))
 ALIKE = Mix(Lengths(3000), Lengths(300))
+PERIODS_S = (420.0, 480.0, 540.0, 600.0, 720.0, 840.0)
 
 
 def sine_with_burst(
@@ -103,7 +104,16 @@ def _sine(name: str, seed: int, burst_s: float | None, period_s: float = 600.0) 
         return sine_with_burst(name, seed=seed, burst_s=burst_s, period_s=period_s)
 
     kind = "calm" if burst_s is None else "jump"
-    return Recipe(make, kind, unseen=name.startswith("U"))
+    return Recipe(make, kind, unseen=not name.startswith("A"))
+
+
+def _drawn(count: int, *, seed: int) -> Iterator[tuple[str, Recipe]]:
+    """Waves with a burst at any moment: on a crest, a climb, a fall or in a trough, as it comes."""
+    random = Random(seed)
+    for number in range(1, count + 1):
+        period_s, burst_s = random.choice(PERIODS_S), random.uniform(90.0, 1110.0)
+        name = f"V{number}"
+        yield name, _sine(name, 700 + number, float(round(burst_s)), period_s)
 
 
 # The most telling first.
@@ -132,3 +142,7 @@ SUITE: dict[str, Recipe] = {
         unseen=True,
     ),
 }
+
+# Drawn once, beside the suite, for what the suite's own choice of moments may hide.
+DRAWN: dict[str, Recipe] = dict(_drawn(16, seed=20261122))
+RECIPES = SUITE | DRAWN

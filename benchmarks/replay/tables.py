@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.replay.recipes import SUITE, Recipe
+from benchmarks.replay.recipes import RECIPES, Recipe
 from benchmarks.replay.search import Found
 from benchmarks.replay.simulate import Result
 
@@ -38,7 +38,7 @@ class Row:
     @property
     def recipe(self) -> Recipe:
         """How the trace is made."""
-        return SUITE[self.trace]
+        return RECIPES[self.trace]
 
     @property
     def result(self) -> Result:

@@ -1,8 +1,8 @@
 """From what is wanted to what may be done now: confirm growth, delay shrinking, never exceed.
 
-Growth acts at once when two ticks agree. Shrinking needs fresh data and a whole stabilisation
-window, and goes no further than what the most demanding tick of that window needed. The user's
-bounds and budget hold always, stale data or not: they are orders, not guesses.
+Growth acts when two ticks agree, and at once where it is urgent. Shrinking needs fresh data and a
+whole stabilisation window, and goes no further than what the most demanding tick of that window
+needed. The user's bounds and budget hold always, stale data or not: they are orders, not guesses.
 """
 
 from collections.abc import Mapping

@@ -41,6 +41,14 @@ class Forecast:
     room: float = 1.0
 
     @property
+    def hasty(self) -> bool:
+        """Whether growth waits for no second look: after a jump, and while new traffic climbs.
+
+        On a first climb what one tick wants and the next does not is wanted for good soon after.
+        """
+        return self.jumped or self.room > 1.0
+
+    @property
     def peak(self) -> Level:
         """The level with the highest mean."""
         return max(self.levels, key=lambda level: level.mean_rps)

@@ -145,7 +145,7 @@ def decide(
             may_shrink=fresh.shrink,
             known_s=arrivals.known_s,
             idle=idle,
-            urgent=frozenset(Role if expected is not None and expected.jumped else urgent),
+            urgent=frozenset(Role if expected is not None and expected.hasty else urgent),
         )
         allowed = guard(spec, plan.choice, past, scene, now_s)
     decision = report(

@@ -164,6 +164,15 @@ def test_new_traffic_that_climbs_gets_room_for_more_and_no_other_does() -> None:
     assert last_forecast([20.0] * 100, known_s=0.0).room < 1.2
 
 
+def test_only_a_jump_and_a_first_climb_wait_for_no_second_look() -> None:
+    climb = [5.0 + 0.2 * t for t in range(100)]
+
+    assert last_forecast([10.0] * 300 + [30.0] * 10).hasty
+    assert last_forecast(climb, known_s=0.0).hasty
+    assert not last_forecast(climb, known_s=1000.0).hasty
+    assert not last_forecast([60.0] * 100, known_s=0.0).hasty
+
+
 def test_routers_that_start_anew_do_not_make_known_traffic_new() -> None:
     long = Arrivals(int(NOW_S), (9.0,) * 1200, {}, complete=True)
     _, track = forecast(Track(), long, lead_s=LEAD_S, now_s=NOW_S)

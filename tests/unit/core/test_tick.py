@@ -1,5 +1,6 @@
 """Whole ticks: holding, bounds, budgets, ownership and the words for them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -101,20 +102,27 @@ def test_a_silent_router_is_not_a_pool_at_rest() -> None:
     assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 3} for d in decisions)
 
 
-def test_engines_that_measured_themselves_are_sized_before_their_first_request_is_timed() -> None:
-    def two_ticks(start_up: StartUp | None) -> tuple[Decision, Decision]:
-        memory, decisions = Memory(), []
-        for now_s in (NOW_S, NOW_S + 5.0):
-            seconds = [now_s - age for age in range(120, 0, -1)]
-            arrivals = [arrival(second, 6, 1000) for second in seconds]
-            finished = [ended(second, 2) for second in seconds]
-            routers = [report(now_s=now_s, arrivals=arrivals, finished=finished)]
-            seen = observe(now_s=now_s, routers=routers)
-            engines = tuple(replace(each, start_up=start_up) for each in seen.engines)
-            decision, memory = decide(make_spec(), replace(seen, engines=engines), memory, now_s)
-            decisions.append(decision)
-        return decisions[0], decisions[1]
+def two_ticks(
+    start_up: StartUp | None,
+    *,
+    rate_rps: Callable[[float], int] = lambda _age_s: 6,
+    started_s: float = NOW_S - 600.0,
+) -> tuple[Decision, Decision]:
+    """Decisions on two minutes of traffic, its rate by how long ago, to routers of that age."""
+    memory, decisions = Memory(), []
+    for now_s in (NOW_S, NOW_S + 5.0):
+        seconds = [now_s - age for age in range(120, 0, -1)]
+        arrivals = [arrival(second, rate_rps(NOW_S - second), 1000) for second in seconds]
+        finished = [ended(second, 2) for second in seconds]
+        routers = [report(now_s=now_s, started_s=started_s, arrivals=arrivals, finished=finished)]
+        seen = observe(now_s=now_s, routers=routers)
+        engines = tuple(replace(each, start_up=start_up) for each in seen.engines)
+        decision, memory = decide(make_spec(), replace(seen, engines=engines), memory, now_s)
+        decisions.append(decision)
+    return decisions[0], decisions[1]
 
+
+def test_engines_that_measured_themselves_are_sized_before_their_first_request_is_timed() -> None:
     first, second = two_ticks(START_UP)
     # Six prompts of .39 s each come every second.
     assert counts(first)[Role.PREFILL] == 1
@@ -122,6 +130,19 @@ def test_engines_that_measured_themselves_are_sized_before_their_first_request_i
     assert counts(second)[Role.PREFILL] >= 3
     assert not any("model_error" in name for name in second.inputs)
     assert counts(two_ticks(None)[1]) == {Role.PREFILL: 1, Role.DECODE: 1}
+
+
+def test_only_new_traffic_that_climbs_grows_a_pool_at_the_first_look() -> None:
+    def first(started_s: float, rate_rps: Callable[[float], int]) -> int:
+        decision, _ = two_ticks(START_UP, started_s=started_s, rate_rps=rate_rps)
+        return counts(decision)[Role.PREFILL]
+
+    def climb(age_s: float) -> int:
+        return 8 - int(age_s / 20.0)
+
+    new, known = NOW_S - 120.0, NOW_S - 600.0
+    assert first(new, climb) >= 3
+    assert [first(known, climb), first(new, lambda _: 6), first(known, lambda _: 6)] == [1, 1, 1]
 
 
 def test_a_transfer_counts_in_ttft_though_engines_measured_themselves_before_any() -> None:

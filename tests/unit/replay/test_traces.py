@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replay.recipes import SUITE
+from benchmarks.replay.recipes import RECIPES, SUITE
 from benchmarks.replay.traces import in_whole_ms, opened, replay_lines
 from tandem_operator.sim.readers import TraceError, TraceFormat
 from tandem_operator.sim.trace import Trace, TraceRequest
@@ -77,10 +77,11 @@ def test_a_clock_of_whole_milliseconds_never_runs_ahead() -> None:
         ("A", 29_297, "ddb73579145a588926301540"),
         ("A4", 28_002, "7873774dbb589a3ec36ceb9b"),
         ("B", 44_934, "a269ca0b879878a8e7be7ee1"),
+        ("V1", 29_913, "b55074050dac33e8a73b4666"),
     ],
 )
 def test_a_made_trace_is_the_published_one(name: str, requests: int, digest: str) -> None:
-    trace = SUITE[name].make(Path("not needed"))
+    trace = RECIPES[name].make(Path("not needed"))
 
     lines = "".join(replay_lines(trace))
 
