@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.beyond import table
 from benchmarks.beyond.run import outcome, traces
 from benchmarks.beyond.steps import STEPS
+from benchmarks.replay.recipes import DRAWN
 from benchmarks.simulator.kept import CACHE
 
 
@@ -19,7 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.beyond", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--only", nargs="+", choices=traces(), help="these traces alone")
+    parser.add_argument("--only", nargs="+", choices=(*traces(), *DRAWN), help="these traces alone")
+    parser.add_argument(
+        "--drawn",
+        action="store_const",
+        const=list(DRAWN),
+        dest="only",
+        help=f"the {len(DRAWN)} traces with a jump at a moment drawn at random alone",
+    )
     parser.add_argument("--steps", nargs="+", choices=tuple(STEPS), help="these steps alone")
     parser.add_argument("--startup-s", type=float, default=60.0)
     parser.add_argument(

@@ -6,16 +6,18 @@ from typing import Any
 from benchmarks.beyond.steps import STEPS
 
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
-GROUPS = {"A": "A..A8", "U": "U1..U5 (unseen)"}
+GROUPS = {"A": "A..A8", "U": "U1..U5 (unseen)", "V": "V1..V16 (drawn)"}
 BOUNDS = ("bound", "bound-all")
 LEAST_LOST = 10
 
 
 def ladder(results: Results) -> str:
     """Attainment @ goodput per GPU and the share of the clairvoyant: mean and worst of a group."""
-    lines = ["| step | what | " + " | ".join(GROUPS.values()) + " |", "|---|---|" + "---|" * 2]
+    groups = {letter: title for letter, title in GROUPS.items() if _most(results, letter)}
+    lines = ["| step | what | " + " | ".join(groups.values()) + " |"]
+    lines.append("|---|---|" + "---|" * len(groups))
     for step, rows in results.items():
-        cells = [_group(results, rows, letter) for letter in GROUPS]
+        cells = [_group(results, rows, letter) for letter in groups]
         lines.append(f"| {step} | {STEPS[step].what} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchmarks.replay.recipes import SUITE, Recipe
+from benchmarks.replay.recipes import RECIPES, Recipe
 
 # Where the replay's own timing is sampled: between these points ours draws straight lines.
 PROMPTS = (64, 128, *range(256, 8192, 256), *range(8192, 131_073, 4096))
@@ -23,7 +23,7 @@ class Case:
     @property
     def recipe(self) -> Recipe:
         """How the trace is made, and under which SLO and timing it is replayed."""
-        return SUITE[self.name]
+        return RECIPES[self.name]
 
 
 CASES = (

@@ -29,6 +29,25 @@ def test_a_group_shows_its_mean_its_worst_and_its_share_of_the_bound() -> None:
     assert "(on" not in line
 
 
+def test_only_groups_that_ran_have_a_column() -> None:
+    drawn = {"bound": {"V1": row(0.98, 5.0)}, "gate": {"V1": row(0.99, 4.0)}}
+
+    assert "drawn" not in table.ladder(RESULTS)
+    assert table.ladder(drawn).splitlines() == [
+        "| step | what | V1..V16 (drawn) |",
+        "|---|---|---|",
+        f"| bound | {STEPS['bound'].what} | 0.980 @ 5.00, worst 0.980; 1.00, worst 1.00 |",
+        f"| gate | {STEPS['gate'].what} | 0.990 @ 4.00, worst 0.990; 0.80, worst 0.80 |",
+    ]
+
+
+def test_drawn_traces_are_played_as_those_of_the_suite() -> None:
+    setup = setup_of("V1", STEPS["gate"])
+
+    assert setup.trace.name == "V1"
+    assert setup.profile == setup_of("A", STEPS["gate"]).profile
+
+
 def test_a_step_that_ran_on_some_traces_only_says_on_how_many() -> None:
     line = table.ladder(RESULTS).splitlines()[-1]
 
