@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.ablation.parts import PARTS, WHOLE
 from benchmarks.ablation.run import outcome
 from benchmarks.ablation.table import by_kind, by_trace
-from benchmarks.replay.recipes import RECIPES, SUITE
+from benchmarks.replay.recipes import SUITE, add_trace_options
 from benchmarks.simulator.kept import CACHE
 
 PUBLIC = ("azure-slice", "azure-x4", "mooncake")
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ablation", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--only", nargs="+", choices=tuple(RECIPES), help="these traces alone")
+    add_trace_options(parser, SUITE)
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), help="these steps alone")
     parser.add_argument(
         "--traces", type=Path, help=f"folder with the public traces, for {', '.join(PUBLIC)}"

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.beyond import table
 from benchmarks.beyond.run import outcome, traces
 from benchmarks.beyond.steps import STEPS
-from benchmarks.replay.recipes import DRAWN
+from benchmarks.replay.recipes import add_trace_options
 from benchmarks.simulator.kept import CACHE
 
 
@@ -20,14 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.beyond", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--only", nargs="+", choices=(*traces(), *DRAWN), help="these traces alone")
-    parser.add_argument(
-        "--drawn",
-        action="store_const",
-        const=list(DRAWN),
-        dest="only",
-        help=f"the {len(DRAWN)} traces with a jump at a moment drawn at random alone",
-    )
+    add_trace_options(parser, traces())
     parser.add_argument("--steps", nargs="+", choices=tuple(STEPS), help="these steps alone")
     parser.add_argument("--startup-s", type=float, default=60.0)
     parser.add_argument(

@@ -1,6 +1,7 @@
 """The suite's traces, each made from a seed or from a public trace, the same on every machine."""
 
-from collections.abc import Callable, Iterator
+import argparse
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -146,3 +147,16 @@ SUITE: dict[str, Recipe] = {
 # Drawn once, beside the suite, for what the suite's own choice of moments may hide.
 DRAWN: dict[str, Recipe] = dict(_drawn(16, seed=20261122))
 RECIPES = SUITE | DRAWN
+
+
+def add_trace_options(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """`--only` for some of these traces or of those drawn, and `--drawn` for all of the latter."""
+    choices = (*names, *DRAWN)
+    parser.add_argument("--only", nargs="+", choices=choices, help="these traces alone")
+    parser.add_argument(
+        "--drawn",
+        action="store_const",
+        const=list(DRAWN),
+        dest="only",
+        help=f"the {len(DRAWN)} traces with a jump at a moment drawn at random alone",
+    )

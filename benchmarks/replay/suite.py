@@ -23,7 +23,7 @@ sys.path[:] = [
 
 from benchmarks.replay import environment, standing  # noqa: E402
 from benchmarks.replay.arena import arena_of  # noqa: E402
-from benchmarks.replay.recipes import DRAWN, RECIPES, SUITE  # noqa: E402
+from benchmarks.replay.recipes import RECIPES, SUITE, add_trace_options  # noqa: E402
 from benchmarks.replay.search import POLICIES, evaluate, single  # noqa: E402
 from benchmarks.replay.simulate import Result  # noqa: E402
 from benchmarks.replay.tables import FIELDS, Row, table  # noqa: E402
@@ -43,14 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--traces", type=Path, help="folder with the public Azure and Mooncake traces"
     )
-    parser.add_argument("--only", nargs="+", choices=tuple(RECIPES), help="these traces alone")
-    parser.add_argument(
-        "--drawn",
-        action="store_const",
-        const=list(DRAWN),
-        dest="only",
-        help=f"the {len(DRAWN)} traces with a jump at a moment drawn at random alone",
-    )
+    add_trace_options(parser, SUITE)
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
     parser.add_argument(
         "--startup-s", nargs="+", type=float, default=[60.0], metavar="N", help="one after another"
