@@ -83,6 +83,15 @@ def test_a_pod_template_may_choose_its_own_cache() -> None:
     assert "HF_HOME" not in command.env
 
 
+def test_a_pod_template_may_choose_the_size_of_tcp_segments() -> None:
+    own = vllm_command(settings(), facts(environment={"UCX_TCP_TX_SEG_SIZE": "64k"})).env
+    other = vllm_command(settings(), facts()).env
+
+    assert "UCX_TCP_TX_SEG_SIZE" not in own
+    assert own["UCX_TCP_RX_SEG_SIZE"] == other["UCX_TCP_RX_SEG_SIZE"] == "256k"
+    assert other["UCX_TCP_TX_SEG_SIZE"] == "256k"
+
+
 def test_no_secret_is_part_of_the_printed_command() -> None:
     command = vllm_command(settings(), facts(environment={"HF_TOKEN": "hf_secret"}))
 
