@@ -17,7 +17,7 @@ from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import Hardware, StartUp
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
-from tandem_operator.core.roofline import roofline
+from tandem_operator.core.roofline import Prior, roofline
 from tandem_operator.core.shipped import Shipped
 from tandem_operator.sim.profile import EngineProfile
 
@@ -36,8 +36,11 @@ def main(arguments: Sequence[str]) -> int:
     print("Mean error of prefill seconds / of decode step seconds, signed: + is too slow.\n")
     print(f"| profile | {' | '.join(GUESSES)} |\n|---|{'---|' * len(GUESSES)}")
     every = []
-    for name in shipped():
-        found = [errors(profile_of(name), models) for models in guesses(fitted(name))]
+    for known in map(fitted, shipped()):
+        name = known.name
+        found = [
+            errors(profile_of(name), models) for models in guesses(told_by(known), known.prior)
+        ]
         every.append(found)
         print(f"| {name} | {' | '.join(f'{a:+.0%} / {b:+.0%}' for a, b in found)} |")
     means = [
@@ -48,23 +51,30 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def guesses(known: Shipped) -> Iterable[EngineModels]:
-    """The models before any traffic, by each kind of guess."""
+def told_by(known: Shipped) -> StartUp:
+    """What an engine of that profile would measure of itself before it is Ready."""
     profile = profile_of(known.name)
-    hardware = Hardware(device=known.device, devices=known.devices)
-    by_sheet = roofline(known.shape, hardware)
-    measured = StartUp(
+    return StartUp(
         prefill=tuple((float(u), profile.service_s(u)) for u in (32, 1024)),
         steps=tuple((float(b), profile.step_s(b, 16.0 * b)) for b in (1, profile.max_num_seqs)),
+        shape=known.shape,
+        hardware=Hardware(device=known.device, devices=known.devices),
     )
-    for start_up, prior in (
-        (measured, None),
-        (measured, by_sheet),
-        (measured, known.prior),
+
+
+def guesses(start_up: StartUp, by_profile: Prior | None) -> Iterable[EngineModels]:
+    """The models before any traffic, by each kind of guess."""
+    assert start_up.shape is not None
+    assert start_up.hardware is not None
+    by_sheet = roofline(start_up.shape, start_up.hardware)
+    for known, prior in (
+        (start_up, None),
+        (start_up, by_sheet),
+        (start_up, by_profile),
         (StartUp(), by_sheet),
-        (StartUp(), known.prior),
+        (StartUp(), by_profile),
     ):
-        yield EngineModels().told(Role.PREFILL, start_up, prior)
+        yield EngineModels().told(Role.PREFILL, known, prior)
 
 
 def errors(profile: EngineProfile, models: EngineModels) -> tuple[float, float]:

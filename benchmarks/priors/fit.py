@@ -1,11 +1,7 @@
 """Fit the two laws of the decision core to an engine profile."""
 
-from dataclasses import asdict, dataclass
-
-from tandem_engine.serve.settings import Role, Settings
-from tandem_engine.serve.shape import model_shape
+from benchmarks.priors.models import MODELS
 from tandem_operator.cli.profiles import profile_of, shipped
-from tandem_operator.core.observation import ModelShape
 from tandem_operator.core.regression import Sums, Triple, solve
 from tandem_operator.core.roofline import Prior
 from tandem_operator.core.shipped import Shipped
@@ -16,42 +12,6 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (512, 1024, 2048, 4096, 8192)
 DEVICES = {"h100": "H100-SXM", "h200": "H200-SXM"}
 DIGITS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What the config.json of a model says of its shape."""
-
-    layers: int
-    hidden: int
-    heads: int
-    shared_heads: int
-    feed_forward: int
-    vocabulary: int
-
-    def shape(self, *, quantization: str | None) -> ModelShape:
-        """The shape that the engine's launcher tells of it."""
-        config = {
-            "num_hidden_layers": self.layers,
-            "hidden_size": self.hidden,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.shared_heads,
-            "head_dim": 128,
-            "intermediate_size": self.feed_forward,
-            "vocab_size": self.vocabulary,
-            "dtype": "bfloat16",
-        }
-        settings = Settings(role=Role.PREFILL, model="any", quantization=quantization)
-        shape = model_shape(config, settings)
-        assert shape is not None
-        return ModelShape(**asdict(shape))
-
-
-MODELS = {
-    "llama-3.1-8b": Model(32, 4096, 32, 8, 14336, 128256),
-    "llama-3.1-70b": Model(80, 8192, 64, 8, 28672, 128256),
-    "qwen3-32b": Model(64, 5120, 64, 8, 25600, 151936),
-}
 
 
 def fitted(name: str) -> Shipped:

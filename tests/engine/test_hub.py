@@ -13,10 +13,11 @@ import aiohttp
 import pytest
 import yaml
 
+from benchmarks.engines.engine import START_S, RealEngine
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.world import Installation, World
 from tests.engine.hub import BRANCH, READER, STRANGER, Hub
-from tests.engine.real_engine import START_S, RealEngine, body_of, start
+from tests.engine.real_engine import body_of, start
 
 REPO = "acme/tiny-private"
 SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"

@@ -5,52 +5,24 @@ The tests share the pair and run from the first to the last: each leaves what th
 
 import asyncio
 import os
+import random
 import signal
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.engine.real_engine import REQUEST_S, START_S, RealEngine, body_of, new_id, start
-
-PREFILL_ONLY = {
-    "do_remote_decode": True,
-    "do_remote_prefill": False,
-    "remote_engine_id": None,
-    "remote_block_ids": None,
-    "remote_host": None,
-    "remote_port": None,
-}
+from benchmarks.engines.answers import answers, moved
+from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id
+from benchmarks.engines.timing import Clock, prefill_times, step_times
+from tests.engine.real_engine import body_of, start
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(START_S + 60),
 ]
-
-
-@dataclass
-class Pair:
-    prefill: RealEngine
-    decode: RealEngine
-
-    async def prefilled(self, body: dict[str, Any], request_id: str) -> dict[str, Any]:
-        asked = body | {"max_tokens": 1, "kv_transfer_params": PREFILL_ONLY}
-        answer = await self.prefill.api.complete(asked, request_id=request_id, timeout_s=REQUEST_S)
-        parameters: dict[str, Any] = answer["kv_transfer_params"]
-        return parameters
-
-    async def tokens(self, body: dict[str, Any]) -> list[int]:
-        request_id = new_id()
-        parameters = await self.prefilled(body, request_id)
-        answer = await self.decode.api.complete(
-            body | {"kv_transfer_params": parameters}, request_id=request_id, timeout_s=REQUEST_S
-        )
-        tokens: list[int] = answer["choices"][0]["token_ids"]
-        return tokens
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -134,6 +106,22 @@ async def test_pulled_prompts_give_the_tokens_of_one_engine(pair: Pair) -> None:
     assert list(through_both) == alone
     assert await pair.decode.prompt_tokens("external_kv_transfer") - pulled == sum(lengths)
     assert await pair.decode.prompt_tokens("local_compute") == computed
+
+
+async def test_the_benchmark_of_engines_finds_the_same_and_times_both(pair: Pair) -> None:
+    found = await answers(pair, model="tiny", longest=800)
+
+    assert [each.pulled_tokens for each in found] == [each.prompt_tokens for each in found]
+    assert all(each.same_tokens == each.of_tokens == 24 for each in found)
+    assert (await moved(pair))["nixl_xfer_time_seconds_count"] >= 2 * len(found)
+
+    clock = Clock(pair.decode.api, "tiny", random.Random(1))
+    steps = await step_times(clock, longest=600, kv_capacity_tokens=32768, max_num_seqs=4)
+    prefill = await prefill_times(Clock(pair.prefill.api, "tiny", random.Random(1)), longest=200)
+
+    assert [(step.batch, step.context_tokens) for step in steps] == [(b, 536) for b in (1, 2, 4)]
+    assert [each.prompt_tokens for each in prefill] == [32, 128]
+    assert all(each.seconds > 0 for each in prefill)
 
 
 async def test_a_request_for_logprobs_does_not_need_a_compiler(pair: Pair) -> None:

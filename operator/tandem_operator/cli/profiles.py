@@ -14,6 +14,7 @@ from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.profile_files import read_profile
 
 ESTIMATES = "estimates.json"
+MEASURED = ("h200-llama-3.1-8b-fp8", "h100-llama-3.1-8b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Shipped:
 
 @cache
 def shipped() -> dict[str, Shipped]:
-    """All of them by name, the measured one first."""
-    found = {"h200-llama-3.1-8b-fp8": Shipped("h200-llama-3.1-8b-fp8.json", None, gpus=1)}
+    """All of them by name, the measured ones first."""
+    found = {name: Shipped(f"{name}.json", None, gpus=1) for name in MEASURED}
     for table in json.loads(_shipped_text(ESTIMATES))["tables"]:
         model = table["model"].rsplit("/", 1)[-1]
         key = f"{table['system']}/{model}/tp{table['tp']}"
@@ -86,7 +87,7 @@ def note_on(name: str, spec: PoolSpec) -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, shipped(), n=1, cutoff=0.5)
+    near = names_with(name) or difflib.get_close_matches(name, shipped(), n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]}?" if near else ""
     return (
         f"--profile {name!r} is neither a file nor a profile of Tandem's own{meant}"

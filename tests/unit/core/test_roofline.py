@@ -5,8 +5,9 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.priors.__main__ import errors, guesses
-from benchmarks.priors.fit import MODELS, fitted
+from benchmarks.priors.__main__ import errors, guesses, told_by
+from benchmarks.priors.fit import fitted
+from benchmarks.priors.models import MODELS
 from tandem_operator.cli.profiles import profile_of, shipped
 from tandem_operator.core.observation import Hardware, StartUp
 from tandem_operator.core.prior import prior_of
@@ -76,7 +77,7 @@ def test_more_devices_are_faster_but_not_by_as_much() -> None:
 
 
 def test_a_shipped_profile_of_the_same_shape_and_hardware_goes_before_the_data_sheet() -> None:
-    known = next(each for each in SHIPPED if each.name == "h100-llama-3.1-8b-tp1")
+    known = next(each for each in SHIPPED if each.name == "h100-llama-3.1-8b")
     # A fine-tune has the shape of what it was made from, give or take its added words.
     shape = replace(SMALL, weight_bytes=1.003 * SMALL.weight_bytes)
 
@@ -108,8 +109,9 @@ def test_what_ships_of_a_profile_is_what_fits_its_table(name: str) -> None:
 def test_priors_bring_first_guesses_nearer_to_what_engines_then_cost() -> None:
     """Full caches and long prompts: what an engine cannot measure of itself quickly."""
     alone, with_sheet, with_profile = [], [], []
-    for name in shipped():
-        found = [errors(profile_of(name), models) for models in guesses(fitted(name))]
+    for known in map(fitted, shipped()):
+        models = guesses(told_by(known), known.prior)
+        found = [errors(profile_of(known.name), each) for each in models]
         for each, (prefill, decode) in zip((alone, with_sheet, with_profile), found, strict=False):
             each.append((abs(prefill), abs(decode)))
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks.engines.engine import free_ports
 from tandem_engine.serve.command import vllm_command
 from tandem_engine.serve.facts import look_around
 from tandem_engine.serve.launcher import Launcher, Pace
@@ -22,17 +22,6 @@ PACKAGES = Path(__file__).parents[3] / "engine"
 PATIENCE_S = 60.0
 COSTS = ("token_s", "step_s", "stream_s")
 QUICK = Pace(health_poll_s=0.05, watch_s=0.05, drain_poll_s=0.05, last_words_s=0.1)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def options(model: Path, **changes: Any) -> dict[str, Any]:

@@ -1,0 +1,222 @@
+"""Measure one prefill and one decode engine of a model on this machine's processor.
+
+Starts both as pods do, with random weights in the shape of the model, which are as fast as its own.
+Times prefill and decode steps, compares answers through both with those of one, and sends traffic
+to each role and, through the router, to the pair. Writes all of it to `OUT/measured.json` and the
+requests to `OUT/requests.jsonl`; `python -m benchmarks.engines.report OUT` reads them.
+
+    python -m benchmarks.engines --python ENGINE_PYTHON --device cuda --out OUT
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.engines import checkpoint_of, loads
+from benchmarks.engines.answers import answers, moved
+from benchmarks.engines.engine import PACKAGES, Pair, RealEngine, start
+from benchmarks.engines.timing import Clock, Prefill, Step, prefill_times, step_times
+from benchmarks.load.plan import Traffic
+from benchmarks.load.record import Record, quantile
+
+NAME = "measured"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    lines = (__doc__ or "").splitlines()
+    options = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=lines[0])
+    options.add_argument("--python", default=sys.executable, help="interpreter that has vLLM")
+    options.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    options.add_argument("--model", choices=tuple(checkpoint_of.SHAPES), default="llama-3.1-8b")
+    options.add_argument("--checkpoint", type=Path, help="folder of its weights, made if missing")
+    options.add_argument("--quantization", help="by vLLM's name, such as fp8")
+    options.add_argument("--kv-cache-gb", type=float, default=20.0, help="of each engine")
+    options.add_argument("--max-model-len", type=int, default=20480)
+    options.add_argument("--max-num-seqs", type=int, default=256)
+    options.add_argument("--load-s", type=float, default=40.0, help="of each kind of traffic")
+    options.add_argument(
+        "--parts", nargs="+", choices=tuple(_PARTS), default=tuple(_PARTS), help="these alone"
+    )
+    options.add_argument("--argument", action="append", default=[], help="more for both engines")
+    options.add_argument("--out", type=Path, required=True)
+    return options
+
+
+async def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """Everything that is measured, in the order in which it is."""
+    found: dict[str, Any] = {"model": options.model, "quantization": options.quantization}
+    began_s = time.monotonic()
+
+    def note(what: str, value: Any) -> None:
+        found[what] = value
+        (options.out / "measured.json").write_text(json.dumps(found, indent=1) + "\n")
+        print(f"{time.monotonic() - began_s:6.1f} s  {what}: {json.dumps(value)[:400]}", flush=True)
+
+    options.checkpoint = options.checkpoint or options.out / "checkpoint"
+    checkpoint_of.make(options.model, options.checkpoint, python=options.python)
+    note("checkpoint", str(options.checkpoint))
+    async with aiohttp.ClientSession() as session:
+        pair = await started(options, session)
+        try:
+            infos = await asyncio.gather(pair.prefill.info(), pair.decode.info())
+            note("prefill_info", infos[0])
+            note("decode_info", infos[1])
+            for part in options.parts:
+                await _PARTS[part](Bench(options, pair, infos, found, note))
+        finally:
+            await asyncio.gather(pair.prefill.end(), pair.decode.end())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Two engines that are Ready, what they told of themselves, and where figures go."""
+
+    options: argparse.Namespace
+    pair: Pair
+    infos: Sequence[dict[str, Any]]
+    found: dict[str, Any]
+    note: Callable[[str, Any], None]
+
+    def clock(self, engine: RealEngine) -> Clock:
+        """Something to time that engine with."""
+        return Clock(engine.api, NAME, random.Random(1))
+
+    async def played(self, traffic: Traffic, url: str) -> None:
+        """Send traffic and note what came of it."""
+        before = await moved(self.pair)
+        records = await loads.played(
+            traffic, url=url, model=NAME, file=self.options.out / "requests.jsonl"
+        )
+        after = await moved(self.pair)
+        transfers = {name: round(after[name] - before[name], 3) for name in after}
+        self.note(traffic.name, asdict(traffic) | figures(records) | transfers)
+
+
+async def _prefill(bench: Bench) -> None:
+    longest = bench.infos[0]["max_model_len"]
+    found = await prefill_times(bench.clock(bench.pair.prefill), longest=longest)
+    bench.note("prefill", [asdict(each) for each in found])
+
+
+async def _answers(bench: Bench) -> None:
+    longest = bench.infos[0]["max_model_len"]
+    found = await answers(bench.pair, model=NAME, longest=longest)
+    bench.note("answers", [asdict(each) for each in found])
+    bench.note("moved", await moved(bench.pair))
+
+
+async def _steps(bench: Bench) -> None:
+    info = bench.infos[1]
+    found = await step_times(
+        bench.clock(bench.pair.decode),
+        longest=info["max_model_len"],
+        kv_capacity_tokens=info["kv_capacity_tokens"],
+        max_num_seqs=info["max_num_seqs"],
+    )
+    bench.note("steps", [asdict(each) for each in found])
+
+
+async def _loads(bench: Bench) -> None:
+    load_s, pair = bench.options.load_s, bench.pair
+    prefill = [Prefill(**each) for each in bench.found["prefill"]]
+    steps = [Step(**each) for each in bench.found["steps"]]
+    for traffic in loads.prefill_traffic(prefill, duration_s=load_s):
+        await bench.played(traffic, pair.prefill.api.url)
+    for traffic in loads.decode_traffic(steps, duration_s=load_s):
+        await bench.played(traffic, pair.decode.api.url)
+
+
+async def _routed(bench: Bench) -> None:
+    async with loads.routed(bench.pair, model=NAME, folder=bench.options.out) as url:
+        await bench.played(loads.pair_traffic(duration_s=bench.options.load_s), url)
+
+
+async def _restart(bench: Bench) -> None:
+    """Start the decode engine once more, now that what it compiled is on disk."""
+    await bench.pair.decode.end()
+    bench.pair.decode = await one_engine(bench.options, "decode", bench.pair.decode.api.session)
+    await bench.pair.decode.ready()
+    bench.note("restarted_decode_info", await bench.pair.decode.info())
+
+
+_PARTS = {
+    "prefill": _prefill,
+    "answers": _answers,
+    "steps": _steps,
+    "loads": _loads,
+    "routed": _routed,
+    "restart": _restart,
+}
+
+
+async def started(options: argparse.Namespace, session: aiohttp.ClientSession) -> Pair:
+    """Both engines, Ready."""
+    prefill = await one_engine(options, "prefill", session)
+    peer = (f"--warm-up-peer={prefill.api.url}", "--warm-up-peer-timeout-s=200")
+    decode = await one_engine(options, "decode", session, *peer)
+    try:
+        await asyncio.gather(prefill.ready(), decode.ready())
+    except BaseException:
+        await asyncio.gather(prefill.end(), decode.end())
+        raise
+    return Pair(prefill, decode)
+
+
+async def one_engine(
+    options: argparse.Namespace, role: str, session: aiohttp.ClientSession, *more: str
+) -> RealEngine:
+    """One of them, started."""
+    path = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return await start(
+        options.python,
+        f"--role={role}",
+        f"--model={options.checkpoint}",
+        f"--served-model-name={NAME}",
+        f"--device={options.device}",
+        f"--max-model-len={options.max_model_len}",
+        f"--max-num-seqs={options.max_num_seqs}",
+        f"--kv-cache-memory-bytes={int(options.kv_cache_gb * 1e9)}",
+        *([f"--quantization={options.quantization}"] if options.quantization else []),
+        *options.argument,
+        *more,
+        session=session,
+        log=options.out / f"{role}.log",
+        environment={"PYTHONPATH": path},
+    )
+
+
+def figures(records: Sequence[Record]) -> dict[str, Any]:
+    """What one kind of traffic came to."""
+    ttft = [record.ttft_s for record in records if record.ttft_s is not None]
+    tpot = [record.tpot_s for record in records if record.tpot_s is not None]
+    return {
+        "requests": len(records),
+        "failed": sum(record.why is not None for record in records),
+        "late_s": max((record.late_s for record in records), default=0.0),
+        **{f"ttft_p{q}_s": quantile(ttft, q / 100) for q in (50, 95)},
+        **{f"tpot_p{q}_s": quantile(tpot, q / 100) for q in (50, 95)},
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure; the figures go to the folder as they come."""
+    options = parser().parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    asyncio.run(measured(options))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

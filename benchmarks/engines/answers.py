@@ -1,0 +1,102 @@
+"""Answers through a prefill and a decode engine beside those of one engine, and what moved."""
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.engines.engine import REQUEST_S, Pair, new_id
+from benchmarks.engines.timing import TOKEN_IDS
+from tandem_engine.serve import metrics
+
+LENGTHS = (5, 31, 32, 33, 200, 777, 1900, 6000, 12000)
+ANSWER_TOKENS = 24
+PULLED = "external_kv_transfer"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One prompt, asked of both ways.
+
+    Attributes:
+        pull_s: from the decode engine's request to its first token.
+        same_tokens: tokens up to the first that differs, of `of_tokens`.
+        logprob_error: largest difference in log probability of those tokens.
+        tie: how much less likely the other token was, where the first differs.
+    """
+
+    prompt_tokens: int
+    pulled_tokens: int
+    pull_s: float
+    same_tokens: int
+    of_tokens: int
+    logprob_error: float
+    tie: float | None
+
+
+async def answers(pair: Pair, *, model: str, longest: int) -> list[Answer]:
+    """Compare prompts of all lengths that the engines take."""
+    draw = random.Random(2)
+    found = []
+    for length in (each for each in LENGTHS if each + ANSWER_TOKENS < longest):
+        body = {
+            "model": model,
+            "prompt": draw.choices(TOKEN_IDS, k=length),
+            "max_tokens": ANSWER_TOKENS,
+            "temperature": 0,
+            "ignore_eos": True,
+            "return_token_ids": True,
+            "logprobs": 2,
+        }
+        before = await pair.decode.prompt_tokens(PULLED)
+        pull_s = await _pull_s(pair, body)
+        pulled = await pair.decode.prompt_tokens(PULLED) - before
+        both = await _through_both(pair, body)
+        alone = await pair.prefill.api.complete(body, request_id=new_id(), timeout_s=REQUEST_S)
+        found.append(
+            Answer(length, int(pulled), round(pull_s, 5), *compared(both, alone["choices"][0]))
+        )
+    return found
+
+
+async def moved(pair: Pair) -> dict[str, float]:
+    """Transfers so far by NIXL's own clock."""
+    samples = await pair.decode.api.samples()
+    names = ("vllm:nixl_xfer_time_seconds", "vllm:nixl_bytes_transferred")
+    return {
+        f"{name.partition(':')[2]}_{part}": metrics.total(samples, f"{name}_{part}")
+        for name in names
+        for part in ("sum", "count")
+    }
+
+
+async def _pull_s(pair: Pair, body: dict[str, Any]) -> float:
+    request_id = new_id()
+    kv = await pair.prefilled(body, request_id)
+    first = body | {"max_tokens": 1, "kv_transfer_params": kv}
+    asked_s = time.perf_counter()
+    await pair.decode.api.complete(first, request_id=request_id, timeout_s=REQUEST_S)
+    return time.perf_counter() - asked_s
+
+
+async def _through_both(pair: Pair, body: dict[str, Any]) -> dict[str, Any]:
+    request_id = new_id()
+    kv = await pair.prefilled(body, request_id)
+    answer = await pair.decode.api.complete(
+        body | {"kv_transfer_params": kv}, request_id=request_id, timeout_s=REQUEST_S
+    )
+    choice: dict[str, Any] = answer["choices"][0]
+    return choice
+
+
+def compared(one: dict[str, Any], other: dict[str, Any]) -> tuple[int, int, float, float | None]:
+    """The last four fields of an `Answer`, of two answers with log probabilities."""
+    pairs = list(zip(one["token_ids"], other["token_ids"], strict=True))
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    chances = one["logprobs"]["token_logprobs"], other["logprobs"]["token_logprobs"]
+    error = max((abs(a - b) for a, b in list(zip(*chances, strict=True))[:same]), default=0.0)
+    tie = None
+    if same < len(pairs):
+        best, *others = sorted(one["logprobs"]["top_logprobs"][same].values(), reverse=True)
+        tie = round(best - others[0], 4) if others else None
+    return same, len(pairs), round(error, 5), tie

@@ -1,0 +1,160 @@
+"""One real engine on loopback: started as a pod starts it, looked at, and ended."""
+
+import asyncio
+import os
+import signal
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tandem_engine.serve import metrics
+from tandem_engine.serve.vllm_api import VllmApi
+
+PACKAGES = Path(__file__).parents[2] / "engine"
+START_S = 420.0
+REQUEST_S = 120.0
+_LAST_WORDS = 3000
+PREFILL_ONLY = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+
+
+class EngineEndedError(Exception):
+    """An engine ended before it was Ready; the text is the end of its log."""
+
+
+@dataclass
+class RealEngine:
+    """A launcher with its vLLM, by its two ports."""
+
+    process: asyncio.subprocess.Process
+    api: VllmApi
+    control: str
+    log: Path
+
+    async def probe(self, path: str) -> int | None:
+        """The status of a probe; `None` where nothing answers."""
+        try:
+            async with self.api.session.get(f"{self.control}{path}") as answer:
+                return answer.status
+        except aiohttp.ClientError:
+            return None
+
+    async def info(self) -> dict[str, Any]:
+        """What the engine tells the operator."""
+        async with self.api.session.get(f"{self.control}/info") as answer:
+            body: dict[str, Any] = await answer.json()
+            return body
+
+    async def ready(self) -> None:
+        """Return once it is Ready.
+
+        Raises:
+            EngineEndedError: it ended instead.
+            TimeoutError: it took longer than `START_S`.
+        """
+        async with asyncio.timeout(START_S):
+            while await self.probe("/ready") != 200:
+                if self.process.returncode is not None:
+                    raise EngineEndedError(self.log.read_text()[-_LAST_WORDS:])
+                await asyncio.sleep(0.25)
+
+    async def tokens(self, body: dict[str, Any]) -> list[int]:
+        """The answer to one completion, as token ids."""
+        answer = await self.api.complete(body, request_id=new_id(), timeout_s=REQUEST_S)
+        tokens: list[int] = answer["choices"][0]["token_ids"]
+        return tokens
+
+    async def prompt_tokens(self, source: str) -> float:
+        """Prompt tokens so far that came from `source`, in vLLM's words."""
+        samples = await self.api.samples()
+        return metrics.total(samples, "vllm:prompt_tokens_by_source_total", source=source)
+
+    async def end(self) -> None:
+        """Stop it."""
+        # The second signal ends an engine that still drains.
+        for _ in range(2):
+            if self.process.returncode is None:
+                self.process.send_signal(signal.SIGTERM)
+        await self.process.wait()
+
+
+@dataclass
+class Pair:
+    """A prefill and a decode engine, as one request sees them."""
+
+    prefill: RealEngine
+    decode: RealEngine
+
+    async def prefilled(self, body: dict[str, Any], request_id: str) -> dict[str, Any]:
+        """Have the prompt computed; returns what the decode engine needs to fetch its cache."""
+        asked = body | {"max_tokens": 1, "kv_transfer_params": PREFILL_ONLY}
+        answer = await self.prefill.api.complete(asked, request_id=request_id, timeout_s=REQUEST_S)
+        parameters: dict[str, Any] = answer["kv_transfer_params"]
+        return parameters
+
+    async def tokens(self, body: dict[str, Any]) -> list[int]:
+        """The answer through both, as token ids."""
+        request_id = new_id()
+        parameters = await self.prefilled(body, request_id)
+        answer = await self.decode.api.complete(
+            body | {"kv_transfer_params": parameters}, request_id=request_id, timeout_s=REQUEST_S
+        )
+        tokens: list[int] = answer["choices"][0]["token_ids"]
+        return tokens
+
+
+async def start(
+    python: str,
+    *arguments: str,
+    session: aiohttp.ClientSession,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+) -> RealEngine:
+    """Start it as a pod would, on free ports of loopback; its output goes to `log`."""
+    port, control_port, side_channel_port = free_ports(3)
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            python,
+            "-m",
+            "tandem_engine.serve",
+            "serve",
+            *arguments,
+            "--host=127.0.0.1",
+            f"--port={port}",
+            f"--control-port={control_port}",
+            f"--side-channel-port={side_channel_port}",
+            "--drain-settle-s=0.5",
+            env={**os.environ, "HOME": str(log.parent), **(environment or {})},
+            stdout=output,
+            stderr=output,
+        )
+    api = VllmApi(session, f"http://127.0.0.1:{port}")
+    return RealEngine(process, api, f"http://127.0.0.1:{control_port}", log)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nothing listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def new_id() -> str:
+    """An id for a request."""
+    return str(uuid.uuid4())

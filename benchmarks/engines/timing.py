@@ -1,0 +1,104 @@
+"""Time prefill and decode steps of one engine that does nothing else."""
+
+import random
+import statistics
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tandem_engine.serve.vllm_api import VllmApi
+
+PROMPTS = (32, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384)
+FEW_STEPS, MANY_STEPS = 8, 40
+TAKES = 5
+TIMEOUT_S = 300.0
+# Below the vocabulary of every model, above where tokenizers keep their special tokens.
+TOKEN_IDS = range(300, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """One prompt alone, from its request to its first token: the median of its takes."""
+
+    prompt_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decode step of `batch` streams that hold `context_tokens` each."""
+
+    batch: int
+    context_tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Times completions of one engine."""
+
+    api: VllmApi
+    model: str
+    draw: random.Random
+
+    def prompt(self, tokens: int) -> list[int]:
+        """A prompt that no cache holds."""
+        return self.draw.choices(TOKEN_IDS, k=tokens)
+
+    async def taken_s(self, prompts: Sequence[list[int]], *, answer_tokens: int) -> float:
+        """Seconds until all are answered that were asked together."""
+        body = {
+            "model": self.model,
+            "prompt": prompts,
+            "max_tokens": answer_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "stream": False,
+        }
+        started = time.perf_counter()
+        await self.api.complete(body, request_id=str(uuid.uuid4()), timeout_s=TIMEOUT_S)
+        return time.perf_counter() - started
+
+
+async def prefill_times(clock: Clock, *, longest: int) -> list[Prefill]:
+    """Seconds of single prompts of each length that the engine takes."""
+    found = []
+    for tokens in (each for each in PROMPTS if each < longest):
+        takes = [await clock.taken_s([clock.prompt(tokens)], answer_tokens=1) for _ in range(TAKES)]
+        found.append(Prefill(tokens, round(statistics.median(takes), 6)))
+    return found
+
+
+async def step_times(
+    clock: Clock, *, longest: int, kv_capacity_tokens: int, max_num_seqs: int
+) -> list[Step]:
+    """Seconds of decode steps, by batch and context, that fit the cache.
+
+    Prompts are computed once and then come from the prefix cache, so that a long answer takes
+    longer than a short one by its steps alone.
+    """
+    found = []
+    for context in (each for each in CONTEXTS if each + MANY_STEPS < longest):
+        batches = list(_fitting(context, kv_capacity_tokens, max_num_seqs))
+        if not batches:
+            continue
+        prompts = [clock.prompt(context) for _ in range(batches[-1])]
+        await clock.taken_s(prompts, answer_tokens=1)
+        for batch in batches:
+            few_s, many_s = [
+                min([await clock.taken_s(prompts[:batch], answer_tokens=steps) for _ in range(3)])
+                for steps in (FEW_STEPS, MANY_STEPS)
+            ]
+            middle = context + (FEW_STEPS + MANY_STEPS) // 2
+            step_s = (many_s - few_s) / (MANY_STEPS - FEW_STEPS)
+            found.append(Step(batch, middle, round(step_s, 6)))
+    return found
+
+
+def _fitting(context: int, kv_capacity_tokens: int, max_num_seqs: int) -> Iterator[int]:
+    for batch in BATCHES:
+        if batch <= max_num_seqs and batch * (context + 2 * MANY_STEPS) <= kv_capacity_tokens:
+            yield batch

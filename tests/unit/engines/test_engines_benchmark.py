@@ -1,0 +1,100 @@
+"""What is made of measured engines; that they are measured at all, the engine tests show."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.engines import report
+from benchmarks.engines.answers import compared
+from benchmarks.engines.loads import decode_traffic, prefill_traffic
+from benchmarks.engines.timing import Prefill, Step
+from tandem_operator.cli.profiles import profile_of
+
+MEASURED = Path(report.__file__).with_name("h100-llama-3.1-8b.json")
+
+
+@pytest.fixture
+def found() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(MEASURED.read_text())
+    return content
+
+
+def test_the_profile_gives_back_what_was_measured(found: dict[str, Any]) -> None:
+    profile = report.engine_profile(found)
+
+    for each in found["prefill"]:
+        assert profile.prefill.at(each["prompt_tokens"]) == pytest.approx(each["seconds"])
+    for each in found["steps"]:
+        batch, context = each["batch"], each["context_tokens"]
+        # Where contexts cross over, a line through the neighbours of a batch is drawn.
+        assert profile.step_s(batch, batch * context) == pytest.approx(each["seconds"], rel=0.06)
+
+
+def test_the_profile_that_ships_is_made_of_these_figures(found: dict[str, Any]) -> None:
+    ours, ships = report.engine_profile(found), profile_of("h100-llama-3.1-8b")
+
+    assert ships.prefill == ours.prefill
+    assert ships.step_s(64, 64 * 1048) == pytest.approx(ours.step_s(64, 64 * 1048), rel=1e-3)
+    assert ships.kv_capacity_tokens > ours.kv_capacity_tokens
+
+
+def test_every_kind_of_guess_is_set_beside_the_tables(found: dict[str, Any]) -> None:
+    header, _, row = report.guessed(found)
+
+    assert header.count("|") == row.count("|")
+    assert row.count("%") == 2 * (header.count("|") - 1)
+
+
+def test_traffic_is_played_again_as_it_was_sent(found: dict[str, Any]) -> None:
+    rows = [line for line in report.simulated(found) if line.startswith(("| prefill", "| decode"))]
+
+    assert [line.split(",")[0].strip("| ") for line in rows] == [
+        *("prefill-0.5", "prefill-0.8"),
+        *("decode-16", "decode-48"),
+    ]
+    assert all("%" in line for line in rows)
+
+
+def test_what_an_engine_tells_of_itself_is_read_for_both_roles(found: dict[str, Any]) -> None:
+    start_up = report.start_up_of(found)
+
+    assert [tokens for tokens, _ in start_up.prefill] == [32, 1024]
+    assert [batch for batch, _ in start_up.steps] == [1, 256]
+    assert start_up.hardware is not None
+    assert start_up.hardware.device == "NVIDIA H100 80GB HBM3"
+
+
+def test_prefill_traffic_keeps_the_engine_busy_for_its_share() -> None:
+    found = [Prefill(32, 0.1), Prefill(16384, 0.1)]
+
+    half, most = prefill_traffic(found, duration_s=30.0)
+
+    assert half.rate_rps == pytest.approx(5.0)
+    assert most.rate_rps == pytest.approx(8.0)
+
+
+def test_decode_traffic_keeps_about_that_many_streams() -> None:
+    found = [Step(batch, 536, 0.01) for batch in (1, 16, 64)]
+
+    few, many = decode_traffic(found, duration_s=30.0)
+
+    assert few.rate_rps == pytest.approx(16 / (200 * 0.01))
+    assert many.rate_rps == pytest.approx(48 / (200 * 0.01))
+
+
+def choice(*tokens: int, chances: tuple[float, ...], second: float = -3.0) -> dict[str, Any]:
+    tops = [{"a": chance, "b": second} for chance in chances]
+    return {
+        "token_ids": list(tokens),
+        "logprobs": {"token_logprobs": list(chances), "top_logprobs": tops},
+    }
+
+
+def test_answers_are_compared_up_to_the_first_other_token() -> None:
+    one = choice(5, 6, 7, chances=(-1.0, -1.0, -2.9))
+    other = choice(5, 6, 8, chances=(-1.0, -1.25, -2.95))
+
+    assert compared(one, one) == (3, 3, 0.0, None)
+    assert compared(one, other) == (2, 3, 0.25, 0.1)
