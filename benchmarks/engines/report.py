@@ -34,6 +34,7 @@ def profile_file(found: Mapping[str, Any], *, kv_tokens: int, source: str) -> di
     steps = found["steps"]
     return {
         "source": source,
+        "kv_bytes_per_token": found["prefill_info"]["shape"]["kv_bytes_per_token"],
         "prefill": {
             "prefill_isl": [each["prompt_tokens"] for each in found["prefill"]],
             "prefill_ttft": [round(each["seconds"] * 1e3, 3) for each in found["prefill"]],

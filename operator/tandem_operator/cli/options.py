@@ -179,6 +179,15 @@ class EngineOptions:
             show_default=False,
         ),
     ] = None
+    kv_gb_per_s: Annotated[
+        float | None,
+        typer.Option(
+            help="Speed of KV transfer between two pods, in GB/s: about 2.6 over TCP without RDMA;"
+            " next to no time if left out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+        ),
+    ] = None
     cold_start: Annotated[
         str,
         typer.Option(
@@ -224,7 +233,7 @@ class EngineOptions:
                 f" got {self.cold_start_sigma:g}"
             )
         spec = spec_of(pool)
-        profile = profile_of(self.profile, kv_tokens=self.kv_tokens)
+        profile = profile_of(self.profile, kv_tokens=self.kv_tokens, kv_gb_per_s=self.kv_gb_per_s)
         profile = dataclasses.replace(profile, max_num_seqs=spec.max_num_seqs)
         if self.start == "fitted":
             start = fitted_start(spec, trace, profile)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.manifest import read_text
+from tandem_operator.core.shipped import SHIPPED
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.profile_files import read_profile
@@ -44,10 +45,13 @@ def shipped() -> dict[str, Shipped]:
     return found
 
 
-def profile_of(name: str, *, kv_tokens: int | None = None) -> EngineProfile:
+def profile_of(
+    name: str, *, kv_tokens: int | None = None, kv_gb_per_s: float | None = None
+) -> EngineProfile:
     """The profile of that name, or in the file of that name.
 
-    A file of several tables is read as `FILE#system/model/tpN`.
+    A file of several tables is read as `FILE#system/model/tpN`. `kv_gb_per_s` is how fast KV blocks
+    move between two pods, in 10^9 bytes per second.
 
     Raises:
         BadInputError: neither a shipped profile nor a file.
@@ -58,6 +62,8 @@ def profile_of(name: str, *, kv_tokens: int | None = None) -> EngineProfile:
     known = shipped().get(name)
     if known is not None:
         profile = read_profile(_shipped_text(known.file), source=known.file, table=known.table)
+        shape = next(each.shape for each in SHIPPED if each.name == name)
+        profile = replace(profile, kv_bytes_per_token=shape.kv_bytes_per_token)
     else:
         file, _, table = name.partition("#")
         path = Path(file)
@@ -65,7 +71,20 @@ def profile_of(name: str, *, kv_tokens: int | None = None) -> EngineProfile:
             raise BadInputError(_unknown(name))
         profile = read_profile(read_text(path), source=file, table=table or None)
     profile = replace(profile, name=name)
-    return profile if kv_tokens is None else replace(profile, kv_capacity_tokens=kv_tokens)
+    if kv_tokens is not None:
+        profile = replace(profile, kv_capacity_tokens=kv_tokens)
+    return profile if kv_gb_per_s is None else _over_network(profile, kv_gb_per_s)
+
+
+def _over_network(profile: EngineProfile, gb_per_s: float) -> EngineProfile:
+    if not gb_per_s > 0.0:
+        raise BadInputError(f"--kv-gb-per-s must be above 0, such as 2.6; got {gb_per_s:g}")
+    if profile.kv_bytes_per_token is None:
+        raise BadInputError(
+            f"--kv-gb-per-s needs what a token holds in the cache: add"
+            f' "kv_bytes_per_token": 131072 (of Llama-3.1-8B) to {profile.name}'
+        )
+    return replace(profile, transfer_s_per_token=profile.kv_bytes_per_token / (gb_per_s * 1e9))
 
 
 def names_with(beginning: str) -> list[str]:

@@ -36,9 +36,11 @@ def case_lines(case: Case) -> Iterator[str]:
         for role, b in case.spec.roles.items()
     )
     budget = "" if case.spec.gpu_budget is None else f", GPU budget {case.spec.gpu_budget}"
+    speed = case.profile.handover_gb_per_s()
+    handover = "" if speed is None else f", KV transfer {speed:.3g} GB/s"
     yield (
-        f"engines {case.profile.name}, start-up {case.cold_start.median_s:g} s; {bounds}{budget};"
-        f" begins at {fleet_name(case.start)}"
+        f"engines {case.profile.name}{handover}, start-up {case.cold_start.median_s:g} s;"
+        f" {bounds}{budget}; begins at {fleet_name(case.start)}"
     )
 
 

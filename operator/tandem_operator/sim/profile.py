@@ -65,6 +65,7 @@ class EngineProfile:
         prefill: seconds to prefill one prompt alone, by its tokens.
         steps: per context length, seconds of a decode step by batch size.
         transfer_s, transfer_s_per_token: KV transfer between two pods.
+        kv_bytes_per_token: what one token holds in the KV cache; `None`: not known.
         jitter: sigma of the lognormal noise on every pass and step; zero: none.
     """
 
@@ -76,6 +77,7 @@ class EngineProfile:
     max_num_batched_tokens: int = 8192
     transfer_s: float = 0.002
     transfer_s_per_token: float = 5e-7
+    kv_bytes_per_token: float | None = None
     jitter: float = 0.0
     _bend: float = field(default=0.0, init=False, repr=False, compare=False)
     _flat: Curve = field(init=False, repr=False, compare=False)
@@ -113,6 +115,12 @@ class EngineProfile:
     def handover_s(self, prompt_tokens: int) -> float:
         """Seconds to bring a prompt's KV from one pod to another."""
         return self.transfer_s + self.transfer_s_per_token * prompt_tokens
+
+    def handover_gb_per_s(self) -> float | None:
+        """Speed of long transfers; `None` where a token's size in the cache is not known."""
+        if self.kv_bytes_per_token is None or self.transfer_s_per_token <= 0.0:
+            return None
+        return self.kv_bytes_per_token / self.transfer_s_per_token / 1e9
 
     def step_s(self, batch: int, kv_tokens: float) -> float:
         """Seconds of one decode step."""

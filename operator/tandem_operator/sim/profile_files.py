@@ -53,6 +53,7 @@ def _measured(raw: Mapping[str, Any], source: str) -> EngineProfile:
         prefill=rising(_pairs(prefill["prefill_isl"], prefill["prefill_ttft"])),
         steps=tuple((context, rising(rows[context])) for context in sorted(rows)),
         kv_capacity_tokens=capacity,
+        kv_bytes_per_token=_kv_bytes(raw),
     )
 
 
@@ -77,4 +78,14 @@ def _estimated(
         prefill=rising(prefill),
         steps=tuple(steps),
         kv_capacity_tokens=ESTIMATED_KV_TOKENS,
+        kv_bytes_per_token=_kv_bytes(found),
     )
+
+
+def _kv_bytes(raw: Mapping[str, Any]) -> float | None:
+    given = raw.get("kv_bytes_per_token")
+    if given is None:
+        return None
+    if not float(given) > 0.0:
+        raise ValueError(f"kv_bytes_per_token must be above 0, such as 131072; got {given}")
+    return float(given)

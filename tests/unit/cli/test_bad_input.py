@@ -1,5 +1,7 @@
 """Bad input gets one sentence with file and line, and exit code 2; nothing is simulated before."""
 
+from importlib.resources import files
+
 import pytest
 
 from tests.unit.cli.files import POOL, PROFILE, SHORT, sentence, tandem, write
@@ -125,12 +127,29 @@ def test_a_broken_profile_is_told_with_its_file(tmp_path, pool, text, words):
         ((*SHORT, "--fleet", "2P1D"), "--fleet is that of the policy static"),
         ((*SHORT, "--gpu-hour-price", "-1"), "--gpu-hour-price must be above 0"),
         ((*SHORT, "--kv-tokens", "0"), "--kv-tokens must be above 0"),
+        ((*SHORT, "--kv-gb-per-s", "0"), "--kv-gb-per-s must be above 0, such as 2.6; got 0"),
         ((*SHORT, "--cold-start", "long"), "--cold-start must be a duration"),
         ((*SHORT, "--json", "no/such/folder.json"), "the folder no/such does not exist"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_in_a_sentence(pool, words, told):
     assert told in sentence(tandem("simulate", "-f", pool, *PROFILE, *words))
+
+
+def test_a_speed_of_kv_transfer_needs_the_size_of_a_token(tmp_path, pool):
+    profile = tmp_path / "own.json"
+    profile.write_text(
+        (files("tandem_operator.cli") / "profiles/h200-llama-3.1-8b-fp8.json").read_text()
+    )
+
+    said = sentence(
+        tandem(
+            *("simulate", "-f", pool, "--profile", str(profile), *SHORT),
+            *("--kv-gb-per-s", "2.6"),
+        )
+    )
+
+    assert f'add "kv_bytes_per_token": 131072 (of Llama-3.1-8B) to {profile}' in said
 
 
 def test_a_rate_scale_that_is_not_positive_is_refused(tmp_path, pool):

@@ -55,6 +55,17 @@ def test_each_change_is_told_with_the_cores_own_sentence(run):
     assert one["decisions"][-1]["sentence"].split(":")[0] in shown
 
 
+def test_a_slow_network_between_pods_makes_first_tokens_late(run):
+    near, shown = run("--policy", "static", "--fleet", "2P1D")
+    far, over_tcp = run("--policy", "static", "--fleet", "2P1D", "--kv-gb-per-s", "0.5")
+
+    assert "KV transfer 262 GB/s" in shown
+    assert "KV transfer 0.5 GB/s" in over_tcp
+    # A prompt of 1,000 tokens holds 131 MB.
+    gained_s = far["runs"][0]["ttft_p50_s"] - near["runs"][0]["ttft_p50_s"]
+    assert gained_s > 0.1
+
+
 def test_the_budget_of_the_manifest_is_never_exceeded(run):
     told, _ = run("--start", "1P1D", "--policy", "tandem", "--policy", "keda", "--policy", "hpa")
 
