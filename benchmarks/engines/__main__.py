@@ -24,12 +24,14 @@ import aiohttp
 
 from benchmarks.engines import checkpoint_of, loads
 from benchmarks.engines.answers import answers, moved
-from benchmarks.engines.engine import PACKAGES, Pair, RealEngine, start
+from benchmarks.engines.engine import PACKAGES, EngineEndedError, Pair, RealEngine, start
 from benchmarks.engines.timing import Clock, Prefill, Step, prefill_times, step_times
 from benchmarks.load.plan import Traffic
 from benchmarks.load.record import Record, quantile
 
 NAME = "measured"
+# Both engines stand on the first GPU: each may claim less than half of it.
+DEVICE_ARGUMENTS = {"cpu": (), "cuda": ("--extra-arg=--gpu-memory-utilization=0.47",)}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -72,7 +74,7 @@ async def measured(options: argparse.Namespace) -> dict[str, Any]:
             infos = await asyncio.gather(pair.prefill.info(), pair.decode.info())
             note("prefill_info", infos[0])
             note("decode_info", infos[1])
-            for part in options.parts:
+            for part in (each for each in _PARTS if each in options.parts):
                 await _PARTS[part](Bench(options, pair, infos, found, note))
         finally:
             await asyncio.gather(pair.prefill.end(), pair.decode.end())
@@ -189,6 +191,7 @@ async def one_engine(
         f"--max-num-seqs={options.max_num_seqs}",
         f"--kv-cache-memory-bytes={int(options.kv_cache_gb * 1e9)}",
         *([f"--quantization={options.quantization}"] if options.quantization else []),
+        *DEVICE_ARGUMENTS[options.device],
         *options.argument,
         *more,
         session=session,
@@ -212,9 +215,16 @@ def figures(records: Sequence[Record]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure; the figures go to the folder as they come."""
-    options = parser().parse_args(arguments)
+    grammar = parser()
+    options = grammar.parse_args(arguments)
+    if "loads" in options.parts and not {"prefill", "steps"} <= set(options.parts):
+        grammar.error("--parts loads takes its rates from prefill and steps: name these as well")
     options.out.mkdir(parents=True, exist_ok=True)
-    asyncio.run(measured(options))
+    try:
+        asyncio.run(measured(options))
+    except EngineEndedError as error:
+        print(f"an engine ended before it was Ready, with these words:\n{error}", file=sys.stderr)
+        return 1
     return 0
 
 
