@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.load.plan import Traffic
-from benchmarks.load.record import Record, quantile, tally
+from benchmarks.load.record import Record, Tally, quantile, tally
 from e2e.demo.story import Sight
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
@@ -42,10 +42,9 @@ class Dashboard:
         """Take in a request that ended."""
         self._recent.append(record)
 
-    def tpot_p50_s(self) -> float | None:
-        """The median TPOT of the last seconds."""
-        recent = self._last_seconds()
-        return tally([(record, self.slo) for record in recent]).tpot_p50_s
+    def figures(self) -> Tally:
+        """What came of the requests that ended in the last seconds."""
+        return tally([(record, self.slo) for record in self._last_seconds()])
 
     def _last_seconds(self) -> list[Record]:
         now = self.now()
@@ -55,10 +54,9 @@ class Dashboard:
 
     def rows(self) -> list[tuple[str, str, bool | None]]:
         """Name, value and whether it is as the SLO wants it (`None`: says nothing about that)."""
-        recent = self._last_seconds()
-        figures = tally([(record, self.slo) for record in recent])
+        figures = self.figures()
         span_s = max(1.0, min(WINDOW_S, self.now() - self.started_s))
-        prompt = quantile((float(record.prompt_tokens) for record in recent), 0.5)
+        prompt = quantile((float(record.prompt_tokens) for record in self._recent), 0.5)
         ttft_bound_s = self.slo.ttft_bound_s(prompt or 0.0)
         return [
             (

@@ -9,7 +9,8 @@ from tandem_operator.core.spec import Slo
 
 TIGHTENED_SHARE = 1.15
 """The tightened TPOT as a share of the median that the fleet gives when the phase begins: near
-enough to it that far more requests miss than may, far enough that a few more pods can keep it."""
+enough to it that far more requests miss than may, far enough that a few more pods can keep it.
+Where all are near the median, it is between that and the 95th percentile."""
 FIRST_S, STEP_S, MOST_STEPS = 30.0, 10.0, 7
 CLIMB = 1.1
 """A load rises in steps until its role grows: what a pod carries is measured within a third at
@@ -39,11 +40,6 @@ class Phase:
     grows: Role | None = None
     lasting: bool = True
     tightens: bool = False
-
-    @property
-    def climb(self) -> float:
-        """The factor by which its load rises from step to step while its role does not grow."""
-        return 1.0 if self.tightens else CLIMB
 
     def duration_s(self, *, cold_start_s: float) -> float:
         """How long the phase lasts, given how long a pod took from creation to Ready."""

@@ -12,7 +12,7 @@ from rich.live import Live
 
 from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import Traffic, plan_requests
-from benchmarks.load.record import Record
+from benchmarks.load.record import Record, Tally
 from e2e.demo.calibrate import Speed
 from e2e.demo.dashboard import Dashboard
 from e2e.demo.phases import (
@@ -59,7 +59,7 @@ async def run_phases(
             if phase.tightens:
                 # The tightened bound meets the load that the phase before it ended with.
                 first = replace(first, rate_rps=runs[-1].traffic.rate_rps)
-                target_s = _tightened_tpot_s(dashboard, slo=slo)
+                target_s = tightened_tpot_s(dashboard.figures(), slo=slo)
                 slo = await asyncio.to_thread(tighten, target_s)
             started_s = time.time()
             last = first
@@ -68,7 +68,7 @@ async def run_phases(
             else:
                 before = watch.sights[-1].fleets[phase.grows].desired
                 last = await sender.send_until_it_grows(
-                    first, role=phase.grows, before=before, climb=phase.climb, slo=slo
+                    first, role=phase.grows, before=before, slo=slo
                 )
                 last = await sender.send_on(
                     last,
@@ -115,18 +115,18 @@ class _Sender:
         await asyncio.sleep(ends_s - time.time())
 
     async def send_until_it_grows(
-        self, traffic: Traffic, *, role: Role, before: int, climb: float, slo: Slo
+        self, traffic: Traffic, *, role: Role, before: int, slo: Slo
     ) -> Traffic:
-        """Send until the role grows, `climb` times as much with every step; for a fair while.
+        """Send until the role grows, a little more with every step; for a fair while.
 
         Returns the traffic of the last step.
         """
-        until = f"{'goes on' if climb == 1.0 else 'rises'} until {role} grows"
+        until = f"rises until {role} grows"
         await self.send(replace(traffic, duration_s=FIRST_S), slo=slo, until=until)
         for _ in range(MOST_STEPS):
             if self._desired(role) > before:
                 break
-            traffic = replace(traffic, rate_rps=round(climb * traffic.rate_rps, 2))
+            traffic = replace(traffic, rate_rps=round(CLIMB * traffic.rate_rps, 2))
             await self.send(replace(traffic, duration_s=STEP_S), slo=slo, until=until)
         return traffic
 
@@ -170,11 +170,13 @@ class _Sender:
         return len({count for fleet in lately for count in (fleet.desired, fleet.ready)}) == 1
 
 
-def _tightened_tpot_s(dashboard: Dashboard, *, slo: Slo) -> float:
+def tightened_tpot_s(figures: Tally, *, slo: Slo) -> float:
     """A bound that the fleet as it is does not keep, and that one more pod can."""
-    measured_s = dashboard.tpot_p50_s()
-    wanted_s = min(TIGHTENED_SHARE * (measured_s or slo.tpot_s), 0.8 * slo.tpot_s)
-    return round(wanted_s, 4)
+    most_s = 0.8 * slo.tpot_s
+    usual_s, high_s = figures.tpot_p50_s, figures.tpot_p95_s
+    if usual_s is None or high_s is None:
+        return round(most_s, 4)
+    return round(min(TIGHTENED_SHARE * usual_s, 0.5 * (usual_s + high_s), most_s), 4)
 
 
 @contextlib.asynccontextmanager

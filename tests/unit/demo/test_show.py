@@ -12,7 +12,7 @@ from rich.console import Console
 
 from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import Lengths
-from benchmarks.load.record import Outcome, read_records
+from benchmarks.load.record import Outcome, read_records, tally
 from e2e.demo import show
 from e2e.demo.calibrate import Speed, TooSlowError, measure_speed
 from e2e.demo.dashboard import Dashboard
@@ -143,7 +143,7 @@ def short(monkeypatch):
     monkeypatch.setattr(show, "STEADY_S", 0.1)
 
 
-async def test_a_load_rises_until_its_role_grows_and_the_next_phase_goes_on_with_it(short):
+async def test_a_load_rises_until_its_role_grows_and_the_next_phase_begins_with_it(short):
     watch, prompts = ToldWatch(), []
     dashboard = Dashboard(slo=SLO)
 
@@ -152,7 +152,7 @@ async def test_a_load_rises_until_its_role_grows_and_the_next_phase_goes_on_with
         if dashboard.traffic.rate_rps > 40.0:
             watch.sights.append(sight(2, 1))
 
-    rising, steady = await run(
+    rising, tight = await run(
         (HEAVY, replace(HEAVY, name="tight", tightens=True)),
         watch=watch,
         dashboard=dashboard,
@@ -162,10 +162,19 @@ async def test_a_load_rises_until_its_role_grows_and_the_next_phase_goes_on_with
     assert rising.first_rps == 30.0
     assert 40.0 < rising.traffic.rate_rps < 48.0
     assert rising.rates == f"30 to {rising.traffic.rate_rps:g}/s"
-    assert steady.first_rps == steady.traffic.rate_rps == rising.traffic.rate_rps
-    assert steady.rates == f"{steady.first_rps:g}/s"
+    assert tight.first_rps == rising.traffic.rate_rps < tight.traffic.rate_rps
     # Three tokens each: a hundred of a thousand are not the same by chance, all of them are.
     assert len(set(prompts)) > 0.9 * len(prompts)
+
+
+@pytest.mark.parametrize(
+    ("usual_s", "high_s", "tightened_s"),
+    [(0.020, 0.030, 0.023), (0.020, 0.022, 0.021), (0.5, 0.6, 0.8 * 0.1), (None, None, 0.8 * 0.1)],
+)
+def test_a_tightened_bound_is_one_that_many_requests_miss(usual_s, high_s, tightened_s):
+    seen = replace(tally([]), tpot_p50_s=usual_s, tpot_p95_s=high_s)
+
+    assert show.tightened_tpot_s(seen, slo=replace(SLO, tpot_s=0.1)) == pytest.approx(tightened_s)
 
 
 async def test_a_load_does_not_rise_for_ever_and_not_at_all_once_its_role_has_grown(short):
