@@ -6,7 +6,7 @@ from typing import Any
 
 from tandem_operator.api import InferencePool
 from tandem_operator.cli.experiment import Run
-from tandem_operator.cli.tables import case_json, slo_text
+from tandem_operator.cli.tables import case_json, engines_text, slo_text
 from tandem_operator.cli.traffic import describe
 from tandem_operator.cli.units import UNKNOWN, amount, clock, latency, share
 from tandem_operator.core.role import Role
@@ -153,8 +153,7 @@ def markdown(found: Comparison) -> str:
         *("| " + " | ".join(map(_cell, row)) + " |" for row in rows(found)),
         "",
         f"Simulated with the live decision core: {_cell(describe(old.case.trace))};"
-        f" {_cell(old.case.profile.name)}, start-up {old.case.cold_start.median_s:g} s,"
-        f" seed {old.case.seed}.",
+        f" {_cell(engines_text(old.case))}, seed {old.case.seed}.",
     ]
     if new.changes:
         told = [f"- {clock(c.at_s)} {_cell(c.sentence)}" for c in new.changes[-SHOWN_CHANGES:]]

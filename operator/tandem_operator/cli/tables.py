@@ -36,12 +36,14 @@ def case_lines(case: Case) -> Iterator[str]:
         for role, b in case.spec.roles.items()
     )
     budget = "" if case.spec.gpu_budget is None else f", GPU budget {case.spec.gpu_budget}"
+    yield f"engines {engines_text(case)}; {bounds}{budget}; begins at {fleet_name(case.start)}"
+
+
+def engines_text(case: Case) -> str:
+    """How fast engines and the network between them are taken to be."""
     speed = case.profile.handover_gb_per_s()
     handover = "" if speed is None else f", KV transfer {speed:.3g} GB/s"
-    yield (
-        f"engines {case.profile.name}{handover}, start-up {case.cold_start.median_s:g} s;"
-        f" {bounds}{budget}; begins at {fleet_name(case.start)}"
-    )
+    return f"{case.profile.name}{handover}, start-up {case.cold_start.median_s:g} s"
 
 
 def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
@@ -123,6 +125,7 @@ def case_json(case: Case) -> dict[str, Any]:
             "rate_rps": case.trace.rate_rps,
         },
         "profile": case.profile.name,
+        "kv_gb_per_s": case.profile.handover_gb_per_s(),
         "cold_start_s": case.cold_start.median_s,
         "gpu_budget": case.spec.gpu_budget,
         "gpu_hour_price": case.gpu_hour_price,

@@ -61,6 +61,7 @@ def test_a_slow_network_between_pods_makes_first_tokens_late(run):
 
     assert "KV transfer 262 GB/s" in shown
     assert "KV transfer 0.5 GB/s" in over_tcp
+    assert far["kv_gb_per_s"] == pytest.approx(0.5)
     # A prompt of 1,000 tokens holds 131 MB.
     gained_s = far["runs"][0]["ttft_p50_s"] - near["runs"][0]["ttft_p50_s"]
     assert gained_s > 0.1
