@@ -11,7 +11,6 @@ requests to `OUT/requests.jsonl`; `python -m benchmarks.engines.report OUT` read
 import argparse
 import asyncio
 import json
-import os
 import random
 import sys
 import time
@@ -24,10 +23,12 @@ import aiohttp
 
 from benchmarks.engines import checkpoint_of, loads
 from benchmarks.engines.answers import answers, moved
-from benchmarks.engines.engine import PACKAGES, EngineEndedError, Pair, RealEngine, start
-from benchmarks.engines.timing import Clock, Prefill, Step, prefill_times, step_times
+from benchmarks.engines.engine import EngineEndedError, Pair, RealEngine, start
+from benchmarks.engines.timing import Clock, Step, prefill_times, step_times
 from benchmarks.load.plan import Traffic
-from benchmarks.load.record import Record, quantile
+from benchmarks.load.record import Record, tally
+from tandem_engine.serve.measure import PrefillTime
+from tandem_engine.serve.settings import Role, Settings
 
 NAME = "measured"
 # Both engines stand on the first GPU: each may claim less than half of it.
@@ -93,7 +94,7 @@ class Bench:
 
     def clock(self, engine: RealEngine) -> Clock:
         """Something to time that engine with."""
-        return Clock(engine.api, NAME, random.Random(1))
+        return Clock(engine.api, Settings(role=Role.PREFILL, model=NAME), random.Random(1))
 
     async def played(self, traffic: Traffic, url: str) -> None:
         """Send traffic and note what came of it."""
@@ -132,7 +133,7 @@ async def _steps(bench: Bench) -> None:
 
 async def _loads(bench: Bench) -> None:
     load_s, pair = bench.options.load_s, bench.pair
-    prefill = [Prefill(**each) for each in bench.found["prefill"]]
+    prefill = [PrefillTime(**each) for each in bench.found["prefill"]]
     steps = [Step(**each) for each in bench.found["steps"]]
     for traffic in loads.prefill_traffic(prefill, duration_s=load_s):
         await bench.played(traffic, pair.prefill.api.url)
@@ -141,7 +142,7 @@ async def _loads(bench: Bench) -> None:
 
 
 async def _routed(bench: Bench) -> None:
-    async with loads.routed(bench.pair, model=NAME, folder=bench.options.out) as url:
+    with loads.routed(bench.pair, model=NAME, folder=bench.options.out) as url:
         await bench.played(loads.pair_traffic(duration_s=bench.options.load_s), url)
 
 
@@ -180,7 +181,6 @@ async def one_engine(
     options: argparse.Namespace, role: str, session: aiohttp.ClientSession, *more: str
 ) -> RealEngine:
     """One of them, started."""
-    path = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
     return await start(
         options.python,
         f"--role={role}",
@@ -196,21 +196,13 @@ async def one_engine(
         *more,
         session=session,
         log=options.out / f"{role}.log",
-        environment={"PYTHONPATH": path},
     )
 
 
 def figures(records: Sequence[Record]) -> dict[str, Any]:
     """What one kind of traffic came to."""
-    ttft = [record.ttft_s for record in records if record.ttft_s is not None]
-    tpot = [record.tpot_s for record in records if record.tpot_s is not None]
-    return {
-        "requests": len(records),
-        "failed": sum(record.why is not None for record in records),
-        "late_s": max((record.late_s for record in records), default=0.0),
-        **{f"ttft_p{q}_s": quantile(ttft, q / 100) for q in (50, 95)},
-        **{f"tpot_p{q}_s": quantile(tpot, q / 100) for q in (50, 95)},
-    }
+    late_s = max((record.late_s for record in records), default=0.0)
+    return {"late_s": late_s, **asdict(tally([(record, loads.SLO) for record in records]))}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,13 +1,12 @@
 """Answers through a prefill and a decode engine beside those of one engine, and what moved."""
 
 import random
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.engines.engine import REQUEST_S, Pair, new_id
-from benchmarks.engines.timing import TOKEN_IDS
 from tandem_engine.serve import metrics
+from tandem_engine.serve.warm_up import random_prompt
 
 LENGTHS = (5, 31, 32, 33, 200, 777, 1900, 6000, 12000)
 ANSWER_TOKENS = 24
@@ -41,7 +40,7 @@ async def answers(pair: Pair, *, model: str, longest: int) -> list[Answer]:
     for length in (each for each in LENGTHS if each + ANSWER_TOKENS < longest):
         body = {
             "model": model,
-            "prompt": draw.choices(TOKEN_IDS, k=length),
+            "prompt": random_prompt(length, draw),
             "max_tokens": ANSWER_TOKENS,
             "temperature": 0,
             "ignore_eos": True,
@@ -49,9 +48,9 @@ async def answers(pair: Pair, *, model: str, longest: int) -> list[Answer]:
             "logprobs": 2,
         }
         before = await pair.decode.prompt_tokens(PULLED)
-        pull_s = await _pull_s(pair, body)
+        _, pull_s = await pair.answer(body | {"max_tokens": 1})
         pulled = await pair.decode.prompt_tokens(PULLED) - before
-        both = await _through_both(pair, body)
+        both, _ = await pair.answer(body)
         alone = await pair.prefill.api.complete(body, request_id=new_id(), timeout_s=REQUEST_S)
         found.append(
             Answer(length, int(pulled), round(pull_s, 5), *compared(both, alone["choices"][0]))
@@ -68,25 +67,6 @@ async def moved(pair: Pair) -> dict[str, float]:
         for name in names
         for part in ("sum", "count")
     }
-
-
-async def _pull_s(pair: Pair, body: dict[str, Any]) -> float:
-    request_id = new_id()
-    kv = await pair.prefilled(body, request_id)
-    first = body | {"max_tokens": 1, "kv_transfer_params": kv}
-    asked_s = time.perf_counter()
-    await pair.decode.api.complete(first, request_id=request_id, timeout_s=REQUEST_S)
-    return time.perf_counter() - asked_s
-
-
-async def _through_both(pair: Pair, body: dict[str, Any]) -> dict[str, Any]:
-    request_id = new_id()
-    kv = await pair.prefilled(body, request_id)
-    answer = await pair.decode.api.complete(
-        body | {"kv_transfer_params": kv}, request_id=request_id, timeout_s=REQUEST_S
-    )
-    choice: dict[str, Any] = answer["choices"][0]
-    return choice
 
 
 def compared(one: dict[str, Any], other: dict[str, Any]) -> tuple[int, int, float, float | None]:

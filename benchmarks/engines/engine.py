@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
 from tandem_engine.serve import metrics
 from tandem_engine.serve.vllm_api import VllmApi
 
@@ -19,14 +21,6 @@ PACKAGES = Path(__file__).parents[2] / "engine"
 START_S = 420.0
 REQUEST_S = 120.0
 _LAST_WORDS = 3000
-PREFILL_ONLY = {
-    "do_remote_decode": True,
-    "do_remote_prefill": False,
-    "remote_engine_id": None,
-    "remote_block_ids": None,
-    "remote_host": None,
-    "remote_port": None,
-}
 
 
 class EngineEndedError(Exception):
@@ -41,6 +35,11 @@ class RealEngine:
     api: VllmApi
     control: str
     log: Path
+
+    @property
+    def port(self) -> int:
+        """Where vLLM's own API is."""
+        return int(self.api.url.rpartition(":")[2])
 
     async def probe(self, path: str) -> int | None:
         """The status of a probe; `None` where nothing answers."""
@@ -98,19 +97,26 @@ class Pair:
 
     async def prefilled(self, body: dict[str, Any], request_id: str) -> dict[str, Any]:
         """Have the prompt computed; returns what the decode engine needs to fetch its cache."""
-        asked = body | {"max_tokens": 1, "kv_transfer_params": PREFILL_ONLY}
+        asked = body | {"max_tokens": 1, KV_PARAMS: REMOTE_DECODE}
         answer = await self.prefill.api.complete(asked, request_id=request_id, timeout_s=REQUEST_S)
-        parameters: dict[str, Any] = answer["kv_transfer_params"]
+        parameters: dict[str, Any] = answer[KV_PARAMS]
         return parameters
+
+    async def answer(self, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        """The answer through both, and the seconds that it took the decode engine."""
+        request_id = new_id()
+        parameters = await self.prefilled(body, request_id)
+        asked_s = time.perf_counter()
+        answer = await self.decode.api.complete(
+            body | {KV_PARAMS: parameters}, request_id=request_id, timeout_s=REQUEST_S
+        )
+        choice: dict[str, Any] = answer["choices"][0]
+        return choice, time.perf_counter() - asked_s
 
     async def tokens(self, body: dict[str, Any]) -> list[int]:
         """The answer through both, as token ids."""
-        request_id = new_id()
-        parameters = await self.prefilled(body, request_id)
-        answer = await self.decode.api.complete(
-            body | {"kv_transfer_params": parameters}, request_id=request_id, timeout_s=REQUEST_S
-        )
-        tokens: list[int] = answer["choices"][0]["token_ids"]
+        choice, _ = await self.answer(body)
+        tokens: list[int] = choice["token_ids"]
         return tokens
 
 
@@ -122,6 +128,7 @@ async def start(
     environment: Mapping[str, str] | None = None,
 ) -> RealEngine:
     """Start it as a pod would, on free ports of loopback; its output goes to `log`."""
+    path = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
     port, control_port, side_channel_port = free_ports(3)
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
@@ -135,7 +142,12 @@ async def start(
             f"--control-port={control_port}",
             f"--side-channel-port={side_channel_port}",
             "--drain-settle-s=0.5",
-            env={**os.environ, "HOME": str(log.parent), **(environment or {})},
+            env={
+                **os.environ,
+                "PYTHONPATH": path,
+                "HOME": str(log.parent),
+                **(environment or {}),
+            },
             stdout=output,
             stderr=output,
         )

@@ -2,29 +2,19 @@
 
 import random
 import statistics
-import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tandem_engine.serve.measure import PrefillTime
+from tandem_engine.serve.settings import Settings
 from tandem_engine.serve.vllm_api import VllmApi
+from tandem_engine.serve.warm_up import complete, random_prompt
 
 PROMPTS = (32, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384)
 FEW_STEPS, MANY_STEPS = 8, 40
 TAKES = 5
-TIMEOUT_S = 300.0
-# Below the vocabulary of every model, above where tokenizers keep their special tokens.
-TOKEN_IDS = range(300, 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class Prefill:
-    """One prompt alone, from its request to its first token: the median of its takes."""
-
-    prompt_tokens: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +31,24 @@ class Clock:
     """Times completions of one engine."""
 
     api: VllmApi
-    model: str
+    settings: Settings
     draw: random.Random
 
     def prompt(self, tokens: int) -> list[int]:
         """A prompt that no cache holds."""
-        return self.draw.choices(TOKEN_IDS, k=tokens)
+        return random_prompt(tokens, self.draw)
 
-    async def taken_s(self, prompts: Sequence[list[int]], *, answer_tokens: int) -> float:
+    async def taken_s(self, prompts: list[list[int]], *, answer_tokens: int) -> float:
         """Seconds until all are answered that were asked together."""
-        body = {
-            "model": self.model,
-            "prompt": prompts,
-            "max_tokens": answer_tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "stream": False,
-        }
-        started = time.perf_counter()
-        await self.api.complete(body, request_id=str(uuid.uuid4()), timeout_s=TIMEOUT_S)
-        return time.perf_counter() - started
+        return await complete(self.settings, self.api, prompts, max_tokens=answer_tokens)
 
 
-async def prefill_times(clock: Clock, *, longest: int) -> list[Prefill]:
-    """Seconds of single prompts of each length that the engine takes."""
+async def prefill_times(clock: Clock, *, longest: int) -> list[PrefillTime]:
+    """Single prompts of each length that the engine takes, the median of their takes."""
     found = []
     for tokens in (each for each in PROMPTS if each < longest):
         takes = [await clock.taken_s([clock.prompt(tokens)], answer_tokens=1) for _ in range(TAKES)]
-        found.append(Prefill(tokens, round(statistics.median(takes), 6)))
+        found.append(PrefillTime(tokens, round(statistics.median(takes), 6)))
     return found
 
 

@@ -3,16 +3,16 @@
 import contextlib
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.engines.engine import free_ports
 from benchmarks.router.cores import Cores, on_cores
 from benchmarks.router.report import ALONE
 
@@ -42,9 +42,7 @@ class Target:
 
 def free_port() -> int:
     """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @contextlib.contextmanager
@@ -74,34 +72,43 @@ def upstream(program: Path, folder: Path, *, cores: Cores) -> Iterator[Target]:
 @contextlib.contextmanager
 def tandem_router(engine: Target, folder: Path, *, cores: Cores) -> Iterator[Target]:
     """Run Tandem's router in front of the engine, which plays both roles."""
-    settings, endpoints = folder / "settings.json", folder / "endpoints.json"
-    settings.write_text(
-        json.dumps(
-            {
-                "schema": 1,
-                "pool": "benchmark",
-                "models": ["tiny"],
-                "slo": {"ttft_s": 60, "tpot_s": 60},
-                "limits": {"concurrent_requests": 10000, "prefill_requests_per_pod": 10000},
-                # vllm-router has no such bounds: both may take their time to accept.
-                "timeouts": {"connect_s": 10.0},
-            }
-        )
-    )
-    roles = {"prefill": engine.prefill_port, "decode": engine.port}
+    settings = {
+        "pool": "benchmark",
+        "models": ["tiny"],
+        "slo": {"ttft_s": 60, "tpot_s": 60},
+        "limits": {"concurrent_requests": 10000, "prefill_requests_per_pod": 10000},
+        # vllm-router has no such bounds: both may take their time to accept.
+        "timeouts": {"connect_s": 10.0},
+    }
+    ports = {"prefill": engine.prefill_port, "decode": engine.port}
+    with started_router(folder, settings=settings, ports=ports, cores=cores.measured) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def started_router(
+    folder: Path,
+    *,
+    settings: Mapping[str, object],
+    ports: Mapping[str, int | None],
+    cores: set[int],
+) -> Iterator[Target]:
+    """Run Tandem's router in front of one engine of each role, with its files in `folder`."""
+    document, endpoints = folder / "settings.json", folder / "endpoints.json"
+    document.write_text(json.dumps({"schema": 1, **settings}))
     endpoints.write_text(
         json.dumps(
             [
                 {"name": role, "role": role, "host": "127.0.0.1", "port": port}
-                for role, port in roles.items()
+                for role, port in ports.items()
             ]
         )
     )
     port = free_port()
     command = [sys.executable, "-m", "tandem_engine.router", "--host", "127.0.0.1"]
-    command += ["--settings", str(settings), "--endpoints", str(endpoints)]
+    command += ["--settings", str(document), "--endpoints", str(endpoints)]
     command += ["--port", str(port), "--internal-port", "0"]
-    with process(command, log=folder / "tandem-router.log", cores=cores.measured) as running:
+    with process(command, log=folder / "tandem-router.log", cores=cores) as running:
         _wait_for(port, "/ready", running)
         yield Target("tandem-router", port, running.pid)
 

@@ -56,7 +56,7 @@ class Dashboard:
         """Name, value and whether it is as the SLO wants it (`None`: says nothing about that)."""
         figures = self.figures()
         span_s = max(1.0, min(WINDOW_S, self.now() - self.started_s))
-        prompt = quantile((float(record.prompt_tokens) for record in self._recent), 0.5)
+        prompt = quantile((float(record.prompt_tokens) for record in self._last_seconds()), 0.5)
         ttft_bound_s = self.slo.ttft_bound_s(prompt or 0.0)
         return [
             (

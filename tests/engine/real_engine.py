@@ -1,14 +1,7 @@
-"""The demo model's engine, as small as it can be."""
+"""What the tests' engines have in common: the demo model, as small as it can be."""
 
 import random
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-import aiohttp
-
-from benchmarks.engines import engine
-from benchmarks.engines.engine import PACKAGES, RealEngine
 
 SMALL = (
     "--served-model-name=tiny",
@@ -19,24 +12,6 @@ SMALL = (
     "--cpu-threads=1",
     "--kv-lease-s=12",
 )
-
-
-async def start(
-    python: str,
-    *arguments: str,
-    session: aiohttp.ClientSession,
-    log: Path,
-    environment: Mapping[str, str] | None = None,
-) -> RealEngine:
-    """Start it as a pod would, with what a test on loopback needs otherwise."""
-    return await engine.start(
-        python,
-        *arguments,
-        *SMALL,
-        session=session,
-        log=log,
-        environment={"PYTHONPATH": str(PACKAGES), **(environment or {})},
-    )
 
 
 def body_of(length: int, **more: Any) -> dict[str, Any]:

@@ -13,11 +13,11 @@ import aiohttp
 import pytest
 import yaml
 
-from benchmarks.engines.engine import START_S, RealEngine
+from benchmarks.engines.engine import START_S, RealEngine, start
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.world import Installation, World
 from tests.engine.hub import BRANCH, READER, STRANGER, Hub
-from tests.engine.real_engine import body_of, start
+from tests.engine.real_engine import SMALL, body_of
 
 REPO = "acme/tiny-private"
 SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"
@@ -100,6 +100,7 @@ async def pod(
         python,
         *container["args"],
         f"--termination-log={termination_log(folder)}",
+        *SMALL,
         session=session,
         log=folder / "log",
         environment=resolved(container, secrets={"hub/read": token or ""}),

@@ -15,9 +15,10 @@ import pytest
 import pytest_asyncio
 
 from benchmarks.engines.answers import answers, moved
-from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id
+from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
 from benchmarks.engines.timing import Clock, prefill_times, step_times
-from tests.engine.real_engine import body_of, start
+from tandem_engine.serve.settings import Role, Settings
+from tests.engine.real_engine import SMALL, body_of
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -35,6 +36,7 @@ async def pair(
             python,
             "--role=prefill",
             f"--model={model}",
+            *SMALL,
             session=session,
             log=logs / "prefill.log",
         )
@@ -45,6 +47,7 @@ async def pair(
             f"--warm-up-peer={prefill.api.url}",
             # Both start at the same time, and a busy machine may put minutes between them.
             f"--warm-up-peer-timeout-s={START_S / 2}",
+            *SMALL,
             session=session,
             log=logs / "decode.log",
         )
@@ -115,9 +118,12 @@ async def test_the_benchmark_of_engines_finds_the_same_and_times_both(pair: Pair
     assert all(each.same_tokens == each.of_tokens == 24 for each in found)
     assert (await moved(pair))["nixl_xfer_time_seconds_count"] >= 2 * len(found)
 
-    clock = Clock(pair.decode.api, "tiny", random.Random(1))
-    steps = await step_times(clock, longest=600, kv_capacity_tokens=32768, max_num_seqs=4)
-    prefill = await prefill_times(Clock(pair.prefill.api, "tiny", random.Random(1)), longest=200)
+    prefill_clock, decode_clock = (
+        Clock(one.api, Settings(role=Role.PREFILL, model="tiny"), random.Random(1))
+        for one in (pair.prefill, pair.decode)
+    )
+    steps = await step_times(decode_clock, longest=600, kv_capacity_tokens=32768, max_num_seqs=4)
+    prefill = await prefill_times(prefill_clock, longest=200)
 
     assert [(step.batch, step.context_tokens) for step in steps] == [(b, 536) for b in (1, 2, 4)]
     assert [each.prompt_tokens for each in prefill] == [32, 128]

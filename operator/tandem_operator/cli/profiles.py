@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.manifest import read_text
-from tandem_operator.core.shipped import SHIPPED
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.profile_files import read_profile
@@ -62,8 +61,6 @@ def profile_of(
     known = shipped().get(name)
     if known is not None:
         profile = read_profile(_shipped_text(known.file), source=known.file, table=known.table)
-        shape = next(each.shape for each in SHIPPED if each.name == name)
-        profile = replace(profile, kv_bytes_per_token=shape.kv_bytes_per_token)
     else:
         file, _, table = name.partition("#")
         path = Path(file)

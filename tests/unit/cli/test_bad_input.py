@@ -1,5 +1,6 @@
 """Bad input gets one sentence with file and line, and exit code 2; nothing is simulated before."""
 
+import json
 from importlib.resources import files
 
 import pytest
@@ -137,10 +138,10 @@ def test_options_that_make_no_sense_are_refused_in_a_sentence(pool, words, told)
 
 
 def test_a_speed_of_kv_transfer_needs_the_size_of_a_token(tmp_path, pool):
-    profile = tmp_path / "own.json"
-    profile.write_text(
-        (files("tandem_operator.cli") / "profiles/h200-llama-3.1-8b-fp8.json").read_text()
-    )
+    shipped = files("tandem_operator.cli") / "profiles/h200-llama-3.1-8b-fp8.json"
+    own = json.loads(shipped.read_text())
+    del own["kv_bytes_per_token"]
+    profile = write(tmp_path, "own.json", json.dumps(own))
 
     said = sentence(
         tandem(

@@ -104,6 +104,7 @@ def test_what_ships_of_a_profile_is_what_fits_its_table(name: str) -> None:
     assert known.prior.step == pytest.approx(again.prior.step, rel=1e-3)
     assert known.shape.weight_bytes == pytest.approx(again.shape.weight_bytes, rel=1e-3)
     assert known.shape.kv_bytes_per_token == again.shape.kv_bytes_per_token
+    assert known.shape.kv_bytes_per_token == profile_of(name).kv_bytes_per_token
 
 
 def test_priors_bring_first_guesses_nearer_to_what_engines_then_cost() -> None:

@@ -9,7 +9,8 @@ import pytest
 from benchmarks.engines import report
 from benchmarks.engines.answers import compared
 from benchmarks.engines.loads import decode_traffic, prefill_traffic
-from benchmarks.engines.timing import Prefill, Step
+from benchmarks.engines.timing import Step
+from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.cli.profiles import profile_of
 
 MEASURED = Path(report.__file__).with_name("h100-llama-3.1-8b.json")
@@ -67,7 +68,7 @@ def test_what_an_engine_tells_of_itself_is_read_for_both_roles(found: dict[str, 
 
 
 def test_prefill_traffic_keeps_the_engine_busy_for_its_share() -> None:
-    found = [Prefill(32, 0.1), Prefill(16384, 0.1)]
+    found = [PrefillTime(32, 0.1), PrefillTime(16384, 0.1)]
 
     half, most = prefill_traffic(found, duration_s=30.0)
 
