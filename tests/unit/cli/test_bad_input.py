@@ -137,20 +137,29 @@ def test_options_that_make_no_sense_are_refused_in_a_sentence(pool, words, told)
     assert told in sentence(tandem("simulate", "-f", pool, *PROFILE, *words))
 
 
-def test_a_speed_of_kv_transfer_needs_the_size_of_a_token(tmp_path, pool):
+def own_profile(folder, **changes):
+    """The measured profile as a file of one's own; a change to `None` leaves a field out."""
     shipped = files("tandem_operator.cli") / "profiles/h200-llama-3.1-8b-fp8.json"
-    own = json.loads(shipped.read_text())
-    del own["kv_bytes_per_token"]
-    profile = write(tmp_path, "own.json", json.dumps(own))
+    fields = {**json.loads(shipped.read_text()), **changes}
+    kept = {name: value for name, value in fields.items() if value is not None}
+    return write(folder, "own.json", json.dumps(kept))
 
-    said = sentence(
-        tandem(
-            *("simulate", "-f", pool, "--profile", str(profile), *SHORT),
-            *("--kv-gb-per-s", "2.6"),
-        )
-    )
+
+def test_a_speed_of_kv_transfer_needs_the_size_of_a_token(tmp_path, pool):
+    profile = own_profile(tmp_path, kv_bytes_per_token=None)
+    words = ("--profile", profile, *SHORT, "--kv-gb-per-s", "2.6")
+
+    said = sentence(tandem("simulate", "-f", pool, *words))
 
     assert f'add "kv_bytes_per_token": 131072 (of Llama-3.1-8B) to {profile}' in said
+
+
+def test_a_size_of_a_token_that_is_not_positive_is_refused(tmp_path, pool):
+    profile = own_profile(tmp_path, kv_bytes_per_token=0)
+
+    said = sentence(tandem("simulate", "-f", pool, "--profile", profile, *SHORT))
+
+    assert "own.json: kv_bytes_per_token must be above 0, such as 131072; got 0" in said
 
 
 def test_a_rate_scale_that_is_not_positive_is_refused(tmp_path, pool):

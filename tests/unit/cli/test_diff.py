@@ -58,6 +58,7 @@ def test_markdown_is_a_comment_that_a_bot_can_post_as_it_is(diff):
     assert any(line.startswith("| cost of a month like this |") for line in table)
     assert not re.search(r"\x1b|━|│", result.stdout)
     assert "GPUs on average" in result.stderr
+    assert "h200-llama-3.1-8b-fp8, KV transfer 262 GB/s, start-up 60 s, seed 1." in result.stdout
 
 
 def test_names_the_fields_that_replace_pods(diff):

@@ -38,6 +38,7 @@ def test_the_profile_that_ships_is_made_of_these_figures(found: dict[str, Any]) 
 
     assert ships.prefill == ours.prefill
     assert ships.step_s(64, 64 * 1048) == pytest.approx(ours.step_s(64, 64 * 1048), rel=1e-3)
+    assert ships.kv_bytes_per_token == ours.kv_bytes_per_token == 131072
     assert ships.kv_capacity_tokens > ours.kv_capacity_tokens
 
 
