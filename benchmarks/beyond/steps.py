@@ -1,6 +1,6 @@
 """The ladder: from replica counts alone, one ability at a time, to all of them together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tandem_operator.core.spec import Insurance
 from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
@@ -10,17 +10,19 @@ from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
 AT_A_POD = 2
 OBJECTIVE = 0.95
 
-AT_ENGINES = RouterSettings(Order.FIFO, Spread.ROUND_ROBIN, requests_per_prefill_pod=None)
-FIFO = RouterSettings(Order.FIFO, requests_per_prefill_pod=AT_A_POD)
-DEADLINE = RouterSettings(Order.DEADLINE, requests_per_prefill_pod=AT_A_POD)
-OVERFLOW = RouterSettings(Order.FIFO, requests_per_prefill_pod=AT_A_POD, overflow=True)
-BOTH = RouterSettings(Order.DEADLINE, requests_per_prefill_pod=AT_A_POD, overflow=True)
-GOODPUT = RouterSettings(Order.GOODPUT, requests_per_prefill_pod=AT_A_POD, overflow=True)
-ALL = RouterSettings(
-    Order.GOODPUT, requests_per_prefill_pod=AT_A_POD, overflow=True, decode_gate=True
+AT_ENGINES = RouterSettings(
+    Order.FIFO, Spread.ROUND_ROBIN, requests_per_prefill_pod=None, decode_gate=False
 )
+DEADLINE = RouterSettings(Order.DEADLINE, requests_per_prefill_pod=AT_A_POD, decode_gate=False)
+FIFO = replace(DEADLINE, order=Order.FIFO)
+OVERFLOW = replace(FIFO, overflow=True)
+BOTH = replace(DEADLINE, overflow=True)
+GOODPUT = replace(BOTH, order=Order.GOODPUT)
+ALL = replace(GOODPUT, decode_gate=True)
+LIVE = RouterSettings(first_token_s=120.0)
 
 NOTHING = Insurance()
+LIVE_COUNTED = Insurance(deadline_order=True, decode_gate=True)
 COUNTED = Insurance(deadline_order=True, decode_gate=True, overflow=True)
 FOLLOWED = Insurance(deadline_order=True, decode_gate=True, overflow=True, follow_risk=True)
 
@@ -44,6 +46,7 @@ class Step:
 STEPS: dict[str, Step] = {
     "bound": Step("clairvoyant, queues at the engines", AT_ENGINES, clairvoyant=True),
     "bound-all": Step("clairvoyant, router as in `gate`", ALL, clairvoyant=True),
+    "live": Step("the router and the sizing that run live", LIVE, LIVE_COUNTED),
     "engines": Step("core, queues at the engines, first come first served", AT_ENGINES),
     "fifo": Step("one queue in front, first come first served", FIFO),
     "deadline": Step("`fifo` + deadline order", DEADLINE),

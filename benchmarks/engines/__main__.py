@@ -15,7 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from benchmarks.load.plan import Traffic
 from benchmarks.load.record import Record, tally
 from tandem_engine.serve.measure import PrefillTime
 from tandem_engine.serve.settings import Role, Settings
+from tandem_operator.core.spec import Slo
 
 NAME = "measured"
 # Both engines stand on the first GPU: each may claim less than half of it.
@@ -96,7 +97,7 @@ class Bench:
         """Something to time that engine with."""
         return Clock(engine.api, Settings(role=Role.PREFILL, model=NAME), random.Random(1))
 
-    async def played(self, traffic: Traffic, url: str) -> None:
+    async def played(self, traffic: Traffic, url: str, slo: Slo = loads.SLO) -> None:
         """Send traffic and note what came of it."""
         before = await moved(self.pair)
         records = await loads.played(
@@ -104,7 +105,7 @@ class Bench:
         )
         after = await moved(self.pair)
         transfers = {name: round(after[name] - before[name], 3) for name in after}
-        self.note(traffic.name, asdict(traffic) | figures(records) | transfers)
+        self.note(traffic.name, asdict(traffic) | figures(records, slo) | transfers)
 
 
 async def _prefill(bench: Bench) -> None:
@@ -146,6 +147,23 @@ async def _routed(bench: Bench) -> None:
         await bench.played(loads.pair_traffic(duration_s=bench.options.load_s), url)
 
 
+async def _overload(bench: Bench) -> None:
+    """More than the decode engine can give inside the bound: everybody let in, then the gate."""
+    info, options = bench.infos[1], bench.options
+    over = loads.overload(
+        [Step(**each) for each in bench.found["steps"]],
+        kv_capacity_tokens=info["kv_capacity_tokens"],
+        max_num_seqs=info["max_num_seqs"],
+        duration_s=options.load_s,
+    )
+    bench.note("overload", asdict(over))
+    for name, pace in (("overload-unlimited", None), ("overload-gate", over.pace)):
+        with loads.routed(
+            bench.pair, model=NAME, folder=options.out, slo=over.slo, pace=pace
+        ) as url:
+            await bench.played(replace(over.traffic, name=name), url, over.slo)
+
+
 async def _restart(bench: Bench) -> None:
     """Start the decode engine once more, now that what it compiled is on disk."""
     await bench.pair.decode.end()
@@ -160,6 +178,7 @@ _PARTS = {
     "steps": _steps,
     "loads": _loads,
     "routed": _routed,
+    "overload": _overload,
     "restart": _restart,
 }
 
@@ -199,10 +218,10 @@ async def one_engine(
     )
 
 
-def figures(records: Sequence[Record]) -> dict[str, Any]:
+def figures(records: Sequence[Record], slo: Slo) -> dict[str, Any]:
     """What one kind of traffic came to."""
     late_s = max((record.late_s for record in records), default=0.0)
-    return {"late_s": late_s, **asdict(tally([(record, loads.SLO) for record in records]))}
+    return {"late_s": late_s, **asdict(tally([(record, slo) for record in records]))}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -211,6 +230,8 @@ def main(arguments: Sequence[str]) -> int:
     options = grammar.parse_args(arguments)
     if "loads" in options.parts and not {"prefill", "steps"} <= set(options.parts):
         grammar.error("--parts loads takes its rates from prefill and steps: name these as well")
+    if "overload" in options.parts and "steps" not in options.parts:
+        grammar.error("--parts overload takes its rate from steps: name these as well")
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         asyncio.run(measured(options))

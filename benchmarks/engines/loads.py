@@ -1,8 +1,9 @@
 """Open-loop traffic on one role at a time, and on a pair behind the router."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.engines.engine import Pair
@@ -10,8 +11,11 @@ from benchmarks.engines.timing import Step
 from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import Lengths, Traffic, plan_requests
 from benchmarks.load.record import Record
+from benchmarks.priors.fit import least_relative_error
 from benchmarks.router.targets import started_router
+from tandem_engine.router.gate import TPOT_SHARE
 from tandem_engine.serve.measure import PrefillTime
+from tandem_operator.core.regression import dot
 from tandem_operator.core.spec import Slo
 from tandem_operator.sim.profile import Curve
 
@@ -22,6 +26,8 @@ DECODE_PROMPTS = Lengths(64, 128)
 DECODE_ANSWERS = Lengths(100, 300)
 PAIR_PROMPTS, PAIR_ANSWERS = Lengths(200, 3000), Lengths(50, 150)
 PAIR_RPS = 3.0
+OVERLOAD_STREAMS, OVERLOAD = 16, 1.4
+OVERLOAD_PROMPTS, OVERLOAD_ANSWERS = Lengths(64, 128), Lengths(100, 200)
 SLO = Slo(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.0, tpot_s=0.05, attainment=0.95)
 
 
@@ -55,6 +61,39 @@ def pair_traffic(*, duration_s: float) -> Traffic:
     return Traffic("pair", PAIR_RPS, duration_s, PAIR_PROMPTS, PAIR_ANSWERS)
 
 
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """More streams than keep a TPOT bound, and what the operator would tell the router of that."""
+
+    traffic: Traffic
+    slo: Slo
+    pace: Mapping[str, object]
+
+
+def overload(
+    found: Sequence[Step], *, kv_capacity_tokens: int, max_num_seqs: int, duration_s: float
+) -> Overload:
+    """`OVERLOAD` times the load that keeps about `OVERLOAD_STREAMS` running inside the bound."""
+    rows = [
+        ((1.0, float(each.batch), float(each.batch * each.context_tokens)), each.seconds)
+        for each in found
+    ]
+    law = least_relative_error(rows)
+    context = OVERLOAD_PROMPTS.mean + 0.5 * OVERLOAD_ANSWERS.mean
+    step_s = dot(law, (1.0, OVERLOAD_STREAMS, OVERLOAD_STREAMS * context))
+    rate_rps = OVERLOAD * OVERLOAD_STREAMS / (OVERLOAD_ANSWERS.mean * step_s)
+    lengths = (OVERLOAD_PROMPTS, OVERLOAD_ANSWERS)
+    return Overload(
+        traffic=Traffic("overload", rate_rps, duration_s, *lengths),
+        slo=replace(SLO, ttft_s=2.0, tpot_s=step_s / TPOT_SHARE),
+        pace={
+            "step_s": law,
+            "kv_capacity_tokens": kv_capacity_tokens,
+            "max_num_seqs": max_num_seqs,
+        },
+    )
+
+
 async def played(traffic: Traffic, *, url: str, model: str, file: Path) -> list[Record]:
     """Send it, keeping a record of each request."""
     async with LoadGenerator(url=url, model=model, record_path=file) as generator:
@@ -63,12 +102,19 @@ async def played(traffic: Traffic, *, url: str, model: str, file: Path) -> list[
 
 
 @contextmanager
-def routed(pair: Pair, *, model: str, folder: Path) -> Iterator[str]:
+def routed(
+    pair: Pair,
+    *,
+    model: str,
+    folder: Path,
+    slo: Slo = SLO,
+    pace: Mapping[str, object] | None = None,
+) -> Iterator[str]:
     """The router in front of the pair, as a process of its own; yields its address."""
-    bounds = {"ttft_s": SLO.ttft_s, "tpot_s": SLO.tpot_s}
+    bounds = {"ttft_s": slo.ttft_s, "tpot_s": slo.tpot_s}
     with started_router(
         folder,
-        settings={"pool": "measured", "models": [model], "slo": bounds},
+        settings={"pool": "measured", "models": [model], "slo": bounds, "decode": pace},
         ports={"prefill": pair.prefill.port, "decode": pair.decode.port},
         cores=os.sched_getaffinity(0),
     ) as router:

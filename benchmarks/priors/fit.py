@@ -41,7 +41,7 @@ def decode_points(profile: EngineProfile) -> list[tuple[int, int]]:
 
 def _service(profile: EngineProfile) -> Triple:
     rows = [((1.0, u, u * u / 2.0), profile.service_s(u)) for u in PROMPTS]
-    return _least_relative_error(rows)
+    return least_relative_error(rows)
 
 
 def _step(profile: EngineProfile) -> Triple:
@@ -49,10 +49,11 @@ def _step(profile: EngineProfile) -> Triple:
         ((1.0, float(batch), float(batch * context)), profile.step_s(batch, batch * context))
         for batch, context in decode_points(profile)
     ]
-    return _least_relative_error(rows)
+    return least_relative_error(rows)
 
 
-def _least_relative_error(rows: list[tuple[Triple, float]]) -> Triple:
+def least_relative_error(rows: list[tuple[Triple, float]]) -> Triple:
+    """The law whose relative error over these rows is least."""
     sums = Sums()
     for (x0, x1, x2), y in rows:
         sums = sums.add((x0 / y, x1 / y, x2 / y), 1.0, weight=1.0, keep=1.0)

@@ -76,7 +76,11 @@ def tandem_router(engine: Target, folder: Path, *, cores: Cores) -> Iterator[Tar
         "pool": "benchmark",
         "models": ["tiny"],
         "slo": {"ttft_s": 60, "tpot_s": 60},
-        "limits": {"concurrent_requests": 10000, "prefill_requests_per_pod": 10000},
+        "limits": {
+            "concurrent_requests": 10000,
+            "prefill_requests_per_pod": 10000,
+            "prefill_tokens_per_pod": 10**9,
+        },
         # vllm-router has no such bounds: both may take their time to accept.
         "timeouts": {"connect_s": 10.0},
     }

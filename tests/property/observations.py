@@ -21,12 +21,16 @@ from tandem_operator.core.observation import (
     StartUp,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
 
 START_S = 1_790_000_000.0
 BUCKETS = 3
 
 roles = st.sampled_from(list(Role))
+# None, the live router's, and all.
+insurances = st.sampled_from(
+    [Insurance(), Insurance(True, True), Insurance(True, False), Insurance(True, True, True, True)]
+)
 amounts = st.floats(0, 1e6) | st.sampled_from([float("nan"), float("inf"), -1.0])
 maybe_amounts = st.none() | amounts
 tallies = st.integers(0, 500)
@@ -57,6 +61,7 @@ def specs(draw: st.DrawFn) -> PoolSpec:
         max_step=draw(st.none() | st.integers(1, 3)),
         max_model_len=4096,
         max_num_seqs=draw(st.integers(1, 256)),
+        insurance=draw(insurances),
     )
 
 

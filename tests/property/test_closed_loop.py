@@ -16,6 +16,7 @@ from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import Answer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.simulate import Scenario, Simulation
+from tests.property.observations import insurances
 from tests.simulation.stories import ENGINE, Phase, told
 
 NEW_POD_S, FRESH_S = 30.0, 35.0
@@ -64,6 +65,7 @@ def scarce_specs(draw: st.DrawFn) -> PoolSpec:
         max_step=draw(st.sampled_from([None, None, 1])),
         max_model_len=4096,
         max_num_seqs=64,
+        insurance=draw(insurances),
     )
 
 

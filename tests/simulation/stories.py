@@ -1,12 +1,14 @@
 """Loads told in phases, played through a simulated pool with the live core in the loop."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.forecast import Track
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.spec import PoolSpec, Slo
+from tandem_operator.sim.flight import Flight, judge
 from tandem_operator.sim.generate import Lengths, Mix, constant, poisson
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Tandem
@@ -163,3 +165,9 @@ def _by_phase(
         asked = results[phase.name].end
         begin_s = end_s
     return results
+
+
+def attainment(ended: Iterable[Flight], begin_s: float, end_s: float, *, slo: Slo) -> float:
+    """Good among the requests that came in a time, whenever they ended."""
+    came = [judge(each, slo).good for each in ended if begin_s <= each.request.at_s < end_s]
+    return sum(came) / len(came)

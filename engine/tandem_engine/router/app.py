@@ -15,7 +15,7 @@ from tandem_engine.router.flight import Accounts, Learned
 from tandem_engine.router.forward import Forwarder
 from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
-from tandem_engine.router.polls import Probes, TransferTimes
+from tandem_engine.router.polls import DecodeReads, Probes
 from tandem_engine.router.server import ClientServer, InternalServer, listen
 from tandem_engine.router.settings import SettingsHolder
 from tandem_engine.router.timing_record import TimingRecord
@@ -70,7 +70,10 @@ class Router:
             record=self._record,
         )
         self.accounts.metrics.watch(
-            fleet=self.fleet, queued=lambda: self.waiting.requests, generation=self._generation
+            fleet=self.fleet,
+            queued=lambda: self.waiting.requests,
+            held=lambda: self.waiting.requests if self.waiting.held else 0,
+            generation=self._generation,
         )
         self.clients = ClientServer(
             fleet=self.fleet,
@@ -102,7 +105,7 @@ class Router:
         self._runners = [clients, internal]
         self.background(Probes(fleet=self.fleet, upstream=self._upstream).run())
         self.background(
-            TransferTimes(fleet=self.fleet, upstream=self._upstream, learned=self.learned).run()
+            DecodeReads(fleet=self.fleet, upstream=self._upstream, learned=self.learned).run()
         )
         ports = {"port": self.port, "internal_port": self.internal_port}
         event_loop = type(asyncio.get_running_loop()).__module__

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tandem_engine.router.stopwatch import Stopwatch
+
 
 class Role(StrEnum):
     """What an engine pod does."""
@@ -36,15 +38,34 @@ class Endpoint:
     leaving: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one request is to a pod: its tokens, and its seconds of prefill as far as known."""
+
+    tokens: int
+    work_s: float = 0.0
+
+
 class Pod:
     """One engine pod and what this router has outstanding there.
 
     Attributes:
         requests, tokens: outstanding now.
+        others: requests that the engine has from elsewhere, as last seen.
         entries: how many requests ever came, to tell whether one had the pod to itself.
     """
 
-    __slots__ = ("doubted", "endpoint", "entries", "requests", "suspect", "tokens")
+    __slots__ = (
+        "_begun_s",
+        "_work_s",
+        "doubted",
+        "endpoint",
+        "entries",
+        "others",
+        "requests",
+        "suspect",
+        "tokens",
+    )
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -52,7 +73,10 @@ class Pod:
         self.doubted = False
         self.requests = 0
         self.tokens = 0
+        self.others = 0
         self.entries = 0
+        self._work_s = 0.0
+        self._begun_s = 0.0
 
     @property
     def name(self) -> str:
@@ -65,16 +89,25 @@ class Pod:
         host = self.endpoint.host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.endpoint.port}"
 
-    def enter(self, tokens: int) -> None:
+    def enter(self, load: Load, now: float) -> None:
         """Count a request that goes to this pod."""
+        # Work that should be done by now and is not says nothing of what comes after it.
+        self._begun_s = max(self._begun_s, now - self._work_s) if self.requests else now
         self.requests += 1
         self.entries += 1
-        self.tokens += tokens
+        self.tokens += load.tokens
+        self._work_s += load.work_s
 
-    def leave(self, tokens: int) -> None:
-        """Count a request that is no longer at this pod."""
+    def leave(self, load: Load, now: float) -> None:
+        """Count a request that is no longer at this pod: what is left there begins now."""
         self.requests -= 1
-        self.tokens -= tokens
+        self.tokens -= load.tokens
+        self._work_s = self._work_s - load.work_s if self.requests else 0.0
+        self._begun_s = now
+
+    def free_s(self, now: float) -> float:
+        """Return when the prefill work outstanding here should be done."""
+        return max(now, self._begun_s + self._work_s)
 
     @property
     def usable(self) -> bool:
@@ -95,8 +128,8 @@ class Fleet:
         self._pods: dict[str, Pod] = {}
         self._listeners: list[Callable[[], None]] = []
         self._change: asyncio.Future[None] | None = None
-        self._without_decode_since: float | None = clock()
-        self._without_decode_s = 0.0
+        self._without_decode = Stopwatch()
+        self._without_decode.turn(on=True, now=clock())
         self._closing = False
 
     def close(self) -> None:
@@ -184,9 +217,7 @@ class Fleet:
 
     def without_decode_s(self, now: float) -> float:
         """Return for how long, in all, no decode pod was usable since the router started."""
-        if self._without_decode_since is None:
-            return self._without_decode_s
-        return self._without_decode_s + now - self._without_decode_since
+        return self._without_decode.total_s(now)
 
     def _put(self, endpoint: Endpoint) -> None:
         pod = self._pods.get(endpoint.name)
@@ -215,12 +246,7 @@ class Fleet:
 
     def announce(self) -> None:
         """Tell everybody who waits for a change that something they depend on changed."""
-        now = self._clock()
-        if self.usable(Role.DECODE):
-            self._without_decode_s = self.without_decode_s(now)
-            self._without_decode_since = None
-        elif self._without_decode_since is None:
-            self._without_decode_since = now
+        self._without_decode.turn(on=not self.usable(Role.DECODE), now=self._clock())
         if self._change is not None:
             self._change.set_result(None)
             self._change = None

@@ -13,7 +13,7 @@ from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_engine.router.truth import Cause, Ending, Outcome, Timeline, blame, judge
-from tandem_engine.router.waiting import DecodeOnly
+from tandem_engine.router.waiting import DecodeOnly, Expected
 
 _DEFAULT_OUTPUT_TOKENS = 128.0
 
@@ -91,13 +91,19 @@ class Learned:
         default_factory=lambda: defaultdict(lambda: defaultdict(Mean))
     )
 
-    def expected_first_token_s(self, prompt_tokens: int) -> float:
-        """Return the time from dispatch to first token as far as it is known."""
-        service_s = None
+    def expected(self, prompt_tokens: int, *, choices: int, most_tokens: int | None) -> Expected:
+        """Return what to expect of a request, as far as it is known."""
+        service_s = pass_s = None
         if self.newest_revision is not None:
             model = self.service[self.newest_revision]
             service_s = model.predict_s(uncached=prompt_tokens, cached=0)
-        return (service_s or 0.0) + (self.decode_first_s.value or 0.0)
+            pass_s = model.predict_s(uncached=0, cached=0)
+        return Expected(
+            service_s=service_s or 0.0,
+            pass_s=pass_s or 0.0,
+            rest_s=self.decode_first_s.value or 0.0,
+            output_tokens=choices * self.expected_output_tokens(most_tokens),
+        )
 
     def expected_output_tokens(self, max_output_tokens: int | None) -> int:
         """Return the output tokens to plan for."""

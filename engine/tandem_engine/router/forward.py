@@ -16,13 +16,13 @@ import aiohttp
 from aiohttp import web
 
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
-from tandem_engine.router.fleet import Deserted, Fleet, Pod, Role, least_loaded
+from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import Events, TokenCount
 from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
-from tandem_engine.router.waiting import DecodeOnly, QueueFull, Waiter, Waiting
+from tandem_engine.router.waiting import DecodeOnly, Placement, QueueFull, Waiter, Waiting
 from tandem_engine.router.watchdog import Watchdog
 
 _MOST_TRIES = 2
@@ -54,22 +54,31 @@ class Forwarder:
 
     async def serve(self, flight: Flight, sink: Sink) -> web.StreamResponse:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
-        prefill, flight.decode_only = await self._queue(flight)
-        answer = None if prefill is None else await self._prefill(flight, prefill)
-        if flight.decode_only is not None:
-            self._accounts.metrics.decode_only.labels(flight.decode_only.value).inc()
-        kv_params, revision = (None, None) if answer is None else (answer[0].kv_params, answer[1])
-        return await self._decode(flight, sink, kv_params, revision)
+        placement = await self._queue(flight)
+        flight.decode_only = placement.decode_only
+        try:
+            answer = None if placement.prefill is None else await self._prefill(flight, placement)
+            if flight.decode_only is not None:
+                self._accounts.metrics.decode_only.labels(flight.decode_only.value).inc()
+            kv_params, revision = None, None
+            if answer is not None:
+                kv_params, revision = answer[0].kv_params, answer[1]
+            return await self._decode(flight, sink, kv_params, revision, placement)
+        finally:
+            self._waiting.arrived(placement)
 
-    async def _queue(self, flight: Flight) -> tuple[Pod | None, DecodeOnly | None]:
+    async def _queue(self, flight: Flight) -> Placement:
+        call = flight.call
         waiter = Waiter(
             deadline_s=flight.timeline.received_s
             + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
             tokens=flight.prompt_tokens,
-            expected_s=lambda: self._learned.expected_first_token_s(flight.prompt_tokens),
-            split=flight.call.split,
+            expected=lambda: self._learned.expected(
+                flight.prompt_tokens, choices=call.choices, most_tokens=call.max_output_tokens
+            ),
+            split=call.split,
         )
-        without_decode_s = self._fleet.without_decode_s(self._clock())
+        held_s = self._without_decode_s()
         try:
             async with asyncio.timeout_at(flight.first_token_deadline_s):
                 placement = await self._waiting.admit(waiter)
@@ -84,10 +93,14 @@ class Forwarder:
             flight.ending = Ending.SHED
             raise self._no_place() from None
         finally:
-            now = self._clock()
-            flight.timeline.held_s += self._fleet.without_decode_s(now) - without_decode_s
+            flight.timeline.held_s += self._without_decode_s() - held_s
         flight.timeline.dispatched_s = self._clock()
-        return placement.prefill, placement.decode_only
+        return placement
+
+    def _without_decode_s(self) -> float:
+        """Return for how long, in all, requests waited for what no prefill pod could give."""
+        now = self._clock()
+        return self._fleet.without_decode_s(now) + self._waiting.held_s(now)
 
     def _no_place(self) -> ApiError:
         missing = not self._fleet.usable(Role.DECODE)
@@ -101,20 +114,23 @@ class Forwarder:
 
     def _drain_time_s(self, flight: Flight) -> int:
         """Return a guess at how long the queue in front of a new request will take."""
-        pods = max(1, len(self._fleet.usable(Role.PREFILL)))
-        slots = pods * flight.settings.limits.prefill_requests_per_pod
+        pods = self._fleet.usable(Role.PREFILL)
+        at_once = max(1, sum(max(1, pod.requests) for pod in pods))
         leg_s = self._learned.prefill_leg_s.value or 1.0
-        return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / slots)))
+        return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / at_once)))
 
-    async def _prefill(self, flight: Flight, pod: Pod) -> tuple[PrefillAnswer, str] | None:
+    async def _prefill(
+        self, flight: Flight, placement: Placement
+    ) -> tuple[PrefillAnswer, str] | None:
         """Return a prefill pod's answer and revision, or `None`: the decode pod does it all."""
         flight.timeline.prefill_started = True
         started = self._clock()
-        tokens = flight.prompt_tokens
+        pod, load = placement.prefill, placement.load
+        assert pod is not None  # noqa: S101
         for last in (False, True):
             flight.prefill_pod = pod.name
             try:
-                answer = await self._prefill_once(flight, pod, tokens=tokens, retry=last)
+                answer = await self._prefill_once(flight, pod, load, retry=last)
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
                 self._fleet.doubt(pod)
@@ -126,7 +142,7 @@ class Forwarder:
                 if other is not None:
                     self._accounts.metrics.retries.labels(failure.reason.value).inc()
                     pod = other
-                    pod.enter(tokens)
+                    pod.enter(load, self._clock())
                     continue
             else:
                 self._learn_prefill(flight, answer, started)
@@ -139,7 +155,7 @@ class Forwarder:
         return None
 
     async def _prefill_once(
-        self, flight: Flight, pod: Pod, *, tokens: int, retry: bool
+        self, flight: Flight, pod: Pod, load: Load, *, retry: bool
     ) -> PrefillAnswer:
         started, entries, alone = self._clock(), pod.entries, pod.requests == 1 and not retry
         timeouts = flight.settings.timeouts
@@ -160,7 +176,7 @@ class Forwarder:
             raise
         finally:
             self._accounts.ledger.leg_ended(pod)
-            self._waiting.release(pod, tokens=tokens)
+            self._waiting.release(pod, load)
         ended = self._clock()
         self._accounts.prompt_known(
             flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens
@@ -207,7 +223,12 @@ class Forwarder:
         )
 
     async def _decode(
-        self, flight: Flight, sink: Sink, kv_params: Any, revision: str | None
+        self,
+        flight: Flight,
+        sink: Sink,
+        kv_params: Any,
+        revision: str | None,
+        placement: Placement,
     ) -> web.StreamResponse:
         failed: Pod | None = None
         while True:
@@ -217,8 +238,11 @@ class Forwarder:
                 self._fall_back(flight, DecodeOnly.NO_PAIR)
             flight.tries += 1
             flight.decode_pod = pod.name
+            load = self._decode_load(flight)
+            pod.enter(load, self._clock())
+            self._waiting.arrived(placement)
             try:
-                return await self._decode_once(flight, sink, pod, kv_params)
+                return await self._decode_once(flight, sink, pod, load, kv_params)
             except UpstreamFailure as failure:
                 self._note_failure(pod, failure)
                 error = _gateway_error(failure)
@@ -261,14 +285,16 @@ class Forwarder:
             flight.ending = Ending.SHED
             raise self._no_place() from None
 
-    async def _decode_once(
-        self, flight: Flight, sink: Sink, pod: Pod, kv_params: Any
-    ) -> web.StreamResponse:
+    def _decode_load(self, flight: Flight) -> Load:
         expected = self._learned.expected_output_tokens(flight.call.max_output_tokens)
-        tokens = flight.prompt_tokens + expected * flight.call.choices
+        return Load(flight.prompt_tokens + expected * flight.call.choices)
+
+    async def _decode_once(
+        self, flight: Flight, sink: Sink, pod: Pod, load: Load, kv_params: Any
+    ) -> web.StreamResponse:
+        """Serve from `pod`, where `load` is counted until this is over."""
         count = flight.token_count()
         began = self._clock()
-        pod.enter(tokens)
         self._accounts.ledger.leg_began(pod)
         try:
             async with Watchdog(flight.first_token_deadline_s) as watchdog:
@@ -291,7 +317,7 @@ class Forwarder:
                 flight.ending = Ending.REFUSED
             raise
         finally:
-            pod.leave(tokens)
+            self._waiting.release(pod, load)
             self._accounts.ledger.leg_ended(pod)
             flight.output_tokens = count.output_tokens
             self._accounts.prompt_known(

@@ -91,6 +91,11 @@ class Metrics:
         self._queued = Gauge(
             "tandem_router_queued_requests", "Requests that wait in the router.", registry=registry
         )
+        self._held = Gauge(
+            "tandem_router_held_requests",
+            "Those of the queued that wait until decode pods bear more streams within TPOT.",
+            registry=registry,
+        )
         self._in_flight = Gauge(
             "tandem_router_in_flight_requests",
             "Requests at engine pods, by phase.",
@@ -123,10 +128,12 @@ class Metrics:
         *,
         fleet: Fleet,
         queued: Callable[[], int],
+        held: Callable[[], int],
         generation: Callable[[], int],
     ) -> None:
         """Have the gauges read the router's own state."""
         self._queued.set_function(queued)
+        self._held.set_function(held)
         self._generation.set_function(generation)
         for role in Role:
 

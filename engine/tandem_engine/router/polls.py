@@ -1,4 +1,4 @@
-"""Background reads of engine pods: probes that clear a suspicion, and the KV transfer time."""
+"""Background reads of engine pods: probes that clear a suspicion, and what decode pods measure."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,9 @@ _SCRAPE_TIMEOUT_S = 5.0
 _LARGEST_METRICS_BYTES = 8 * 1024 * 1024
 _TRANSFER = re.compile(
     rb"^vllm:nixl_xfer_time_seconds_(sum|count)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE
+)
+_REQUESTS = re.compile(
+    rb"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE
 )
 
 
@@ -55,8 +58,8 @@ class Probes:
         self._fleet.trust(pod)
 
 
-class TransferTimes:
-    """Learns the mean KV transfer time from the decode pods' own histogram."""
+class DecodeReads:
+    """Learns from the decode pods' own metrics: the mean KV transfer time, and others' requests."""
 
     def __init__(self, *, fleet: Fleet, upstream: Upstream, learned: Learned) -> None:
         self._fleet = fleet
@@ -71,7 +74,10 @@ class TransferTimes:
             await asyncio.sleep(_SCRAPE_EVERY_S)
 
     async def scrape(self, pods: Iterable[Pod]) -> None:
-        """Read each pod once; where transfers happened since the last read, take their mean."""
+        """Read each pod once; where transfers happened since the last read, take their mean.
+
+        What a pod has more than this router sent it came from another router of the pool.
+        """
         grown_s = grown = 0.0
         seen: dict[str, tuple[float, float]] = {}
         for pod in pods:
@@ -83,7 +89,9 @@ class TransferTimes:
                     timeout_s=_SCRAPE_TIMEOUT_S,
                 )
             except UpstreamFailure:
+                pod.others = 0
                 continue
+            pod.others = max(0, requests_inside(text) - pod.requests)
             totals = transfer_totals(text)
             if totals is None:
                 continue
@@ -96,6 +104,13 @@ class TransferTimes:
         self._seen = seen
         if grown > 0:
             self._learned.transfer_s = grown_s / grown
+        # Somebody may be waiting for what others had.
+        self._fleet.announce()
+
+
+def requests_inside(text: bytes) -> int:
+    """Return the requests that an engine runs or lets wait; none where it does not say."""
+    return round(sum(float(value) for value in _REQUESTS.findall(text)))
 
 
 def transfer_totals(text: bytes) -> tuple[float, float] | None:

@@ -259,9 +259,13 @@ class InternalServer:
                 headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
             )
         if request.path == "/arrivals":
+            queued = self._waiting.queued()
             in_system = {
-                "queued_requests": self._waiting.requests,
-                "queued_prompt_tokens": self._waiting.prompt_tokens,
+                "queued_requests": queued.requests,
+                "queued_prompt_tokens": queued.prompt_tokens,
+                "held_prompt_tokens": queued.held_prompt_tokens,
+                "overdue_requests": queued.overdue,
+                "held_overdue_requests": queued.held_overdue,
                 **{f"{role.value}_requests": self._at(role) for role in Role},
             }
             return web.json_response(self._accounts.ledger.report(in_system))

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+_ALWAYS_AT_A_POD = 2
 
 
 class SettingsError(ValueError):
@@ -24,7 +27,7 @@ class Slo(_Part):
     """The bounds that make a request good."""
 
     ttft_s: Seconds
-    ttft_s_per_thousand_prompt_tokens: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    ttft_s_per_thousand_prompt_tokens: NonNegative = 0.0
     tpot_s: Seconds
     attainment: Annotated[float, Field(gt=0, le=1)] = 0.99
 
@@ -40,7 +43,38 @@ class Limits(_Part):
     header_bytes: Count = 16 * 1024
     concurrent_requests: Count = 2000
     queued_requests: Annotated[int, Field(ge=0)] = 1000
-    prefill_requests_per_pod: Count = 4
+    prefill_requests_per_pod: Count = 64
+    prefill_tokens_per_pod: Count = 4096
+
+    def has_room(self, requests: int, tokens: int, prompt_tokens: int) -> bool:
+        """Return whether a prefill pod that holds so much takes one more prompt.
+
+        It always holds one under way and one that goes on at once. Short prompts share a pass, so
+        more of them cost little; a long one waits where it can still be put in order.
+        """
+        return requests < self.prefill_requests_per_pod and (
+            requests < _ALWAYS_AT_A_POD or tokens + prompt_tokens <= self.prefill_tokens_per_pod
+        )
+
+
+class DecodePace(_Part):
+    """How fast one decode pod is, as the operator learned it.
+
+    Attributes:
+        step_s: seconds of a step: at least, more per stream, more per KV token of its streams.
+        kv_capacity_tokens: what its cache holds; `None`: not known.
+        routers: how many routers send it requests.
+    """
+
+    step_s: tuple[NonNegative, NonNegative, NonNegative]
+    kv_capacity_tokens: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    max_num_seqs: Count
+    routers: Count = 1
+
+    def seconds(self, streams: float, kv_tokens: float) -> float:
+        """Return the time of a step with so many streams that hold so many tokens."""
+        least_s, per_stream_s, per_token_s = self.step_s
+        return least_s + per_stream_s * streams + per_token_s * kv_tokens
 
 
 class Timeouts(_Part):
@@ -54,7 +88,11 @@ class Timeouts(_Part):
 
 
 class Settings(_Part):
-    """One whole settings document (`router.json`)."""
+    """One whole settings document (`router.json`).
+
+    Attributes:
+        decode: what the gate in front of decode pods goes by; `None`: everybody is let in.
+    """
 
     schema_version: Literal[1] = Field(alias="schema")
     pool: Annotated[str, Field(min_length=1)]
@@ -64,6 +102,7 @@ class Settings(_Part):
     slo: Slo
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
+    decode: DecodePace | None = None
 
 
 def parse_settings(text: str | bytes) -> Settings:

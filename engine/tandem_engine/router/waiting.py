@@ -1,18 +1,23 @@
 """The one queue in front of the pool: who goes next, to which prefill pod, and who is shed.
 
 Requests that can still meet their TTFT go first, the most urgent of them foremost; those that no
-longer can wait behind them. An overload then costs the excess and not everybody.
+longer can wait behind them. An overload then costs the excess and not everybody. Where decode pods
+bear no more streams, all wait here.
 """
 
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tandem_engine.router.fleet import Deserted, Fleet, Pod, Role, least_loaded
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
+from tandem_engine.router.gate import Coming, bears
+from tandem_engine.router.settings import Settings, SettingsHolder
+from tandem_engine.router.stopwatch import Stopwatch
+
+_OVERDUE_S = 60.0
 
 
 class DecodeOnly(StrEnum):
@@ -31,12 +36,30 @@ class QueueFull(Exception):  # noqa: N818 - an event of ordinary operation, not 
     """The request was shed: the queue is at its bound."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Where a request goes; its work is counted there until `Waiting.release`."""
+    """Where a request goes; `load` is counted at its prefill pod until `Waiting.release`."""
 
     prefill: Pod | None
+    load: Load
     decode_only: DecodeOnly | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of one request, as far as known.
+
+    Attributes:
+        service_s: its prefill alone on a pod.
+        pass_s: the part of that which prompts in one pass share.
+        rest_s: from the end of its prefill to its first token.
+        output_tokens: what it will make.
+    """
+
+    service_s: float = 0.0
+    pass_s: float = 0.0
+    rest_s: float = 0.0
+    output_tokens: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -45,21 +68,39 @@ class Waiter:
 
     Attributes:
         deadline_s: when its TTFT bound passes.
-        expected_s: how long it will take from dispatch to its first token, as far as known.
+        expected: asked anew whenever it matters: more is known then.
         split: whether it may use a prefill pod at all.
+        entered_s, held_before_s: when it came, and how long decode pods had held requests by then.
     """
 
     deadline_s: float
     tokens: int
-    expected_s: Callable[[], float]
+    expected: Callable[[], Expected]
     split: bool
+    entered_s: float = 0.0
+    held_before_s: float = 0.0
     placed: "asyncio.Future[Placement]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
 
+@dataclass(slots=True)
+class Queued:
+    """Those who wait, and which of them decode pods held back for most of their wait.
+
+    Attributes:
+        overdue, held_overdue: whose TTFT bound passed within the last minute.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    held_prompt_tokens: int = 0
+    overdue: int = 0
+    held_overdue: int = 0
+
+
 class Waiting:
-    """Admits requests to prefill pods as these have room."""
+    """Admits requests to prefill pods as these, and the decode pods, have room."""
 
     def __init__(
         self, *, fleet: Fleet, settings: SettingsHolder, clock: Callable[[], float]
@@ -72,6 +113,8 @@ class Waiting:
         self._unsplit: deque[Waiter] = deque()
         self._entered = 0
         self._alive: dict[Waiter, None] = {}
+        self._coming: dict[Placement, int] = {}
+        self._held = Stopwatch()
         fleet.listen(self.pump)
 
     @property
@@ -79,10 +122,27 @@ class Waiting:
         """Return how many requests wait."""
         return len(self._alive)
 
+    def queued(self) -> Queued:
+        """Return what the operator should know of those who wait."""
+        now, found = self._clock(), Queued(requests=len(self._alive))
+        held_s = self._held.total_s(now)
+        for waiter in self._alive:
+            held = held_s - waiter.held_before_s > 0.5 * (now - waiter.entered_s)
+            overdue = now - _OVERDUE_S < waiter.deadline_s <= now
+            found.prompt_tokens += waiter.tokens
+            found.held_prompt_tokens += held * waiter.tokens
+            found.overdue += overdue
+            found.held_overdue += held and overdue
+        return found
+
     @property
-    def prompt_tokens(self) -> int:
-        """Return the prompt tokens of all waiting requests."""
-        return sum(waiter.tokens for waiter in self._alive)
+    def held(self) -> bool:
+        """Return whether it is the decode pods that those who wait are waiting for."""
+        return self._held.running and bool(self._alive)
+
+    def held_s(self, now: float) -> float:
+        """Return for how long, in all, decode pods held requests back."""
+        return self._held.total_s(now)
 
     async def admit(self, waiter: Waiter) -> Placement:
         """Wait for a place; raises `QueueFull` when this request is shed instead.
@@ -91,6 +151,8 @@ class Waiting:
         """
         self._entered += 1
         self._alive[waiter] = None
+        waiter.entered_s = self._clock()
+        waiter.held_before_s = self._held.total_s(waiter.entered_s)
         if waiter.split:
             heapq.heappush(self._urgent, (waiter.deadline_s, self._entered, waiter))
         else:
@@ -103,81 +165,123 @@ class Waiting:
         except BaseException:
             placed = waiter.placed
             if placed.done() and not placed.cancelled() and placed.exception() is None:
-                self.release(placed.result().prefill, tokens=waiter.tokens)
+                placement = placed.result()
+                self._coming.pop(placement, None)
+                self.release(placement.prefill, placement.load)
             raise
         finally:
             self._alive.pop(waiter, None)
 
-    def release(self, pod: Pod | None, *, tokens: int) -> None:
-        """Give back the place of a request that is no longer at its prefill pod."""
+    def arrived(self, placement: Placement) -> None:
+        """Take note that a request is at its decode pod, or never will be."""
+        if self._coming.pop(placement, None) is not None:
+            self.pump()
+
+    def release(self, pod: Pod | None, load: Load) -> None:
+        """Give back the place of a request that is no longer at `pod`."""
         if pod is not None:
-            pod.leave(tokens)
+            pod.leave(load, self._clock())
             self.pump()
 
     def pump(self) -> None:
         """Place every request for which there is room."""
+        self._held.turn(on=self._pumped(), now=self._clock())
+
+    def _pumped(self) -> bool:
+        """Place them; return whether decode pods are what the next one waits for."""
         if not self._alive:
             self._urgent.clear()
             self._hopeless.clear()
             self._unsplit.clear()
-            return
+            return False
         if self._fleet.deserted:
             self._dismiss()
-            return
+            return False
         settings = self._settings.current
         revisions = self._fleet.revisions(Role.DECODE)
         if settings is None or not revisions:
-            return
+            return False
         while self._unsplit:
-            self._place(self._unsplit.popleft(), Placement(None, DecodeOnly.UNSUPPORTED))
+            waiter = self._unsplit.popleft()
+            self._place(waiter, None, waiter.expected(), DecodeOnly.UNSUPPORTED)
         paired = self._fleet.usable(Role.PREFILL, revisions=revisions)
-        if not paired and self._fleet.doubtful(Role.PREFILL, revisions=revisions):
-            return
-        most = settings.limits.prefill_requests_per_pod
-        while True:
-            pod = least_loaded(pod for pod in paired if pod.requests < most)
-            if paired and pod is None:
-                return
-            waiter = self._next()
-            if waiter is None:
-                return
-            if pod is None:
-                reason = (
-                    DecodeOnly.NO_PAIR
-                    if self._fleet.usable(Role.PREFILL)
-                    else DecodeOnly.NO_PREFILL
-                )
-                self._place(waiter, Placement(None, reason))
-                continue
-            pod.enter(waiter.tokens)
-            self._place(waiter, Placement(pod))
+        if paired:
+            return self._split(paired, settings)
+        if not self._fleet.doubtful(Role.PREFILL, revisions=revisions):
+            known = self._fleet.usable(Role.PREFILL)
+            reason = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
+            while (alone := self._next(())) is not None:
+                self._take(alone)
+                self._place(alone, None, alone.expected(), reason)
+        return False
 
-    def _next(self) -> Waiter | None:
-        self._sort_out_hopeless()
+    def _split(self, prefill: Sequence[Pod], settings: Settings) -> bool:
+        """Place who uses prefill and decode pods; return whether the latter hold up the next."""
+        decode = self._fleet.usable(Role.DECODE)
+        limits = settings.limits
+        while (waiter := self._next(prefill)) is not None:
+            expected = waiter.expected()
+            pod = least_loaded(
+                pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, waiter.tokens)
+            )
+            if pod is None:
+                return False
+            if not self._borne(waiter, expected, decode, settings):
+                return True
+            self._take(waiter)
+            self._place(waiter, pod, expected)
+        return False
+
+    def _next(self, prefill: Sequence[Pod]) -> Waiter | None:
+        """Return who goes next: the most urgent that can be on time, else the first that cannot."""
+        self._sort_out_hopeless(prefill)
         if self._urgent:
-            return heapq.heappop(self._urgent)[2]
+            return self._urgent[0][2]
         while self._hopeless:
-            waiter = self._hopeless.popleft()
-            if not waiter.placed.done():
-                return waiter
+            if not self._hopeless[0].placed.done():
+                return self._hopeless[0]
+            self._hopeless.popleft()
         return None
 
-    def _sort_out_hopeless(self) -> None:
+    def _take(self, waiter: Waiter) -> None:
+        """Let the one that `_next` named leave the queue."""
+        if self._urgent and self._urgent[0][2] is waiter:
+            heapq.heappop(self._urgent)
+        else:
+            self._hopeless.popleft()
+
+    def _sort_out_hopeless(self, prefill: Sequence[Pod]) -> None:
         """Leave at the front of the urgent a request that can still meet its TTFT."""
         now = self._clock()
+        start_s = min((pod.free_s(now) for pod in prefill), default=now)
         while self._urgent:
             waiter = self._urgent[0][2]
             if not waiter.placed.done():
-                if now + waiter.expected_s() <= waiter.deadline_s:
+                expected = waiter.expected()
+                if start_s + expected.service_s + expected.rest_s <= waiter.deadline_s:
                     return
                 self._hopeless.append(waiter)
             heapq.heappop(self._urgent)
+
+    def _borne(
+        self, waiter: Waiter, expected: Expected, decode: Sequence[Pod], settings: Settings
+    ) -> bool:
+        if settings.decode is None:
+            return True
+        tokens = waiter.tokens + expected.output_tokens
+        coming = Coming(
+            requests=1 + len(self._coming),
+            tokens=tokens + sum(self._coming.values()),
+            output_tokens=expected.output_tokens,
+        )
+        late = not self._urgent
+        return bears(settings.decode, decode, coming, tpot_s=settings.slo.tpot_s, late=late)
 
     def _shed_over_bound(self) -> None:
         settings = self._settings.current
         if settings is None or len(self._alive) <= settings.limits.queued_requests:
             return
-        self._sort_out_hopeless()
+        self._sort_out_hopeless(self._fleet.usable(Role.PREFILL))
         while self._hopeless:
             waiter = self._hopeless.pop()
             if not waiter.placed.done():
@@ -192,7 +296,21 @@ class Waiting:
             if not waiter.placed.done():
                 waiter.placed.set_exception(Deserted())
 
-    def _place(self, waiter: Waiter, placement: Placement) -> None:
+    def _place(
+        self,
+        waiter: Waiter,
+        pod: Pod | None,
+        expected: Expected,
+        decode_only: DecodeOnly | None = None,
+    ) -> None:
         self._alive.pop(waiter, None)
-        if not waiter.placed.done():
-            waiter.placed.set_result(placement)
+        if waiter.placed.done():
+            return
+        work_s = expected.service_s
+        if pod is not None and pod.requests:
+            work_s = max(0.0, work_s - expected.pass_s)
+        placement = Placement(pod, Load(waiter.tokens, work_s), decode_only)
+        if pod is not None:
+            pod.enter(placement.load, self._clock())
+        self._coming[placement] = waiter.tokens + expected.output_tokens
+        waiter.placed.set_result(placement)

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, replace
 from math import ceil
 
-from tandem_operator.api import InferencePool
+from tandem_operator.api import DecodeAdmission, InferencePool, duration_s
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.profile import EngineProfile
+from tandem_operator.sim.router_queue import RouterSettings
 from tandem_operator.sim.trace import Trace
 from tandem_operator.workloads.policy import policy_of
 
@@ -22,6 +23,7 @@ class Case:
     """A pool, its traffic and its engines; everything that a run depends on but the policy.
 
     Attributes:
+        router: how the pool's router works.
         start: replicas that are ready at the start.
         gpu_hour_price: price of one GPU for one hour; `None`: not given.
     """
@@ -32,6 +34,7 @@ class Case:
     profile: EngineProfile
     cold_start: ColdStart
     start: Fleet
+    router: RouterSettings
     prefix_caching: bool
     seed: int
     gpu_hour_price: float | None
@@ -51,6 +54,17 @@ def spec_of(pool: InferencePool) -> PoolSpec:
     spec = policy_of(pool.spec)
     roles = {role: replace(bounds, managed=True) for role, bounds in spec.roles.items()}
     return replace(spec, mode=Mode.AUTO, roles=roles)
+
+
+def router_of(pool: InferencePool) -> RouterSettings:
+    """The pool's router, as its spec has it."""
+    router = pool.spec.router
+    return RouterSettings(
+        requests_per_prefill_pod=router.limits.prefill_requests_per_pod,
+        tokens_per_prefill_pod=router.limits.prefill_tokens_per_pod,
+        first_token_s=duration_s(router.timeouts.first_token),
+        decode_gate=router.decode_admission is DecodeAdmission.KEEP_TPOT,
+    )
 
 
 def notes_on(pool: InferencePool) -> list[str]:

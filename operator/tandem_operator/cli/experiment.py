@@ -101,6 +101,7 @@ def run(case: Case, policy: Policy, *, told: Told = lambda _: None) -> Run:
         trace=case.trace,
         profile=case.profile,
         start=case.start,
+        router=case.router,
         prefix_caching=case.prefix_caching,
     )
     scenario = Scenario(

@@ -12,6 +12,7 @@ from tandem_operator.cli.case import (
     check_fleet,
     fitted_start,
     notes_on,
+    router_of,
     smallest,
     spec_of,
 )
@@ -251,6 +252,7 @@ class EngineOptions:
                 seconds("--cold-start", self.cold_start, positive=False), self.cold_start_sigma
             ),
             start=start,
+            router=router_of(pool),
             prefix_caching=pool.spec.engine.prefix_caching,
             seed=seed,
             gpu_hour_price=price,

@@ -2,7 +2,7 @@
 
 More replicas of a role never hurt, and a tighter bound never helps: so what one run showed spares
 many others. Runs are kept, so that no fleet is simulated twice under one TTFT bound; a TPOT bound
-changes nothing in a static fleet's run, and is judged afterwards.
+changes nothing in the run of a static fleet whose router holds nobody back, and is judged later.
 """
 
 from bisect import bisect_right
@@ -181,7 +181,9 @@ class Search:
         self.told(self.runs)
         # The budget is judged, not enforced: a fleet above it would stand there unscheduled.
         spec = replace(self.case.spec, slo=slo, gpu_budget=None)
-        done = run(replace(self.case, spec=spec, start=fleet), Static(fleet))
+        # Nobody waits for decode here: what the fleet gives by itself, whatever the TPOT bound.
+        router = replace(self.case.router, decode_gate=False)
+        done = run(replace(self.case, spec=spec, router=router, start=fleet), Static(fleet))
         verdicts = ((flight, judge(flight, slo)) for flight in done.flights)
         kept = [flight for flight, told in verdicts if not (told.failed or told.late_ttft)]
         tpots_s = sorted(flight.tpot_s for flight in kept if flight.tpot_s is not None)

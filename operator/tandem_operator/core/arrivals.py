@@ -113,7 +113,11 @@ def _groups(requests: tuple[int, ...], tokens: tuple[int, ...]) -> tuple[PromptG
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How the requests that ended in a window went."""
+    """How the requests that ended in a window went.
+
+    Attributes:
+        overdue: those of `finished` that wait and are late already.
+    """
 
     window_s: float
     finished: int
@@ -125,6 +129,7 @@ class Outcomes:
     output_tokens: int
     output_tokens_squared: int
     blame: Mapping[str, int]
+    overdue: int = 0
 
     @property
     def attainment(self) -> float | None:
@@ -134,11 +139,15 @@ class Outcomes:
     @property
     def answered(self) -> int:
         """Requests that ended with an answer."""
-        return max(0, self.finished - self.failed - self.shed)
+        return max(0, self.finished - self.failed - self.shed - self.overdue)
 
 
 def outcomes(reports: Sequence[RouterReport], *, window_s: int) -> Outcomes:
-    """Sum of what ended within the last `window_s` seconds before each router's answer."""
+    """Sum of what ended within the last `window_s` seconds before each router's answer.
+
+    Who waits and became late in the last minute counts as a violation already: those may wait for
+    long before they end.
+    """
     rows: list[FinishedSecond] = []
     for report in reports:
         first_s, last_s = report.sampled_s - window_s, report.sampled_s
@@ -147,18 +156,26 @@ def outcomes(reports: Sequence[RouterReport], *, window_s: int) -> Outcomes:
     for row in rows:
         for cause, count in row.blame.items():
             blame[cause] = blame.get(cause, 0) + count
-
+    overdue = [min(report.overdue_requests, MOST_TOTAL) for report in reports]
+    held = [min(report.held_overdue_requests, MOST_TOTAL) for report in reports]
+    for cause, count in (
+        ("decode_admission", sum(held)),
+        ("router_queue", sum(overdue) - sum(held)),
+    ):
+        if count > 0:
+            blame[cause] = blame.get(cause, 0) + count
     return Outcomes(
         window_s=float(window_s),
-        finished=_total([row.finished for row in rows]),
+        finished=_total([*(row.finished for row in rows), *overdue]),
         good=_total([row.good for row in rows]),
-        late_ttft=_total([row.late_ttft for row in rows]),
+        late_ttft=_total([*(row.late_ttft for row in rows), *overdue]),
         late_tpot=_total([row.late_tpot for row in rows]),
         failed=_total([row.failed for row in rows]),
         shed=_total([row.shed for row in rows]),
         output_tokens=_total([row.output_tokens for row in rows]),
         output_tokens_squared=_total([row.output_tokens_squared for row in rows]),
         blame=dict(sorted(blame.items())),
+        overdue=_total(overdue),
     )
 
 

@@ -97,12 +97,15 @@ def correct(
     """The correction after `step_s` more seconds, by the last minute's and longer outcomes."""
     allowed = max(1e-3, 1.0 - attainment)
     slowdown = {}
+    # Who is late for one role's sake can no more be late for the other's.
+    late = sum(violated_share(minute, role) or 0.0 for role in Role)
     for role in Role:
         share = violated_share(minute, role)
         factor = correction.of(role)
         factor *= exp(-log(factor) * min(1.0, step_s / FACTOR_REST_S))
         if share is not None and correction.settled(role, now_s):
-            surprise = (share - correction.expected_late.get(role, 0.0)) / allowed
+            expected = correction.expected_late.get(role, 0.0)
+            surprise = (max(share, min(late, expected)) - expected) / allowed
             factor *= exp(FACTOR_RATE_PER_S * step_s * min(2.0, max(-1.0, surprise)))
         slowdown[role] = min(MOST_FACTOR, max(LEAST_FACTOR, factor))
     price = correction.price

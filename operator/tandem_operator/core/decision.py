@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tandem_operator.core.observation import Quantiles
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Share
 
@@ -70,6 +71,7 @@ class Decision:
         inputs: the numbers behind the decision, rounded for people.
         next_tick_s: how long to wait before the next tick.
         share: the pool's part of its namespace's quota; `None` where there is no quota.
+        pace: what the routers should know of a decode replica; `None` while nothing is known.
     """
 
     at_s: float
@@ -85,3 +87,4 @@ class Decision:
     inputs: Mapping[str, float]
     next_tick_s: float
     share: Share | None = None
+    pace: DecodePace | None = None

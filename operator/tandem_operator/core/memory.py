@@ -14,6 +14,7 @@ from tandem_operator.core.fleet import Starts
 from tandem_operator.core.forecast import Track
 from tandem_operator.core.guard import Past
 from tandem_operator.core.learn import Learned
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Crest
 
@@ -33,6 +34,7 @@ class Memory:
         outputs: output lengths seen last; kept while nothing finishes.
         overhead_s: the part of TTFT that no prefill replica changes, measured at low load.
         crest: the most demanding curve of late, where pools share a quota.
+        pace: what the routers were told of a decode replica.
     """
 
     version: int = VERSION
@@ -46,6 +48,7 @@ class Memory:
     outputs: Outputs | None = None
     overhead_s: float | None = None
     crest: Crest | None = None
+    pace: DecodePace | None = None
 
     def to_json(self) -> str:
         """Compact JSON that `from_json` reads back exactly."""

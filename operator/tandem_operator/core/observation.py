@@ -134,7 +134,14 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class RouterReport:
-    """One router's answer to `/arrivals`. Seconds not listed after `started_s` saw nothing."""
+    """One router's answer to `/arrivals`. Seconds not listed after `started_s` saw nothing.
+
+    Attributes:
+        held_prompt_tokens: the part of `queued_prompt_tokens` that decode replicas held back for
+            most of its wait.
+        overdue_requests: of those that wait, how many became late within the last minute.
+        held_overdue_requests: the part of them that decode replicas held back.
+    """
 
     router: str
     sampled_s: float
@@ -147,6 +154,9 @@ class RouterReport:
     prefill_requests: int
     decode_requests: int
     legs: tuple[Leg, ...]
+    held_prompt_tokens: int = 0
+    overdue_requests: int = 0
+    held_overdue_requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from tandem_operator.core.fleet import Fleet, Starts
 from tandem_operator.core.guard import Allowed
 from tandem_operator.core.intake import Freshness
 from tandem_operator.core.observation import Latency, PodPhase, Quantiles
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Share
@@ -49,6 +50,7 @@ class View:
     overhead_s: float | None
     idle: bool
     share: Share | None = None
+    pace: DecodePace | None = None
 
     @property
     def bound_by_quota(self) -> bool:
@@ -86,6 +88,7 @@ def report(view: View) -> Decision:
         inputs=_inputs(view),
         next_tick_s=view.next_tick_s,
         share=view.share,
+        pace=view.pace,
     )
 
 

@@ -83,6 +83,29 @@ def transfer_s(samples: Sequence[EngineSample]) -> float:
     return total / count if count > 0.0 else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Prompt tokens that wait in routers, by the role that holds them back.
+
+    Attributes:
+        clear_s: how long they may take to be served.
+    """
+
+    tokens: Mapping[Role, float]
+    clear_s: float
+
+    def replicas(self, role: Role, *, busy_s_per_token: float) -> float:
+        """Replicas that it keeps busy for so long."""
+        return self.tokens[role] * busy_s_per_token / max(1.0, self.clear_s)
+
+
+def backlog_of(reports: Sequence[RouterReport], *, clear_s: float) -> Backlog:
+    """What waits now; what decode replicas hold back, no prefill replica can clear."""
+    held = sum(report.held_prompt_tokens for report in reports)
+    queued = sum(report.queued_prompt_tokens for report in reports)
+    return Backlog({Role.PREFILL: max(0, queued - held), Role.DECODE: held}, clear_s)
+
+
 def assess(
     spec: PoolSpec,
     arrivals: Arrivals,
@@ -91,12 +114,9 @@ def assess(
     outputs: Outputs | None,
     correction: Correction,
     overhead_s: float,
-    backlog: tuple[float, float],
+    backlog: Backlog,
 ) -> Situation | None:
-    """The situation, or `None` while something that sizing needs is still unknown.
-
-    `backlog` is the prompt tokens that wait in routers and the seconds they may be cleared in.
-    """
+    """The situation, or `None` while something that sizing needs is still unknown."""
     sample = workload(arrivals)
     if sample is None or outputs is None or not models.service.known or not models.step.known:
         return None
@@ -121,18 +141,27 @@ def assess(
     replay = Replay(work, in_turn=spec.in_turn)
     # More replicas are a dear cure for waiting beside idle ones: the objective buys them, no price.
     one_queue = Replay(work) if spec.in_turn else replay
-    waiting_tokens, clear_s = backlog
-    per_token = work.mean_service_s / max(1.0, sample.mean_prompt_tokens)
+    busy = {
+        Role.PREFILL: work.mean_service_s,
+        Role.DECODE: outputs.mean_tokens / decode.tokens_per_s,
+    }
+    waiting = {
+        role: backlog.replicas(
+            role, busy_s_per_token=busy[role] / max(1.0, sample.mean_prompt_tokens)
+        )
+        for role in Role
+    }
     demands = {
         Role.PREFILL: Demand(
             late_share=replay.late_share,
             priced_share=one_queue.late_share,
-            busy=work.mean_service_s,
-            backlog=waiting_tokens * per_token / max(1.0, clear_s),
+            busy=busy[Role.PREFILL],
+            backlog=waiting[Role.PREFILL],
         ),
         Role.DECODE: Demand(
             late_share=decode.late_share,
-            busy=outputs.mean_tokens / decode.tokens_per_s,
+            busy=busy[Role.DECODE],
+            backlog=waiting[Role.DECODE],
             price_weight=DECODE_PRICE_WEIGHT,
         ),
     }

@@ -19,6 +19,7 @@ from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
+from tandem_operator.core.pace import pace_to_tell
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.report import View, report
 from tandem_operator.core.role import Role
@@ -26,6 +27,7 @@ from tandem_operator.core.share import Quota, crest_of, take_share
 from tandem_operator.core.situation import (
     Situation,
     assess,
+    backlog_of,
     first_overhead_s,
     learn_overhead,
     measure_outputs,
@@ -89,9 +91,10 @@ def decide(
             outputs=outputs,
             correction=correction,
             overhead_s=overhead_s,
-            backlog=(sum(r.queued_prompt_tokens for r in seen.routers), lead_s + LOOK_AHEAD_S),
+            backlog=backlog_of(seen.routers, clear_s=lead_s + LOOK_AHEAD_S),
         ),
     )
+    pace = pace_to_tell(memory.pace, situation, max_num_seqs=spec.max_num_seqs)
     rate_rps = arrivals.rate_rps(RATE_S) or 0.0
     if situation is not None:
         if lasting:
@@ -168,6 +171,7 @@ def decide(
             overhead_s=overhead_s if lasting else None,
             idle=idle,
             share=share,
+            pace=pace,
         )
     )
     return decision, Memory(
@@ -181,6 +185,7 @@ def decide(
         outputs=outputs,
         overhead_s=overhead_s if lasting else None,
         crest=crest,
+        pace=pace,
     )
 
 

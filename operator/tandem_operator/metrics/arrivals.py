@@ -40,6 +40,9 @@ class _InSystem(Lenient):
     queued_prompt_tokens: Count
     prefill_requests: Count
     decode_requests: Count
+    held_prompt_tokens: Count = 0
+    overdue_requests: Count = 0
+    held_overdue_requests: Count = 0
 
 
 class _Leg(Lenient):

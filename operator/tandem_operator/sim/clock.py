@@ -6,6 +6,28 @@ from heapq import heappop, heappush
 Act = Callable[[], None]
 
 
+class Stopwatch:
+    """How long something lasted, in all."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._total_s = 0.0
+
+    def run(self, now_s: float) -> None:
+        """It lasts from now on, or still."""
+        if self._since_s is None:
+            self._since_s = now_s
+
+    def stop(self, now_s: float) -> None:
+        """It is over, or was."""
+        self._total_s = self.total_s(now_s)
+        self._since_s = None
+
+    def total_s(self, now_s: float) -> float:
+        """Seconds until now."""
+        return self._total_s + (0.0 if self._since_s is None else now_s - self._since_s)
+
+
 class Clock:
     """Planned acts. Time only moves when the next one is taken."""
 

@@ -13,6 +13,7 @@ class Ending(StrEnum):
 
     ANSWERED = "answered"
     FAILED = "failed"
+    SHED = "shed"
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +24,7 @@ class Flight:
         made: output tokens made so far.
         compute_tokens: prompt tokens that a decode pod still has to compute by itself.
         service_s: prefill time of this request alone on its pod.
+        held_s: the part of its wait in the router that decode pods are to blame for.
     """
 
     request: TraceRequest
@@ -39,6 +41,7 @@ class Flight:
     service_s: float = 0.0
     handover_s: float = 0.0
     overflowed: bool = False
+    held_s: float = 0.0
 
     @property
     def ttft_s(self) -> float | None:
@@ -79,32 +82,35 @@ def judge(flight: Flight, slo: Slo) -> Verdict:
     """The verdict on a request that ended, at the bounds in force now."""
     ttft_s, tpot_s = flight.ttft_s, flight.tpot_s
     bound_s = slo.ttft_bound_s(flight.request.prompt_tokens)
-    failed = flight.ending is Ending.FAILED
+    failed = flight.ending in (Ending.FAILED, Ending.SHED)
+    waited_s = ttft_s
+    if flight.ending is Ending.SHED and flight.end_s is not None:
+        waited_s = flight.end_s - flight.request.at_s
     return Verdict(
         late_ttft=not failed and ttft_s is not None and ttft_s > bound_s,
         late_tpot=not failed and tpot_s is not None and tpot_s > slo.tpot_s,
         failed=failed,
-        parts={} if ttft_s is None else _parts(flight, ttft_s),
+        parts={} if waited_s is None else _parts(flight, waited_s),
     )
 
 
 def _parts(flight: Flight, ttft_s: float) -> dict[str, float]:
-    """The parts of the time to the first token; they sum to it."""
+    """The parts of the time to the first token, or of the wait that was in vain; they sum to it."""
     start_s = flight.request.at_s
-    dispatched_s = start_s if flight.dispatched_s is None else flight.dispatched_s
-    queue_s = dispatched_s - start_s
+    queue_s = ttft_s if flight.dispatched_s is None else flight.dispatched_s - start_s
     if flight.prefilled_s is None:
         leg_s = min(ttft_s - queue_s, flight.service_s)
         prefill_s = leg_s
     else:
-        leg_s = flight.prefilled_s - dispatched_s
+        leg_s = flight.prefilled_s - start_s - queue_s
         prefill_s = min(leg_s, flight.service_s)
     rest_s = max(0.0, ttft_s - queue_s - leg_s)
     transfer_s = min(flight.handover_s, rest_s)
+    held_s = min(flight.held_s, queue_s)
     return {
-        "router_queue": queue_s,
+        "router_queue": queue_s - held_s,
         "engine_queue": leg_s - prefill_s,
         "prefill": prefill_s,
         "transfer": transfer_s,
-        "decode_admission": rest_s - transfer_s,
+        "decode_admission": held_s + rest_s - transfer_s,
     }

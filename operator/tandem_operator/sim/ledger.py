@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Latency, Quantiles
-from tandem_operator.sim.flight import Flight, Verdict
+from tandem_operator.sim.flight import Ending, Flight, Verdict
 
 BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
 HISTORY_S = 1200
@@ -88,9 +88,9 @@ class Ledger:
             for part, seconds in verdict.parts.items():
                 usual[part] = seconds + USUAL_KEEP * (usual.get(part, seconds) - seconds)
             return None
-        if verdict.failed:
+        if flight.ending is Ending.FAILED:
             return "error"
-        if not verdict.late_ttft:
+        if not (verdict.late_ttft or verdict.failed):
             return "decode_step"
         return max(verdict.parts, key=lambda part: verdict.parts[part] - usual.get(part, 0.0))
 

@@ -1,6 +1,6 @@
 """A simulated pool as the operator would see it: the same plain data as from a real one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import ceil
 
@@ -13,6 +13,7 @@ from tandem_operator.core.observation import (
 )
 from tandem_operator.core.role import Role
 from tandem_operator.sim.decode_pod import DecodePod
+from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.ledger import BUCKET_EDGES_TOKENS
 from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.policy import EPOCH_S
@@ -20,6 +21,7 @@ from tandem_operator.sim.pool import Pool
 from tandem_operator.sim.prefill_pod import PrefillPod
 
 REVISION = "r1"
+OVERDUE_S = 60.0
 UNSCHEDULED = "Unschedulable: no node has a free GPU"
 
 
@@ -112,6 +114,7 @@ def _decode_sample(pod: Pod[DecodePod], now_s: float) -> EngineSample:
 def _report(pool: Pool, now_s: float) -> RouterReport:
     prefill = sum(pod.engine.requests for pod in pool.prefill.pods)
     decode = sum(pod.engine.requests for pod in pool.decode.pods)
+    held = pool.router.held()
     return RouterReport(
         router="router-1",
         sampled_s=now_s + EPOCH_S,
@@ -124,7 +127,15 @@ def _report(pool: Pool, now_s: float) -> RouterReport:
         prefill_requests=prefill,
         decode_requests=decode + len(pool.router.between),
         legs=tuple(_legs(pool, now_s)),
+        held_prompt_tokens=sum(flight.request.prompt_tokens for flight in held),
+        overdue_requests=_overdue(pool.router.queue, now_s),
+        held_overdue_requests=_overdue(held, now_s),
     )
+
+
+def _overdue(flights: Iterable[Flight], now_s: float) -> int:
+    """How many became late within the last minute."""
+    return sum(now_s - OVERDUE_S < flight.deadline_s <= now_s for flight in flights)
 
 
 def _legs(pool: Pool, now_s: float) -> Iterator[Leg]:

@@ -7,6 +7,7 @@ will make it does not know: it goes by those that ended.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.flight import Flight
@@ -22,6 +23,21 @@ STEPS_TO_FIRST = 1.5
 MOST_STALLED_SHARE = 0.9
 
 
+class DecodeSpeed(Protocol):
+    """What is known of a decode replica: an engine's profile, or what the operator tells."""
+
+    @property
+    def kv_capacity_tokens(self) -> float | None:
+        """Tokens that its cache holds; `None`: not known."""
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Most streams in its batch."""
+
+    def step_s(self, batch: int, kv_tokens: float, /) -> float:
+        """Seconds of a step with so many streams that hold so many tokens."""
+
+
 @dataclass(slots=True)
 class _Stall:
     at_s: float
@@ -30,10 +46,15 @@ class _Stall:
 
 @dataclass(slots=True)
 class Outlook:
-    """Expectations of one pool; pods are known by their index."""
+    """Expectations of one pool; pods are known by their index.
+
+    Attributes:
+        decode: how fast decode replicas are; `None` while nobody told.
+    """
 
     profile: EngineProfile
     tpot_s: float
+    decode: DecodeSpeed | None
     output_tokens: float = FIRST_OUTPUT_TOKENS
     _free_s: dict[int, float] = field(default_factory=dict)
     _sent: dict[int, dict[int, float]] = field(default_factory=dict)
@@ -65,6 +86,7 @@ class Outlook:
 
     def pace_s(
         self,
+        speed: DecodeSpeed,
         pod: Pod[DecodePod],
         now_s: float,
         *,
@@ -77,7 +99,7 @@ class Outlook:
         A stream that lives through a share of stalls makes its tokens in the rest of its time.
         """
         batch = max(1, pod.engine.requests + more)
-        step_s = self.profile.step_s(batch, pod.engine.kv_tokens + kv_tokens)
+        step_s = speed.step_s(batch, pod.engine.kv_tokens + kv_tokens)
         life_s = self.output_tokens * self.tpot_s
         stalls = self._stalls.get(pod.index)
         stalled_s = stall_s

@@ -8,6 +8,7 @@ from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Quota
 from tandem_operator.core.spec import PoolSpec
@@ -18,11 +19,23 @@ EPOCH_S = 1_700_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What a router hears from the operator; `pace` is `None` while nothing is known."""
+
+    pace: DecodePace | None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """Replicas to ask for, and how long to wait before the next tick."""
+    """Replicas to ask for, and how long to wait before the next tick.
+
+    Attributes:
+        told: what the router knows of decode replicas from now on; `None`: as before.
+    """
 
     replicas: Mapping[Role, int]
     next_tick_s: float
+    told: Told | None = None
 
 
 class Policy(Protocol):
@@ -74,7 +87,8 @@ class Tandem:
             self.namespace.claims[self.pool] = decision.share.claim
         self.decisions.append(decision)
         replicas = {role: plan.to for role, plan in decision.roles.items()}
-        return Answer(replicas=replicas, next_tick_s=decision.next_tick_s)
+        told = Told(decision.pace)
+        return Answer(replicas=replicas, next_tick_s=decision.next_tick_s, told=told)
 
 
 class Static:

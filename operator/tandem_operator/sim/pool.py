@@ -86,6 +86,7 @@ class Pool:
             decode=self.decode,
             start_pass=self._start_pass,
             advance=self._advance,
+            shed=partial(self._fail, ending=Ending.SHED),
         )
         self.prefill.begin(setup.start[Role.PREFILL])
         self.decode.begin(setup.start[Role.DECODE])
@@ -174,8 +175,8 @@ class Pool:
         self.ledger.finish(flight, judge(flight, self.spec.slo))
         self.ended.append(flight)
 
-    def _fail(self, flight: Flight) -> None:
-        flight.ending, flight.end_s = Ending.FAILED, self.clock.now_s
+    def _fail(self, flight: Flight, ending: Ending = Ending.FAILED) -> None:
+        flight.ending, flight.end_s = ending, self.clock.now_s
         self._finish(flight)
 
     def _lose_oldest(self, role: Role) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from math import inf
 
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.clock import Clock
+from tandem_operator.sim.clock import Clock, Stopwatch
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.outlook import Outlook
+from tandem_operator.sim.outlook import DecodeSpeed, Outlook
 from tandem_operator.sim.pods import E, Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
@@ -23,9 +23,9 @@ from tandem_operator.sim.router_queue import (
 
 AFFINITY_SLACK_PASSES = 1.0
 OVERFLOW_TPOT_SHARE = 0.8
-GATE_TPOT_SHARE = 0.97
+GATE_TPOT_SHARE = 0.95
 # Who is late already takes no place that somebody on time may need in a moment.
-GATE_TPOT_SHARE_HOPELESS = 0.8
+GATE_TPOT_SHARE_HOPELESS = 0.9
 GATE_KV_SHARE = 0.95
 GATE_LOOK_S = 0.02
 
@@ -33,7 +33,8 @@ GATE_LOOK_S = 0.02
 class Router:
     """Moves requests from the queue to prefill pods, and from these to decode pods.
 
-    `start_pass` sets an idle prefill pod to work; `advance` brings a decode pod to the present.
+    `start_pass` sets an idle prefill pod to work; `advance` brings a decode pod to the present;
+    `shed` ends a request that waited too long.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class Router:
         decode: Fleet[DecodePod],
         start_pass: Callable[[Pod[PrefillPod]], None],
         advance: Callable[[Pod[DecodePod]], None],
+        shed: Callable[[Flight], None],
     ) -> None:
         self.settings = settings
         self.profile = profile
         self.clock = clock
         self.between: list[Flight] = []
-        self.outlook = Outlook(profile, tpot_s=spec.slo.tpot_s)
+        self.outlook = Outlook(profile, tpot_s=spec.slo.tpot_s, decode=profile)
         self.queue = RouterQueue(
             settings.order,
             service_s=self._service_s,
@@ -63,31 +65,46 @@ class Router:
         self._decode = decode
         self._start_pass = start_pass
         self._advance = advance
+        self._shed = shed
         self._last: dict[str, int] = {}
         self._affine = settings.spread is Spread.PREFIX_AFFINE
         self._looking = False
+        self._held = Stopwatch()
 
     def add(self, flight: Flight) -> None:
         """Take a request in."""
+        flight.held_s = -self._held.total_s(self.clock.now_s)
         self.queue.add(flight)
         self.pump()
 
+    def held(self) -> list[Flight]:
+        """Those who wait and whom decode pods held back for most of their wait."""
+        now_s = self.clock.now_s
+        held_s = self._held.total_s(now_s)
+        return [
+            flight
+            for flight in self.queue
+            if held_s + flight.held_s > 0.5 * (now_s - flight.request.at_s)
+        ]
+
     def pump(self) -> None:
         """Send on every request that there is room for."""
-        most = self.settings.requests_per_prefill_pod
         now_s = self.clock.now_s
+        self._give_up(now_s)
         while len(self.queue) and self._decode.oldest:
             first, excess = self.queue.sort(now_s)
             if self.settings.overflow and any(self._overflowed(flight) for flight in excess):
                 continue
-            pods = self._prefill.serving
-            free = [pod for pod in pods if most is None or pod.engine.requests < most]
+            free = [] if first is None else self._with_room(first)
             if first is None or not free:
+                self._held.stop(now_s)
                 return
             if self.settings.decode_gate and not self._decode_bears(first):
+                self._held.run(now_s)
                 self._look_again()
                 return
-            self.queue.take(first)
+            self._take(first)
+            self._held.stop(now_s)
             self._send(first, self._choose_prefill(free, first))
 
     def came_back(self, pod: Pod[PrefillPod], flights: list[Flight]) -> None:
@@ -113,6 +130,28 @@ class Router:
         for flight in waited:
             self.hand_over(flight)
         self.pump()
+
+    def _give_up(self, now_s: float) -> None:
+        """Shed those who waited as long as they may."""
+        most_s = self.settings.first_token_s
+        while most_s is not None and (flight := self.queue.worn_out(now_s - most_s)) is not None:
+            self._take(flight)
+            self._shed(flight)
+
+    def _take(self, flight: Flight) -> None:
+        self.queue.take(flight)
+        flight.held_s += self._held.total_s(self.clock.now_s)
+
+    def _with_room(self, flight: Flight) -> list[Pod[PrefillPod]]:
+        return [
+            pod
+            for pod in self._prefill.serving
+            if self.settings.has_room(
+                requests=pod.engine.requests,
+                tokens=pod.engine.outstanding_tokens,
+                prompt_tokens=flight.request.prompt_tokens,
+            )
+        ]
 
     def _service_s(self, flight: Flight) -> float:
         cached = 0
@@ -170,35 +209,40 @@ class Router:
 
     def _decode_bears(self, flight: Flight) -> bool:
         """Whether one more stream leaves every stream of the decode pods its seat and its TPOT."""
+        speed = self.outlook.decode
+        if speed is None:
+            return True
         late = self.queue.is_hopeless(flight)
         bound_s = (GATE_TPOT_SHARE_HOPELESS if late else GATE_TPOT_SHARE) * self.outlook.tpot_s
-        if self.profile.step_s(1, flight.request.prompt_tokens) > bound_s:
+        if speed.step_s(1, flight.request.prompt_tokens) > bound_s:
             # Not even alone: waiting helps nobody.
             bound_s = inf
         # Streams have ended since a pod was last looked at: look only where there seem too many.
-        if self._bear(flight, bound_s):
+        if self._bear(flight, speed, bound_s):
             return True
         for pod in self._decode.serving:
             self._advance(pod)
-        return self._bear(flight, bound_s)
+        return self._bear(flight, speed, bound_s)
 
-    def _bear(self, flight: Flight, bound_s: float) -> bool:
+    def _bear(self, flight: Flight, speed: DecodeSpeed, bound_s: float) -> bool:
         """Whether there is room once all that prefill holds has come over, spread evenly."""
-        pods, profile = self._decode.serving, self.profile
+        pods = self._decode.serving
         inside = sum(pod.engine.requests for pod in pods)
         coming = 1 + len(self.between) + sum(pod.engine.requests for pod in self._prefill.pods)
         if inside + coming <= 1:
             return True
         tokens = coming * (flight.request.prompt_tokens + 0.5 * self.outlook.output_tokens)
         held = sum(pod.engine.kv_tokens for pod in pods) + tokens
+        capacity = speed.kv_capacity_tokens or inf
         if (
-            inside + coming > len(pods) * profile.max_num_seqs
-            or held > GATE_KV_SHARE * len(pods) * profile.kv_capacity_tokens
+            inside + coming > len(pods) * speed.max_num_seqs
+            or held > GATE_KV_SHARE * len(pods) * capacity
         ):
             return False
         more, now_s = round(coming / len(pods)), self.clock.now_s
         paces = (
-            self.outlook.pace_s(pod, now_s, more=more, kv_tokens=tokens / len(pods)) for pod in pods
+            self.outlook.pace_s(speed, pod, now_s, more=more, kv_tokens=tokens / len(pods))
+            for pod in pods
         )
         return sum(paces) / len(pods) <= bound_s
 
@@ -220,6 +264,9 @@ class Router:
         Only where it would be on time: the prompts that the pod computes already come first.
         """
         profile, prompt = self.profile, flight.request.prompt_tokens
+        speed = self.outlook.decode
+        if speed is None:
+            return False
         service_s, now_s = profile.service_s(prompt), self.clock.now_s
         fit = []
         for pod in self._decode.serving:
@@ -228,8 +275,10 @@ class Router:
             if engine.computing or engine.waiting(now_s):
                 continue
             kv_tokens = prompt + self.outlook.output_tokens
-            pace_s = self.outlook.pace_s(pod, now_s, more=1, kv_tokens=kv_tokens, stall_s=service_s)
-            step_s = profile.step_s(engine.requests + 1, engine.kv_tokens + prompt)
+            pace_s = self.outlook.pace_s(
+                speed, pod, now_s, more=1, kv_tokens=kv_tokens, stall_s=service_s
+            )
+            step_s = speed.step_s(engine.requests + 1, engine.kv_tokens + prompt)
             room = (
                 engine.kv_tokens + kv_tokens <= profile.kv_capacity_tokens
                 and engine.requests < profile.max_num_seqs
@@ -240,7 +289,7 @@ class Router:
         if not fit:
             return False
         pod = self._choose_decode(fit)
-        self.queue.take(flight)
+        self._take(flight)
         flight.dispatched_s = now_s
         flight.overflowed = True
         flight.compute_tokens = prompt

@@ -9,6 +9,9 @@ from itertools import chain
 
 from tandem_operator.sim.flight import Flight
 
+# One under way and one that goes on at once.
+ALWAYS_AT_A_POD = 2
+
 
 class Order(StrEnum):
     """Who goes next."""
@@ -36,6 +39,9 @@ class RouterSettings:
     Attributes:
         requests_per_prefill_pod: most requests outstanding at a prefill pod; `None`: no limit, all
             queues stand at the pods.
+        tokens_per_prefill_pod: most prompt tokens outstanding there beyond two requests. Short
+            prompts share a pass; a long one waits where it can still be put in order.
+        first_token_s: how long a request may wait before it is shed; `None`: for ever.
         overflow: send whole requests to decode pods when prefill would be late and decode has room.
         decode_gate: let requests wait here, rather than slow down every stream, while the decode
             pods hold as many as keep TPOT.
@@ -43,9 +49,19 @@ class RouterSettings:
 
     order: Order = Order.DEADLINE
     spread: Spread = Spread.LEAST_LOADED
-    requests_per_prefill_pod: int | None = 4
+    requests_per_prefill_pod: int | None = 64
+    tokens_per_prefill_pod: int = 4096
+    first_token_s: float | None = None
     overflow: bool = False
-    decode_gate: bool = False
+    decode_gate: bool = True
+
+    def has_room(self, *, requests: int, tokens: int, prompt_tokens: int) -> bool:
+        """Whether a prefill pod that holds so much takes one more prompt."""
+        if self.requests_per_prefill_pod is None:
+            return True
+        return requests < self.requests_per_prefill_pod and (
+            requests < ALWAYS_AT_A_POD or tokens + prompt_tokens <= self.tokens_per_prefill_pod
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +120,11 @@ class RouterQueue:
             self._put_in_line(entry)
         else:
             insort(self._urgent, entry)
+
+    def worn_out(self, entered_before_s: float) -> Flight | None:
+        """The first in line, where it came before then."""
+        first = self._line[0][2] if self._line else None
+        return first if first is not None and first.request.at_s < entered_before_s else None
 
     def sort(self, now_s: float) -> tuple[Flight | None, list[Flight]]:
         """Who goes next, and who could be on time, but not at the prefill pods in this order."""

@@ -153,6 +153,8 @@ class Simulation:
             fleet = pool.fleet(role)
             driven.changes[role] += count != fleet.asked
             fleet.scale(count)
+        if answer.told is not None:
+            pool.router.outlook.decode = answer.told.pace
         driven.moments.append(
             Moment(
                 at_s=self.clock.now_s,

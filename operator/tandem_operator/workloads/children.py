@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tandem_operator.api import InferencePool
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.deployments import deployment, surging_roles
@@ -43,14 +44,18 @@ def children_of(
     policy: PoolSpec,
     replicas: Mapping[Role, int],
     pod_monitors: bool,
+    pace: DecodePace | None = None,
 ) -> tuple[Object, ...]:
-    """Every child but the memory. `replicas` only says whether a rollout has room to surge."""
+    """Every child but the memory. `replicas` only says whether a rollout has room to surge.
+
+    `pace` is what the routers are told of a decode pod.
+    """
     surging = surging_roles(policy, replicas)
     return (
         *(service_account(name, component) for component in COMPONENTS),
         router_role(name),
         router_role_binding(name),
-        settings_map(name, pool),
+        settings_map(name, pool, pace),
         *(engine_service(name, role) for role in Role),
         router_service(name),
         router_internal_service(name),

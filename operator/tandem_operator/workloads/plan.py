@@ -99,6 +99,7 @@ def plan(world: World, *, now_s: float) -> Plan:
         policy=_with_room_to_surge(policy, decision),
         replicas=_largest(seen, decision),
         pod_monitors=world.installation.pod_monitors,
+        pace=decision.pace,
     )
     due = is_due(world, name, moved=moved, now_s=now_s)
     planned = Plan(

@@ -1,9 +1,9 @@
 """From the API's spec to what the core decides on: SI units, and nothing that restarts a pod."""
 
-from tandem_operator.api import Management, duration_s
+from tandem_operator.api import DecodeAdmission, Management, duration_s
 from tandem_operator.api import PoolSpec as ApiSpec
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
 
 
 def policy_of(spec: ApiSpec) -> PoolSpec:
@@ -24,6 +24,10 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
         max_model_len=spec.model.max_model_len,
         max_num_seqs=spec.engine.max_num_seqs,
         priority=scaling.priority,
+        insurance=Insurance(
+            deadline_order=True,
+            decode_gate=spec.router.decode_admission is DecodeAdmission.KEEP_TPOT,
+        ),
     )
 
 

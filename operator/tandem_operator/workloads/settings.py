@@ -3,17 +3,24 @@
 import json
 from typing import Any
 
-from tandem_operator.api import InferencePool, PoolSpec, duration_s
+from tandem_operator.api import DecodeAdmission, InferencePool, PoolSpec, duration_s
+from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.report import rounded
 from tandem_operator.workloads.labels import labels_of
 from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName
 from tandem_operator.workloads.world import Object
 
 SETTINGS_SCHEMA = 1
+TOLD_DIGITS = 4
 
 
-def router_settings(pool: InferencePool) -> dict[str, Any]:
-    """`router.json`: all that an edit may change without restarting anything."""
+def router_settings(pool: InferencePool, pace: DecodePace | None) -> dict[str, Any]:
+    """`router.json`: all that an edit may change without restarting anything, and what was learned.
+
+    `pace` is what the routers should know of a decode pod.
+    """
     spec, bounds = pool.spec, pool.spec.slo.bounds()
+    gated = spec.router.decode_admission is DecodeAdmission.KEEP_TPOT
     return {
         "schema": SETTINGS_SCHEMA,
         "pool": pool.metadata.name,
@@ -28,10 +35,11 @@ def router_settings(pool: InferencePool) -> dict[str, Any]:
         },
         "limits": spec.router.limits.model_dump(),
         "timeouts": _timeouts(spec),
+        "decode": _decode(spec, pace) if pace is not None and gated else None,
     }
 
 
-def settings_map(name: PoolName, pool: InferencePool) -> Object:
+def settings_map(name: PoolName, pool: InferencePool, pace: DecodePace | None) -> Object:
     """The ConfigMap that the routers watch."""
     head = name.head(
         api_version="v1",
@@ -39,7 +47,7 @@ def settings_map(name: PoolName, pool: InferencePool) -> Object:
         child=name.child(ROUTER),
         labels=labels_of(name, ROUTER),
     )
-    text = json.dumps(router_settings(pool), indent=2) + "\n"
+    text = json.dumps(router_settings(pool, pace), indent=2) + "\n"
     return head | {"data": {SETTINGS_KEY: text}}
 
 
@@ -50,6 +58,16 @@ def memory_map(name: PoolName, memory: str, *, written: str) -> Object:
 
 
 WRITTEN_KEY = "written"
+
+
+def _decode(spec: PoolSpec, pace: DecodePace) -> dict[str, Any]:
+    capacity = pace.kv_capacity_tokens
+    return {
+        "step_s": [rounded(second, TOLD_DIGITS) for second in pace.steps],
+        "kv_capacity_tokens": None if capacity is None else round(capacity),
+        "max_num_seqs": pace.max_num_seqs,
+        "routers": spec.router.min_replicas,
+    }
 
 
 def _timeouts(spec: PoolSpec) -> dict[str, float]:

@@ -15,6 +15,7 @@ from tandem_operator.cli.search import Search
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
 from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.router_queue import RouterSettings
 from tests.unit.cli.files import POOL, PROFILE, tandem, write
 from tests.unit.sim.setups import ENGINE, counts, make_spec, steady
 
@@ -29,6 +30,7 @@ def make_case(rate_rps: float, *, ttft_s: float = 0.4) -> Case:
         profile=ENGINE,
         cold_start=ColdStart(60.0),
         start=counts(1, 1),
+        router=RouterSettings(),
         prefix_caching=True,
         seed=1,
         gpu_hour_price=None,

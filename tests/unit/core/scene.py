@@ -14,7 +14,7 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
 
 NOW_S = 1_790_000_000.0
 EDGES = (128, 512, 2048)
@@ -45,6 +45,7 @@ def make_spec(
         max_step=max_step,
         max_model_len=4096,
         max_num_seqs=max_num_seqs,
+        insurance=Insurance(deadline_order=True, decode_gate=True),
     )
 
 

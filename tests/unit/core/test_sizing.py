@@ -15,7 +15,7 @@ from tandem_operator.core.observation import StartUp
 from tandem_operator.core.prefill import Replay, prefill_work
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import assess
+from tandem_operator.core.situation import Backlog, assess
 from tandem_operator.core.spec import PoolSpec, Slo
 from tandem_operator.core.workload import Workload, workload
 from tests.unit.core.scene import NOW_S, make_spec
@@ -124,7 +124,7 @@ def test_room_for_a_jump_is_bought_for_prompts_rather_than_for_streams() -> None
         outputs=Outputs(50.0, 0.3),
         correction=Correction(),
         overhead_s=0.0,
-        backlog=(0.0, 60.0),
+        backlog=Backlog(dict.fromkeys(Role, 0.0), clear_s=60.0),
     )
     assert situation is not None
     rates_rps = tuple(30.0 * f for f in (0.8, 0.95, 1.0, 1.05, 1.3))

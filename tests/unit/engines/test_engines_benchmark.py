@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.engines import report
 from benchmarks.engines.answers import compared
-from benchmarks.engines.loads import decode_traffic, prefill_traffic
+from benchmarks.engines.loads import decode_traffic, overload, prefill_traffic
 from benchmarks.engines.timing import Step
+from tandem_engine.router.settings import DecodePace
 from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.cli.profiles import profile_of
 
@@ -100,3 +101,20 @@ def test_answers_are_compared_up_to_the_first_other_token() -> None:
 
     assert compared(one, one) == (3, 3, 0.0, None)
     assert compared(one, other) == (2, 3, 0.25, 0.1)
+
+
+def test_the_overload_is_more_than_the_streams_that_keep_its_bound() -> None:
+    steps = [
+        Step(batch, context, 0.004 + 1e-3 * batch + 1e-6 * batch * context)
+        for batch in (1, 2, 4, 8, 16, 32, 64)
+        for context in (512, 1024, 2048, 4096)
+    ]
+
+    over = overload(steps, kv_capacity_tokens=100_000, max_num_seqs=64, duration_s=10.0)
+
+    pace = DecodePace.model_validate(over.pace)
+    context = 96.0 + 75.0
+    step_s = pace.seconds(16.0, 16.0 * context)
+    assert step_s == pytest.approx(0.004 + 0.016 + 1e-6 * 16 * context, rel=0.05)
+    assert step_s == pytest.approx(0.95 * over.slo.tpot_s)
+    assert over.traffic.rate_rps * 150.0 * step_s == pytest.approx(1.4 * 16)

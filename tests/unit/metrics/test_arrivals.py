@@ -34,6 +34,9 @@ REPORT = {
         "queued_prompt_tokens": 0,
         "prefill_requests": 1,
         "decode_requests": 4,
+        "held_prompt_tokens": 300,
+        "overdue_requests": 2,
+        "held_overdue_requests": 1,
     },
     "legs": [
         {
@@ -61,7 +64,16 @@ def test_reads_the_documented_answer():
     assert report.finished[0].blame == {"router_queue": 1}
     assert report.legs[0].role is Role.PREFILL
     assert report.decode_requests == 4
+    assert (report.held_prompt_tokens, report.overdue_requests) == (300, 2)
+    assert report.held_overdue_requests == 1
     assert report.started_s == 1000.5
+
+
+def test_an_older_router_holds_nobody_back():
+    older = dict.fromkeys(("queued_requests", "queued_prompt_tokens"), 0)
+    report = parsed(in_system={**older, "prefill_requests": 1, "decode_requests": 4})
+
+    assert (report.held_prompt_tokens, report.overdue_requests) == (0, 0)
 
 
 def test_fields_of_a_newer_router_are_ignored():

@@ -13,7 +13,7 @@ import pytest
 from tandem_engine.router.fleet import Endpoint, Pod, Role
 from tandem_engine.router.ledger import HISTORY_S, Ledger, prompt_bucket
 from tandem_engine.router.metrics import log_spaced_buckets
-from tandem_engine.router.polls import TransferTimes
+from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.settings import Slo
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_engine.router.truth import Ending, Timeline, judge
@@ -385,7 +385,7 @@ async def test_a_decode_pod_that_prefills_for_itself_spends_prefill_time(
 
 
 async def test_the_mean_transfer_time_comes_from_the_decode_pods(pool: Pool) -> None:
-    polls = TransferTimes(
+    polls = DecodeReads(
         fleet=pool.router.fleet,
         upstream=pool.router._upstream,
         learned=pool.router.learned,
@@ -408,7 +408,7 @@ async def test_the_mean_transfer_time_comes_from_the_decode_pods(pool: Pool) -> 
 
 
 async def test_without_transfers_their_time_is_unknown_not_zero(pool: Pool) -> None:
-    polls = TransferTimes(
+    polls = DecodeReads(
         fleet=pool.router.fleet,
         upstream=pool.router._upstream,
         learned=pool.router.learned,

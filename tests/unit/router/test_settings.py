@@ -11,7 +11,7 @@ import pytest
 from tandem_engine.router.files import FileSource, parse_endpoints
 from tandem_engine.router.fleet import Fleet, Role
 from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
-from tests.unit.router.pool import settings_document, until
+from tests.unit.router.pool import decode_pace, settings_document, until
 
 
 def test_the_documented_settings_are_read() -> None:
@@ -19,8 +19,9 @@ def test_the_documented_settings_are_read() -> None:
 
     assert settings.generation == 3
     assert settings.models == ("tiny",)
-    assert settings.limits.prefill_requests_per_pod == 4
+    assert settings.limits.prefill_requests_per_pod == 64
     assert settings.slo.ttft_bound_s(2000) == 5.0
+    assert settings.decode is None
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,10 @@ def test_the_documented_settings_are_read() -> None:
         (settings_document(slo={"attainment": 1.5}), "slo.attainment"),
         (settings_document(limits={"body_bytes": -1}), "limits.body_bytes"),
         (settings_document(timeouts={"idle_s": "soon"}), "timeouts.idle_s"),
+        (settings_document(decode=decode_pace(step_s=[0.004, -1.0, 0.0])), "decode.step_s.1"),
+        (settings_document(decode=decode_pace(step_s=[0.004])), "decode.step_s"),
+        (settings_document(decode=decode_pace(max_num_seqs=0)), "decode.max_num_seqs"),
+        (settings_document(decode=decode_pace(kv_capacity_tokens=0)), "decode.kv_capacity_tokens"),
     ],
 )
 def test_bad_settings_are_refused_with_the_fields_name(document: Any, word: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.fleet import Endpoint, Fleet, Role
-from tandem_engine.router.settings import SettingsHolder, parse_settings
-from tandem_engine.router.waiting import QueueFull, Waiter, Waiting
+from tandem_engine.router.fleet import Endpoint, Fleet, Load, Pod, Role
+from tandem_engine.router.settings import Limits, SettingsHolder, parse_settings
+from tandem_engine.router.waiting import Expected, QueueFull, Waiter, Waiting
 from tests.unit.router.pool import Pool, settings_document, until
 
 
@@ -17,7 +17,7 @@ class Desk:
 
     def __init__(self, **limits: Any) -> None:
         self.now = 0.0
-        fleet = Fleet(lambda: self.now)
+        self.fleet = fleet = Fleet(lambda: self.now)
         limits = {"prefill_requests_per_pod": 1, **limits}
         settings = parse_settings(json.dumps(settings_document(limits=limits)))
         self.waiting = Waiting(
@@ -33,24 +33,28 @@ class Desk:
         self.shed: list[str] = []
 
     async def ask(self, name: str, *, deadline_s: float, expected_s: float = 1.0) -> None:
-        waiter = Waiter(deadline_s=deadline_s, tokens=10, expected_s=lambda: expected_s, split=True)
+        waiter = self.waiter(deadline_s, Expected(service_s=expected_s))
         try:
             placement = await self.waiting.admit(waiter)
         except QueueFull:
             self.shed.append(name)
             return
         self.order.append(name)
-        self.waiting.release(placement.prefill, tokens=10)
+        self.waiting.release(placement.prefill, placement.load)
+        self.waiting.arrived(placement)
+
+    @staticmethod
+    def waiter(deadline_s: float, expected: Expected) -> Waiter:
+        return Waiter(deadline_s=deadline_s, tokens=10, expected=lambda: expected, split=True)
 
     async def run(self, **deadlines_s: float) -> None:
         """Occupy the slot, let everybody queue up, then free it at `self.now`."""
-        waiter = Waiter(deadline_s=0, tokens=10, expected_s=lambda: 0.0, split=True)
-        first = await self.waiting.admit(waiter)
+        first = await self.waiting.admit(self.waiter(0.0, Expected()))
         tasks = []
         for name, deadline_s in deadlines_s.items():
             tasks.append(asyncio.create_task(self.ask(name, deadline_s=deadline_s)))
             await asyncio.sleep(0)
-        self.waiting.release(first.prefill, tokens=10)
+        self.waiting.release(first.prefill, first.load)
         await asyncio.gather(*tasks)
 
 
@@ -69,6 +73,73 @@ async def test_those_who_cannot_meet_their_ttft_wait_behind_those_who_can() -> N
     await desk.run(late=99.0, too_close=100.5, punctual=110.0)
 
     assert desk.order == ["punctual", "late", "too_close"]
+
+
+async def test_who_could_be_on_time_only_at_an_idle_pod_waits_behind() -> None:
+    desk = Desk(prefill_requests_per_pod=2)
+    # Two seconds of work are at the pod and have only begun.
+    (pod,) = desk.fleet.usable(Role.PREFILL)
+    for _ in range(2):
+        pod.enter(Load(10, work_s=1.0), desk.now)
+    tasks = []
+    for name, deadline_s in (("too_close", 1.5), ("punctual", 9.0)):
+        tasks.append(asyncio.create_task(desk.ask(name, deadline_s=deadline_s)))
+        await asyncio.sleep(0)
+
+    desk.waiting.release(pod, Load(10, work_s=1.0))
+    await asyncio.gather(*tasks)
+
+    assert desk.order == ["punctual", "too_close"]
+
+
+async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
+    desk = Desk()
+    first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
+    tasks = [
+        asyncio.create_task(desk.ask(name, deadline_s=s)) for name, s in (("a", 10), ("b", 30))
+    ]
+    await asyncio.sleep(0)
+    seen = []
+    for desk.now in (5.0, 20.0, 40.0, 80.0, 100.0):
+        seen.append(desk.waiting.queued().overdue)
+
+    assert seen == [0, 1, 2, 1, 0]
+    desk.waiting.release(first.prefill, first.load)
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize(
+    ("requests", "tokens", "prompt_tokens", "room"),
+    [
+        (0, 0, 100_000, True),
+        (1, 100_000, 100_000, True),
+        (2, 3000, 1000, True),
+        (2, 3000, 1100, False),
+        (40, 4000, 96, True),
+        (64, 64, 1, False),
+    ],
+)
+def test_a_pod_takes_two_prompts_of_any_length_and_more_only_if_they_are_short(
+    requests: int, tokens: int, prompt_tokens: int, room: bool
+) -> None:
+    assert Limits().has_room(requests, tokens, prompt_tokens) is room
+
+
+def test_work_at_a_pod_is_reckoned_from_when_its_last_answer_came() -> None:
+    pod = Pod(Endpoint(name="p", role=Role.PREFILL, host="h", port=1))
+    one, two = Load(10, work_s=2.0), Load(10, work_s=3.0)
+    assert pod.free_s(7.0) == 7.0
+
+    pod.enter(one, 10.0)
+    assert pod.free_s(11.0) == 12.0
+    pod.enter(two, 11.0)
+    assert pod.free_s(11.0) == 15.0
+    # The first took longer than expected.
+    pod.leave(one, 14.0)
+    assert pod.free_s(14.0) == 17.0
+    # The second is overdue when a third comes: that begins now.
+    pod.enter(one, 20.0)
+    assert pod.free_s(20.0) == 22.0
 
 
 async def test_beyond_its_bound_the_queue_sheds_the_hopeless_first() -> None:
@@ -100,7 +171,10 @@ async def test_each_prefill_pod_holds_no_more_than_its_limit(pool: Pool) -> None
     assert len(pool.engines["p0"].seen) == 2
     assert (await pool.arrivals())["in_system"] == {
         "queued_requests": 3,
-        "queued_prompt_tokens": pool.router.waiting.prompt_tokens,
+        "queued_prompt_tokens": pool.router.waiting.queued().prompt_tokens,
+        "held_prompt_tokens": 0,
+        "overdue_requests": 0,
+        "held_overdue_requests": 0,
         "prefill_requests": 2,
         "decode_requests": 0,
     }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
 from tandem_operator.sim.faults import Fault
 from tandem_operator.sim.generate import Lengths, Mix, constant, poisson
 from tandem_operator.sim.pool import PoolSetup
@@ -34,6 +34,7 @@ def make_spec(
         max_step=None,
         max_model_len=32_768,
         max_num_seqs=64,
+        insurance=Insurance(deadline_order=True, decode_gate=True),
     )
 
 

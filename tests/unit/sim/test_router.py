@@ -1,13 +1,17 @@
 """Overflow and the gate in whole runs: help where there is slack, and TPOT kept for all inside."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from tandem_operator.core.observation import Observation
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import PodLoss
 from tandem_operator.sim.flight import judge
-from tandem_operator.sim.policy import Static
+from tandem_operator.sim.policy import Answer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
@@ -15,7 +19,7 @@ from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.trace import Trace, TraceRequest
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 
-FRUGAL = RouterSettings(requests_per_prefill_pod=2)
+FRUGAL = RouterSettings(requests_per_prefill_pod=2, decode_gate=False)
 
 
 def finished(setup: PoolSetup) -> Simulation:
@@ -155,6 +159,103 @@ def test_the_gate_lets_in_where_not_even_one_stream_could_keep_its_tpot() -> Non
     )
 
     assert gated.ttft_s == open_door.ttft_s
+
+
+class Teller(Static):
+    """Tells the router `pace` at the first tick."""
+
+    def __init__(self, setup: PoolSetup, pace: DecodePace | None) -> None:
+        super().__init__(setup.start)
+        self._told = Told(pace)
+
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+        return replace(super().tick(spec, observation, now_s), told=self._told)
+
+
+@pytest.mark.parametrize(
+    ("pace", "late"),
+    [
+        # As it is; half as fast; not known; twice as fast.
+        (DecodePace((0.004, 2e-5, 0.0), 200_000.0, 256), (0.0, 0.05)),
+        (DecodePace((0.008, 4e-5, 0.0), None, 256), (0.5, 1.0)),
+        (None, (0.5, 1.0)),
+        (DecodePace((0.002, 1e-5, 0.0), 200_000.0, 256), (0.5, 1.0)),
+    ],
+)
+def test_the_gate_goes_by_what_the_router_is_told(
+    pace: DecodePace | None, late: tuple[float, float]
+) -> None:
+    setup = make_setup(
+        overloaded_decode(),
+        prefill=2,
+        decode=1,
+        spec=make_spec(tpot_s=0.006),
+        profile=FLAT,
+        router=replace(FRUGAL, decode_gate=True),
+    )
+    # Before the first tick the router knows the engines: the load begins after it.
+    later = tuple(replace(each, at_s=each.at_s + 6.0) for each in setup.trace.requests)
+    setup = replace(setup, trace=replace(setup.trace, requests=later))
+
+    report = simulate(setup, Teller(setup, pace))
+
+    least, most = late
+    assert least <= report.late_tpot / report.requests <= most
+
+
+def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
+    setup = make_setup(
+        overloaded_decode(),
+        prefill=2,
+        decode=1,
+        spec=make_spec(tpot_s=0.006),
+        profile=FLAT,
+        router=replace(FRUGAL, decode_gate=True),
+    )
+
+    pool = finished(setup).pool("pool")
+    blame = Counter[str]()
+    for each in pool.ledger.finished(max(f.end_s or 0.0 for f in pool.ended)):
+        blame.update(each.blame)
+
+    assert set(blame) == {"decode_admission"}
+    late = [f for f in pool.ended if judge(f, setup.spec.slo).late_ttft]
+    assert late
+    for flight in late:
+        parts = judge(flight, setup.spec.slo).parts
+        assert sum(parts.values()) == pytest.approx(flight.ttft_s)
+        assert parts["decode_admission"] > parts["router_queue"]
+
+
+def test_who_waits_longer_than_allowed_is_shed() -> None:
+    clump = of(*((0.0, 6000, 20) for _ in range(40)))
+    router = replace(FRUGAL, first_token_s=1.5)
+
+    patient, hasty = (
+        simulate(
+            make_setup(clump, prefill=1, decode=1, router=each),
+            Static({Role.PREFILL: 1, Role.DECODE: 1}),
+        )
+        for each in (FRUGAL, router)
+    )
+
+    assert (patient.failed, patient.completed) == (0, 40)
+    # Each takes an eighth of a second: twelve were begun by then.
+    assert hasty.failed == pytest.approx(40 - 12, abs=2)
+    assert hasty.completed + hasty.failed == 40
+    assert hasty.good == patient.good
+
+
+def test_short_prompts_share_a_pass_and_long_ones_wait_in_the_router() -> None:
+    def ttft_p95_s(prompt_tokens: int, router: RouterSettings) -> float:
+        clump = of(*((0.0, prompt_tokens, 5) for _ in range(30)))
+        setup = make_setup(clump, prefill=1, decode=1, router=router)
+        return simulate(setup, Static(setup.start)).ttft_s["p95"] or 0.0
+
+    two_only = replace(FRUGAL, tokens_per_prefill_pod=1)
+
+    assert ttft_p95_s(100, RouterSettings()) < 0.5 * ttft_p95_s(100, two_only)
+    assert ttft_p95_s(6000, RouterSettings()) == ttft_p95_s(6000, two_only)
 
 
 def test_the_gate_follows_an_edited_bound() -> None:

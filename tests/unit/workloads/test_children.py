@@ -6,7 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tandem_engine.router.settings import parse_settings
+from tandem_operator.api import parse_pool
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.policy import policy_of
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, child, pool, world
 
 
@@ -124,10 +128,36 @@ def test_the_router_reads_the_settings_that_are_written():
     assert settings.slo.attainment == pytest.approx(0.995)
     assert json.loads(text).keys() == {
         "schema", "pool", "generation", "models", "max_model_len", "slo", "limits", "timeouts",
+        "decode",
     }  # fmt: skip
     assert json.loads(text)["timeouts"] == {
         "connect_s": 1, "prefill_s": 60, "first_token_s": 120, "idle_s": 60, "request_s": 600,
     }  # fmt: skip
+
+
+PACE = DecodePace((0.0051234567, 0.0001, 0.0), 123_456.7, 16)
+
+
+def settings_with(pace, *changes):
+    """What the routers read where this was told of a decode pod before."""
+    made = plan(world(pool(*changes), memory=Memory(pace=pace)), now_s=NOW_S)
+    return parse_settings(child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"])
+
+
+def test_the_routers_are_told_how_fast_a_decode_pod_is():
+    told = settings_with(PACE).decode
+
+    assert told.step_s == (0.005123, 0.0001, 0.0)
+    assert (told.kv_capacity_tokens, told.max_num_seqs, told.routers) == (123_457, 16, 1)
+    assert settings_with(PACE, {"router": {"minReplicas": 3}}).decode.routers == 3
+    assert settings_with(None).decode is None
+
+
+def test_decode_admission_without_limit_is_not_limited():
+    assert settings_with(PACE, {"router": {"decodeAdmission": "Unlimited"}}).decode is None
+    spec = parse_pool(pool({"router": {"decodeAdmission": "Unlimited"}})).spec
+    assert not policy_of(spec).insurance.decode_gate
+    assert policy_of(parse_pool(pool()).spec).insurance.decode_gate
 
 
 @pytest.mark.parametrize(

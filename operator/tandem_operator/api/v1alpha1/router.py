@@ -1,5 +1,6 @@
 """`spec.router`: the front door, its deadlines and its limits."""
 
+from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -51,8 +52,20 @@ class Limits(ApiModel):
     """Most requests inside one router pod, queued ones included."""
     queued_requests: Annotated[Count, Field(ge=0, le=1_000_000)] = 1000
     """Most requests that wait in one router pod for a prefill pod."""
-    prefill_requests_per_pod: Annotated[Count, Field(ge=1, le=4096)] = 4
+    prefill_requests_per_pod: Annotated[Count, Field(ge=1, le=4096)] = 64
     """Most requests that one router pod has at one prefill pod; further ones wait in the router."""
+    prefill_tokens_per_pod: Annotated[Count, Field(ge=1, le=1_000_000)] = 4096
+    """
+    Most prompt tokens that one router pod has at one prefill pod beyond two requests. Short prompts
+    share a pass; a long one waits in the router, where a more urgent one can still go first.
+    """
+
+
+class DecodeAdmission(StrEnum):
+    """Who is let in while decode pods are full."""
+
+    KEEP_TPOT = "KeepTPOT"
+    UNLIMITED = "Unlimited"
 
 
 class Router(ApiModel):
@@ -68,5 +81,11 @@ class Router(ApiModel):
     """What else the router pods need."""
     timeouts: Timeouts = Timeouts()
     """Deadlines of a request's phases."""
+    decode_admission: DecodeAdmission = DecodeAdmission.KEEP_TPOT
+    """
+    What happens to requests that decode pods could serve only by slowing down every stream beyond
+    the TPOT bound. KeepTPOT: they wait in the router until there is room. Unlimited: they are let
+    in, and all streams are slower. An edit restarts nothing.
+    """
     limits: Limits = Limits()
     """What a router pod takes before it refuses."""

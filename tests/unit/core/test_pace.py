@@ -1,0 +1,128 @@
+"""What the routers are told of a decode replica, and who is late while still waiting."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem_operator.core.arrivals import outcomes
+from tandem_operator.core.correct import Correction, Seen, correct
+from tandem_operator.core.decode import Outputs
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.models import EngineModels
+from tandem_operator.core.observation import RouterReport, StartUp
+from tandem_operator.core.pace import DecodePace, pace_to_tell
+from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Backlog, Situation, assess, backlog_of
+from tests.unit.core.scene import NOW_S, ended, make_spec, report
+from tests.unit.core.test_sizing import arrivals, poisson
+
+
+def situated(*, step_s: float = 0.07, slowdown: float = 1.0) -> Situation:
+    """An engine of 10 ms for one stream that measured `step_s` for 64."""
+    start_up = StartUp(prefill=((32.0, 0.02), (1024.0, 0.2)), steps=((1.0, 0.01), (64.0, step_s)))
+    models = EngineModels().told(Role.PREFILL, start_up).told(Role.DECODE, start_up)
+    found = assess(
+        make_spec(high=64),
+        arrivals(poisson(30.0), tokens=100.0),
+        models=replace(models, kv_capacity_tokens=100_000.0),
+        outputs=Outputs(50.0, 0.3),
+        correction=Correction(slowdown={Role.DECODE: slowdown}),
+        overhead_s=0.0,
+        backlog=Backlog(dict.fromkeys(Role, 0.0), clear_s=60.0),
+    )
+    assert found is not None
+    return found
+
+
+def test_nothing_is_told_before_anything_is_known() -> None:
+    assert pace_to_tell(None, None, max_num_seqs=64) is None
+
+
+def test_what_was_told_stays_while_nothing_new_is_known() -> None:
+    told = DecodePace((0.01, 0.001, 0.0), 5000.0, 64)
+
+    assert pace_to_tell(told, None, max_num_seqs=64) is told
+
+
+def test_the_steps_are_told_as_they_were_timed() -> None:
+    pace = pace_to_tell(None, situated(), max_num_seqs=64)
+
+    assert pace is not None
+    assert pace.step_s(1.0, 125.0) == pytest.approx(0.01, rel=0.1)
+    assert pace.step_s(64.0, 64.0 * 125.0) == pytest.approx(0.07, rel=0.1)
+    assert (pace.kv_capacity_tokens, pace.max_num_seqs) == (100_000.0, 64)
+
+
+def test_violations_correct_sizing_and_not_what_is_told() -> None:
+    assert pace_to_tell(None, situated(slowdown=0.8), max_num_seqs=64) == pace_to_tell(
+        None, situated(slowdown=1.4), max_num_seqs=64
+    )
+
+
+@pytest.mark.parametrize(("step_s", "same"), [(0.0705, True), (0.08, False)])
+def test_small_news_are_no_news(step_s: float, same: bool) -> None:
+    told = pace_to_tell(None, situated(), max_num_seqs=64)
+
+    now = pace_to_tell(told, situated(step_s=step_s), max_num_seqs=64)
+
+    assert (now is told) is same
+
+
+def test_another_batch_limit_or_cache_is_told_at_once() -> None:
+    told = pace_to_tell(None, situated(), max_num_seqs=64)
+    assert told is not None
+
+    assert pace_to_tell(told, situated(), max_num_seqs=32) != told
+    smaller = replace(told, kv_capacity_tokens=50_000.0)
+    assert pace_to_tell(smaller, situated(), max_num_seqs=64) == told
+
+
+def test_a_memory_brings_back_what_was_told() -> None:
+    memory = Memory(pace=DecodePace((0.01, 0.001, 0.0), None, 64))
+
+    assert Memory.from_json(memory.to_json()) == memory
+
+
+def waiting(**what: int) -> RouterReport:
+    return replace(report(), finished=(ended(NOW_S - 10, 40),), **what)
+
+
+def test_prompts_that_decode_holds_back_are_decodes_backlog() -> None:
+    queued = backlog_of([waiting(queued_prompt_tokens=900)], clear_s=60.0)
+    held = backlog_of([waiting(queued_prompt_tokens=900, held_prompt_tokens=900)], clear_s=60.0)
+
+    assert queued.tokens == {Role.PREFILL: 900, Role.DECODE: 0}
+    assert held.tokens == {Role.PREFILL: 0, Role.DECODE: 900}
+    assert held.replicas(Role.DECODE, busy_s_per_token=0.01) == pytest.approx(0.15)
+
+
+def test_who_is_late_and_still_waits_is_a_violation_already() -> None:
+    late = waiting(overdue_requests=10, held_overdue_requests=7)
+
+    found = outcomes([late], window_s=60)
+
+    assert (found.finished, found.late_ttft, found.good) == (50, 10, 40)
+    assert found.attainment == pytest.approx(0.8)
+    assert found.blame == {"decode_admission": 7, "router_queue": 3}
+    # They have made nothing yet: what is learned of outputs is of those that ended.
+    assert found.answered == 40
+
+
+def test_who_is_late_for_one_roles_sake_does_not_speak_for_the_other() -> None:
+    prefill_is_short = outcomes([waiting(overdue_requests=20)], window_s=60)
+    ready = {role: Seen(ready=1, since_s=NOW_S - 300.0) for role in Role}
+    before = Correction(expected_late=dict.fromkeys(Role, 0.3), ready=ready)
+
+    def after(minute: object) -> float:
+        return correct(
+            before,
+            minute=minute,  # type: ignore[arg-type]
+            longer=minute,  # type: ignore[arg-type]
+            attainment=0.95,
+            step_s=5.0,
+            now_s=NOW_S,
+        ).of(Role.DECODE)
+
+    assert after(prefill_is_short) == 1.0
+    # With nobody late at all, decode is faster than it was taken for.
+    assert after(outcomes([waiting()], window_s=60)) < 1.0

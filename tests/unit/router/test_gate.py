@@ -1,0 +1,197 @@
+"""Nobody is let in whom the decode pods could serve only by making every stream late."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
+from tandem_engine.router.gate import Coming, bears
+from tandem_engine.router.polls import DecodeReads
+from tandem_engine.router.settings import DecodePace
+from tandem_engine.router.stopwatch import Stopwatch
+from tests.unit.router.pool import Pool as Whole
+from tests.unit.router.pool import decode_pace, until
+
+# Four milliseconds and one more per stream: 16 streams keep 95 % of 21.06 ms, 17 do not.
+PACE = DecodePace.model_validate(decode_pace())
+TPOT_S = 0.0211
+ONE = Coming(requests=1, tokens=300, output_tokens=100.0)
+
+
+def decode_pods(*requests: int, tokens: int = 300) -> list[Pod]:
+    pods = []
+    for index, count in enumerate(requests):
+        pod = Pod(Endpoint(name=f"d{index}", role=Role.DECODE, host="h", port=1))
+        for _ in range(count):
+            pod.enter(Load(tokens), 0.0)
+        pods.append(pod)
+    return pods
+
+
+def borne(pods: list[Pod], coming: Coming = ONE, pace: DecodePace = PACE, **how: Any) -> bool:
+    return bears(pace, pods, coming, **{"tpot_s": TPOT_S, "late": False, **how})
+
+
+@pytest.mark.parametrize(("inside", "room"), [(0, True), (15, True), (16, False), (40, False)])
+def test_one_stream_more_is_let_in_while_all_keep_tpot(inside: int, room: bool) -> None:
+    assert borne(decode_pods(inside)) is room
+
+
+def test_streams_count_by_the_mean_of_all_pods() -> None:
+    assert borne(decode_pods(26, 4))
+    assert not borne(decode_pods(26, 8))
+
+
+def test_what_prefill_pods_have_comes_too() -> None:
+    several = Coming(requests=4, tokens=1200, output_tokens=100.0)
+
+    assert borne(decode_pods(12), several)
+    assert not borne(decode_pods(13), several)
+
+
+def test_streams_of_other_routers_count() -> None:
+    pods, two = decode_pods(10), DecodePace.model_validate(decode_pace(routers=2))
+    pods[0].others = 5
+    assert borne(pods, pace=two)
+
+    pods[0].others = 6
+    assert not borne(pods, pace=two)
+    # Where there are no others, the engine's count is merely late.
+    assert borne(pods)
+
+
+def test_who_is_late_already_takes_none_of_the_last_places() -> None:
+    # Ninety percent of the bound: 14 streams.
+    assert borne(decode_pods(13), late=True)
+    assert not borne(decode_pods(14), late=True)
+    assert borne(decode_pods(14))
+
+
+@pytest.mark.parametrize(
+    ("pace", "inside", "room"),
+    [
+        ({"max_num_seqs": 8}, 7, True),
+        ({"max_num_seqs": 8}, 8, False),
+        # Streams of 300 tokens hold 250 on average, with half of their outputs made.
+        ({"kv_capacity_tokens": 2640}, 9, True),
+        ({"kv_capacity_tokens": 2630}, 9, False),
+        ({"kv_capacity_tokens": None}, 15, True),
+        ({"step_s": [0.004, 0.0, 0.000004]}, 15, True),
+        ({"step_s": [0.004, 0.0, 0.000004]}, 16, False),
+    ],
+)
+def test_seats_and_cache_are_limits_too(pace: dict[str, Any], inside: int, room: bool) -> None:
+    known = DecodePace.model_validate(decode_pace(**pace))
+
+    assert borne(decode_pods(inside), pace=known) is room
+
+
+def test_a_bound_that_no_stream_keeps_holds_nobody_back() -> None:
+    assert borne(decode_pods(40), tpot_s=0.003)
+    assert not borne(decode_pods(64), tpot_s=0.003)
+
+
+def test_an_empty_pod_takes_whatever_comes() -> None:
+    huge = Coming(requests=1, tokens=200_000, output_tokens=1.0)
+
+    assert borne(decode_pods(0), huge)
+
+
+def test_a_stopwatch_adds_up_the_stretches() -> None:
+    watch = Stopwatch()
+    for on, now in ((True, 1.0), (True, 2.0), (False, 4.0), (False, 5.0), (True, 10.0)):
+        watch.turn(on=on, now=now)
+
+    assert watch.total_s(11.5) == pytest.approx(4.5)
+    assert watch.running
+
+
+async def test_a_request_waits_until_a_stream_ends_and_the_wait_is_decodes_fault(
+    pool: Whole,
+) -> None:
+    pool.configure(slo={"ttft_s": 0.05, "tpot_s": 0.0055}, decode=decode_pace())
+    await pool.stream()
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["d0"].wait_seen(2)
+
+    second = asyncio.create_task(pool.stream())
+    await until(lambda: pool.metric("tandem_router_held_requests") == 1)
+    inside = (await pool.arrivals())["in_system"]
+    assert inside["queued_requests"] == 1
+    assert inside["held_prompt_tokens"] == inside["queued_prompt_tokens"] > 0
+    assert len(pool.engines["p0"].seen) == 2
+    await asyncio.sleep(0.1)
+    hold.set()
+    await asyncio.gather(first, second)
+    await pool.idle()
+
+    assert pool.metric("tandem_router_held_requests") == 0
+    assert (await pool.arrivals())["in_system"]["held_prompt_tokens"] == 0
+    # The first was late at the engine, the second in the queue in front of it.
+    assert pool.metric("tandem_router_blame_total", cause="decode_admission") == 2
+
+
+async def test_without_word_of_the_engines_speed_everybody_is_let_in(pool: Whole) -> None:
+    pool.configure(slo={"tpot_s": 0.0055})
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+
+    tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]
+
+    await pool.engines["d0"].wait_seen(3)
+    hold.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_pace_that_is_taken_back_lets_in_who_waits(pool: Whole) -> None:
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace())
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+    tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]
+    await until(lambda: pool.metric("tandem_router_held_requests") == 2)
+
+    pool.configure(slo={"tpot_s": 0.0055}, decode=None)
+
+    await pool.engines["d0"].wait_seen(3)
+    hold.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_request_that_never_reaches_decode_leaves_its_place(pool: Whole) -> None:
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace())
+    hold = pool.engines["p0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+    second = asyncio.create_task(pool.stream())
+    await until(lambda: pool.metric("tandem_router_held_requests") == 1)
+
+    first.cancel()
+    hold.set()
+
+    assert (await second)[-1] == "[DONE]"
+
+
+async def test_requests_of_other_routers_are_read_off_the_engine(pool: Whole) -> None:
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+    own = asyncio.create_task(pool.stream())
+    await pool.engines["d0"].wait_seen(1)
+    pool.engines["d0"].metrics = (
+        'vllm:num_requests_running{engine="0"} 4.0\n'
+        'vllm:num_requests_waiting{engine="0"} 2.0\n'
+        'vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 2.0\n'
+    )
+    (pod,) = pool.router.fleet.usable(Role.DECODE)
+    reads = DecodeReads(
+        fleet=pool.router.fleet,
+        upstream=pool.router._upstream,
+        learned=pool.router.learned,
+    )
+
+    await reads.scrape([pod])
+    assert pod.others == 5
+
+    pool.engines["d0"].metrics = "broken"
+    await reads.scrape([pod])
+    assert pod.others == 0
+    hold.set()
+    await own
