@@ -55,6 +55,30 @@ def test_each_change_is_told_with_the_cores_own_sentence(run):
     assert one["decisions"][-1]["sentence"].split(":")[0] in shown
 
 
+def test_the_router_works_as_the_manifest_says(tmp_path):
+    # One decode pod for a third more streams than keep 9 ms.
+    load = ("--generate", "poisson", "--rate", "20", "--span", "60s", "--output-tokens", "300")
+    fleet = ("--policy", "static", "--fleet", "2P1D")
+
+    def ran(router: str) -> dict:
+        text = POOL.replace("target: 20ms", "target: 9ms") + router
+        pool, out = write(tmp_path, "router.yaml", text), tmp_path / "router.json"
+        result = tandem("simulate", "-f", pool, *PROFILE, *load, *fleet, "--json", str(out))
+        assert result.exit_code == 0, result.output
+        [one] = json.loads(out.read_text())["runs"]
+        return one
+
+    gated = ran("  router: {}\n")
+    unlimited = ran("  router: {decodeAdmission: Unlimited}\n")
+    one_by_one = ran("  router: {limits: {prefillRequestsPerPod: 1}}\n")
+    impatient = ran("  router: {timeouts: {firstToken: 1s}}\n")
+
+    assert gated["tpot_p95_s"] < 0.009 < unlimited["tpot_p95_s"]
+    assert gated["good"] > unlimited["good"]
+    assert one_by_one["ttft_p50_s"] != gated["ttft_p50_s"]
+    assert impatient["completed"] < gated["completed"]
+
+
 def test_a_slow_network_between_pods_makes_first_tokens_late(run):
     near, shown = run("--policy", "static", "--fleet", "2P1D")
     far, over_tcp = run("--policy", "static", "--fleet", "2P1D", "--kv-gb-per-s", "0.5")

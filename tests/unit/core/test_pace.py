@@ -17,7 +17,7 @@ from tests.unit.core.scene import NOW_S, ended, make_spec, report
 from tests.unit.core.test_sizing import arrivals, poisson
 
 
-def situated(*, step_s: float = 0.07, slowdown: float = 1.0) -> Situation:
+def situated(*, step_s: float = 0.07, slowdown: float = 1.0, held_tokens: float = 0.0) -> Situation:
     """An engine of 10 ms for one stream that measured `step_s` for 64."""
     start_up = StartUp(prefill=((32.0, 0.02), (1024.0, 0.2)), steps=((1.0, 0.01), (64.0, step_s)))
     models = EngineModels().told(Role.PREFILL, start_up).told(Role.DECODE, start_up)
@@ -28,7 +28,7 @@ def situated(*, step_s: float = 0.07, slowdown: float = 1.0) -> Situation:
         outputs=Outputs(50.0, 0.3),
         correction=Correction(slowdown={Role.DECODE: slowdown}),
         overhead_s=0.0,
-        backlog=Backlog(dict.fromkeys(Role, 0.0), clear_s=60.0),
+        backlog=Backlog({Role.PREFILL: 0.0, Role.DECODE: held_tokens}, clear_s=60.0),
     )
     assert found is not None
     return found
@@ -94,6 +94,14 @@ def test_prompts_that_decode_holds_back_are_decodes_backlog() -> None:
     assert queued.tokens == {Role.PREFILL: 900, Role.DECODE: 0}
     assert held.tokens == {Role.PREFILL: 0, Role.DECODE: 900}
     assert held.replicas(Role.DECODE, busy_s_per_token=0.01) == pytest.approx(0.15)
+
+
+def test_who_waits_for_decode_is_served_by_more_of_it_within_the_look_ahead() -> None:
+    # Six hundred prompts of a hundred tokens, over a minute: ten requests/s more.
+    demands = situated(held_tokens=60_000.0).demands
+
+    assert demands[Role.PREFILL].backlog == 0.0
+    assert demands[Role.DECODE].backlog == pytest.approx(10.0 * demands[Role.DECODE].busy, rel=0.01)
 
 
 def test_who_is_late_and_still_waits_is_a_violation_already() -> None:

@@ -8,6 +8,7 @@ import pytest
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import Observation, PodPhase, StartUp
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.core.tick import decide
@@ -130,6 +131,14 @@ def test_engines_that_measured_themselves_are_sized_before_their_first_request_i
     assert counts(second)[Role.PREFILL] >= 3
     assert not any("model_error" in name for name in second.inputs)
     assert counts(two_ticks(None)[1]) == {Role.PREFILL: 1, Role.DECODE: 1}
+
+
+def test_what_the_routers_are_told_is_remembered() -> None:
+    memory = Memory(pace=DecodePace((0.01, 0.001, 0.0), 5000.0, 64))
+
+    decision, after = decide(make_spec(), observe(), memory, NOW_S)
+
+    assert decision.pace == after.pace == memory.pace
 
 
 def test_only_new_traffic_that_climbs_grows_a_pool_at_the_first_look() -> None:

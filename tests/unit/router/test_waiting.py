@@ -1,6 +1,7 @@
 """The one queue: order, bounds and shedding, with a clock of its own."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -9,20 +10,22 @@ import pytest
 from tandem_engine.router.fleet import Endpoint, Fleet, Load, Pod, Role
 from tandem_engine.router.settings import Limits, SettingsHolder, parse_settings
 from tandem_engine.router.waiting import Expected, QueueFull, Waiter, Waiting
-from tests.unit.router.pool import Pool, settings_document, until
+from tests.unit.router.pool import Pool, decode_pace, settings_document, until
 
 
 class Desk:
     """A queue before one prefill pod with one slot."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, *, decode: Any = None, **limits: Any) -> None:
         self.now = 0.0
         self.fleet = fleet = Fleet(lambda: self.now)
         limits = {"prefill_requests_per_pod": 1, **limits}
-        settings = parse_settings(json.dumps(settings_document(limits=limits)))
-        self.waiting = Waiting(
-            fleet=fleet, settings=SettingsHolder(settings), clock=lambda: self.now
+        slo = {"tpot_s": 0.0128}
+        document = settings_document(
+            limits=limits, slo=slo, **({"decode": decode} if decode else {})
         )
+        self.settings = SettingsHolder(parse_settings(json.dumps(document)))
+        self.waiting = Waiting(fleet=fleet, settings=self.settings, clock=lambda: self.now)
         fleet.replace(
             [
                 Endpoint(name="p", role=Role.PREFILL, host="h", port=1),
@@ -106,6 +109,92 @@ async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
     assert seen == [0, 1, 2, 1, 0]
     desk.waiting.release(first.prefill, first.load)
     await asyncio.gather(*tasks)
+
+
+async def test_short_prompts_that_share_a_pass_are_done_with_it() -> None:
+    desk = Desk(prefill_requests_per_pod=3)
+    (pod,) = desk.fleet.usable(Role.PREFILL)
+
+    for _ in range(3):
+        await desk.waiting.admit(desk.waiter(9.0, Expected(service_s=1.0, pass_s=0.75)))
+
+    assert pod.free_s(0.0) == pytest.approx(1.5)
+
+
+class Gated(Desk):
+    """Eight streams keep TPOT; who is late is let in up to seven."""
+
+    def __init__(self) -> None:
+        super().__init__(prefill_requests_per_pod=99, decode=decode_pace())
+        (self.decode,) = self.fleet.usable(Role.DECODE)
+
+    def stream(self, count: int) -> None:
+        for _ in range(count):
+            self.decode.enter(Load(10), self.now)
+
+    def end(self, count: int) -> None:
+        for _ in range(count):
+            self.waiting.release(self.decode, Load(10))
+
+
+async def test_who_is_late_leaves_the_last_place_at_the_gate_to_who_is_not() -> None:
+    desk = Gated()
+    desk.stream(7)
+    late = asyncio.create_task(desk.ask("late", deadline_s=-1.0))
+    await asyncio.sleep(0)
+    assert desk.waiting.held
+
+    await desk.ask("punctual", deadline_s=9.0)
+    assert desk.order == ["punctual"]
+    desk.end(1)
+    await late
+
+    assert desk.order == ["punctual", "late"]
+
+
+async def test_a_request_that_is_given_up_as_it_is_placed_leaves_its_place_at_the_gate() -> None:
+    desk = Gated()
+    desk.stream(8)
+    task = asyncio.create_task(desk.ask("gone", deadline_s=9.0))
+    await asyncio.sleep(0)
+    assert desk.waiting.held
+
+    desk.end(1)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+    assert desk.order == []
+    await desk.ask("next", deadline_s=9.0)
+    assert desk.order == ["next"]
+
+
+async def test_only_its_own_wait_makes_a_request_one_that_decode_holds_back() -> None:
+    desk = Gated()
+    desk.stream(8)
+    desk.now = 1.0
+    held = asyncio.create_task(desk.ask("held", deadline_s=90.0))
+    await asyncio.sleep(0)
+    desk.now = 31.0
+    assert desk.waiting.queued().held_prompt_tokens == 10
+    desk.end(1)
+    await held
+    # A prefill pod that is full, and no gate, keeps the next one waiting.
+    desk.settings.current = parse_settings(
+        json.dumps(settings_document(limits={"prefill_requests_per_pod": 1}))
+    )
+    (pod,) = desk.fleet.usable(Role.PREFILL)
+    pod.enter(Load(10), desk.now)
+    other = asyncio.create_task(desk.ask("other", deadline_s=40.0))
+    await asyncio.sleep(0)
+
+    desk.now = 41.0
+    queued = desk.waiting.queued()
+
+    assert (queued.requests, queued.held_prompt_tokens) == (1, 0)
+    assert (queued.overdue, queued.held_overdue) == (1, 0)
+    desk.waiting.release(pod, Load(10))
+    await other
 
 
 @pytest.mark.parametrize(
