@@ -2,29 +2,30 @@
 
 from dataclasses import dataclass, replace
 
+from benchmarks.simulator.__main__ import REPLAY_ROUTER
+from tandem_operator.api import Router
+from tandem_operator.cli.case import router_of
 from tandem_operator.core.spec import Insurance
-from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
+from tandem_operator.sim.router_queue import Order, RouterSettings
+from tandem_operator.workloads.policy import insurance_of
 
 # One request under way at a prefill pod and one that goes on at once: the rest waits where it can
 # still be put in order.
 AT_A_POD = 2
 OBJECTIVE = 0.95
 
-AT_ENGINES = RouterSettings(
-    Order.FIFO, Spread.ROUND_ROBIN, requests_per_prefill_pod=None, decode_gate=False
-)
 DEADLINE = RouterSettings(Order.DEADLINE, requests_per_prefill_pod=AT_A_POD, decode_gate=False)
 FIFO = replace(DEADLINE, order=Order.FIFO)
 OVERFLOW = replace(FIFO, overflow=True)
 BOTH = replace(DEADLINE, overflow=True)
 GOODPUT = replace(BOTH, order=Order.GOODPUT)
 ALL = replace(GOODPUT, decode_gate=True)
-LIVE = RouterSettings(first_token_s=120.0)
+LIVE = router_of(Router())
 
 NOTHING = Insurance()
-LIVE_COUNTED = Insurance(deadline_order=True, decode_gate=True)
-COUNTED = Insurance(deadline_order=True, decode_gate=True, overflow=True)
-FOLLOWED = Insurance(deadline_order=True, decode_gate=True, overflow=True, follow_risk=True)
+LIVE_COUNTED = insurance_of(Router())
+COUNTED = replace(LIVE_COUNTED, overflow=True)
+FOLLOWED = replace(COUNTED, follow_risk=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,10 @@ class Step:
 
 
 STEPS: dict[str, Step] = {
-    "bound": Step("clairvoyant, queues at the engines", AT_ENGINES, clairvoyant=True),
+    "bound": Step("clairvoyant, queues at the engines", REPLAY_ROUTER, clairvoyant=True),
     "bound-all": Step("clairvoyant, router as in `gate`", ALL, clairvoyant=True),
     "live": Step("the router and the sizing that run live", LIVE, LIVE_COUNTED),
-    "engines": Step("core, queues at the engines, first come first served", AT_ENGINES),
+    "engines": Step("core, queues at the engines, first come first served", REPLAY_ROUTER),
     "fifo": Step("one queue in front, first come first served", FIFO),
     "deadline": Step("`fifo` + deadline order", DEADLINE),
     "overflow": Step("`fifo` + overflow", OVERFLOW),

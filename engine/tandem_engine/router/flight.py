@@ -91,7 +91,7 @@ class Learned:
         default_factory=lambda: defaultdict(lambda: defaultdict(Mean))
     )
 
-    def expected(self, prompt_tokens: int, *, choices: int, most_tokens: int | None) -> Expected:
+    def expected(self, prompt_tokens: int, call: Call) -> Expected:
         """Return what to expect of a request, as far as it is known."""
         service_s = pass_s = None
         if self.newest_revision is not None:
@@ -102,13 +102,13 @@ class Learned:
             service_s=service_s or 0.0,
             pass_s=pass_s or 0.0,
             rest_s=self.decode_first_s.value or 0.0,
-            output_tokens=choices * self.expected_output_tokens(most_tokens),
+            output_tokens=self.expected_output_tokens(call),
         )
 
-    def expected_output_tokens(self, max_output_tokens: int | None) -> int:
-        """Return the output tokens to plan for."""
-        mean = self.output_tokens.value or _DEFAULT_OUTPUT_TOKENS
-        return round(mean if max_output_tokens is None else min(mean, max_output_tokens))
+    def expected_output_tokens(self, call: Call) -> int:
+        """Return the output tokens to plan for, of all choices."""
+        mean, most = self.output_tokens.value or _DEFAULT_OUTPUT_TOKENS, call.max_output_tokens
+        return call.choices * round(mean if most is None else min(mean, most))
 
     def usual_parts(self, prompt_tokens: int) -> dict[Cause, float]:
         """Return the TTFT parts of good requests of like length."""

@@ -57,7 +57,9 @@ class Forwarder:
         placement = await self._queue(flight)
         flight.decode_only = placement.decode_only
         try:
-            answer = None if placement.prefill is None else await self._prefill(flight, placement)
+            pod, answer = placement.prefill, None
+            if pod is not None:
+                answer = await self._prefill(flight, pod, placement.load)
             if flight.decode_only is not None:
                 self._accounts.metrics.decode_only.labels(flight.decode_only.value).inc()
             kv_params, revision = None, None
@@ -73,9 +75,7 @@ class Forwarder:
             deadline_s=flight.timeline.received_s
             + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
             tokens=flight.prompt_tokens,
-            expected=lambda: self._learned.expected(
-                flight.prompt_tokens, choices=call.choices, most_tokens=call.max_output_tokens
-            ),
+            expected=lambda: self._learned.expected(flight.prompt_tokens, call),
             split=call.split,
         )
         held_s = self._without_decode_s()
@@ -120,13 +120,11 @@ class Forwarder:
         return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / at_once)))
 
     async def _prefill(
-        self, flight: Flight, placement: Placement
+        self, flight: Flight, pod: Pod, load: Load
     ) -> tuple[PrefillAnswer, str] | None:
         """Return a prefill pod's answer and revision, or `None`: the decode pod does it all."""
         flight.timeline.prefill_started = True
         started = self._clock()
-        pod, load = placement.prefill, placement.load
-        assert pod is not None  # noqa: S101
         for last in (False, True):
             flight.prefill_pod = pod.name
             try:
@@ -238,7 +236,8 @@ class Forwarder:
                 self._fall_back(flight, DecodeOnly.NO_PAIR)
             flight.tries += 1
             flight.decode_pod = pod.name
-            load = self._decode_load(flight)
+            answer_tokens = self._learned.expected_output_tokens(flight.call)
+            load = Load(flight.prompt_tokens + answer_tokens)
             pod.enter(load, self._clock())
             self._waiting.arrived(placement)
             try:
@@ -284,10 +283,6 @@ class Forwarder:
         except (TimeoutError, Deserted):
             flight.ending = Ending.SHED
             raise self._no_place() from None
-
-    def _decode_load(self, flight: Flight) -> Load:
-        expected = self._learned.expected_output_tokens(flight.call.max_output_tokens)
-        return Load(flight.prompt_tokens + expected * flight.call.choices)
 
     async def _decode_once(
         self, flight: Flight, sink: Sink, pod: Pod, load: Load, kv_params: Any

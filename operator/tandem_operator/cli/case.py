@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from math import ceil
 
-from tandem_operator.api import DecodeAdmission, InferencePool, duration_s
+from tandem_operator.api import DecodeAdmission, InferencePool, Router, duration_s
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
@@ -56,9 +56,8 @@ def spec_of(pool: InferencePool) -> PoolSpec:
     return replace(spec, mode=Mode.AUTO, roles=roles)
 
 
-def router_of(pool: InferencePool) -> RouterSettings:
-    """The pool's router, as its spec has it."""
-    router = pool.spec.router
+def router_of(router: Router) -> RouterSettings:
+    """A pool's router, as its spec has it."""
     return RouterSettings(
         requests_per_prefill_pod=router.limits.prefill_requests_per_pod,
         tokens_per_prefill_pod=router.limits.prefill_tokens_per_pod,

@@ -252,7 +252,7 @@ class EngineOptions:
                 seconds("--cold-start", self.cold_start, positive=False), self.cold_start_sigma
             ),
             start=start,
-            router=router_of(pool),
+            router=router_of(pool.spec.router),
             prefix_caching=pool.spec.engine.prefix_caching,
             seed=seed,
             gpu_hour_price=price,

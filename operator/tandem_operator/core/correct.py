@@ -98,9 +98,9 @@ def correct(
     allowed = max(1e-3, 1.0 - attainment)
     slowdown = {}
     # Who is late for one role's sake can no more be late for the other's.
-    late = sum(violated_share(minute, role) or 0.0 for role in Role)
-    for role in Role:
-        share = violated_share(minute, role)
+    shares = {role: violated_share(minute, role) for role in Role}
+    late = sum(share or 0.0 for share in shares.values())
+    for role, share in shares.items():
         factor = correction.of(role)
         factor *= exp(-log(factor) * min(1.0, step_s / FACTOR_REST_S))
         if share is not None and correction.settled(role, now_s):

@@ -143,7 +143,7 @@ def assess(
     one_queue = Replay(work) if spec.in_turn else replay
     busy = {
         Role.PREFILL: work.mean_service_s,
-        Role.DECODE: outputs.mean_tokens / decode.tokens_per_s,
+        Role.DECODE: decode.load(1.0),
     }
     waiting = {
         role: backlog.replicas(

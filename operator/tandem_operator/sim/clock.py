@@ -13,15 +13,13 @@ class Stopwatch:
         self._since_s: float | None = None
         self._total_s = 0.0
 
-    def run(self, now_s: float) -> None:
-        """It lasts from now on, or still."""
-        if self._since_s is None:
+    def turn(self, *, on: bool, now_s: float) -> None:
+        """It lasts from now on, or no more; or nothing changed."""
+        if on and self._since_s is None:
             self._since_s = now_s
-
-    def stop(self, now_s: float) -> None:
-        """It is over, or was."""
-        self._total_s = self.total_s(now_s)
-        self._since_s = None
+        elif not on:
+            self._total_s = self.total_s(now_s)
+            self._since_s = None
 
     def total_s(self, now_s: float) -> float:
         """Seconds until now."""

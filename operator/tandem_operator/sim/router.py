@@ -91,21 +91,24 @@ class Router:
         """Send on every request that there is room for."""
         now_s = self.clock.now_s
         self._give_up(now_s)
-        while len(self.queue) and self._decode.oldest:
+        if self._decode.oldest:
+            self._held.turn(on=self._pumped(now_s), now_s=now_s)
+
+    def _pumped(self, now_s: float) -> bool:
+        """Send them on; whether decode pods are what the next one waits for."""
+        while len(self.queue):
             first, excess = self.queue.sort(now_s)
             if self.settings.overflow and any(self._overflowed(flight) for flight in excess):
                 continue
             free = [] if first is None else self._with_room(first)
             if first is None or not free:
-                self._held.stop(now_s)
-                return
+                return False
             if self.settings.decode_gate and not self._decode_bears(first):
-                self._held.run(now_s)
                 self._look_again()
-                return
+                return True
             self._take(first)
-            self._held.stop(now_s)
             self._send(first, self._choose_prefill(free, first))
+        return False
 
     def came_back(self, pod: Pod[PrefillPod], flights: list[Flight]) -> None:
         """A prefill pod is done with these."""

@@ -1,6 +1,6 @@
 """From the API's spec to what the core decides on: SI units, and nothing that restarts a pod."""
 
-from tandem_operator.api import DecodeAdmission, Management, duration_s
+from tandem_operator.api import DecodeAdmission, Management, Router, duration_s
 from tandem_operator.api import PoolSpec as ApiSpec
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
@@ -24,11 +24,14 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
         max_model_len=spec.model.max_model_len,
         max_num_seqs=spec.engine.max_num_seqs,
         priority=scaling.priority,
-        insurance=Insurance(
-            deadline_order=True,
-            decode_gate=spec.router.decode_admission is DecodeAdmission.KEEP_TPOT,
-        ),
+        insurance=insurance_of(spec.router),
     )
+
+
+def insurance_of(router: Router) -> Insurance:
+    """What sizing may count on of the pool's routers."""
+    gated = router.decode_admission is DecodeAdmission.KEEP_TPOT
+    return Insurance(deadline_order=True, decode_gate=gated)
 
 
 def _role_of(spec: ApiSpec, role: Role) -> RoleSpec:

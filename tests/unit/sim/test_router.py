@@ -161,6 +161,18 @@ def test_the_gate_lets_in_where_not_even_one_stream_could_keep_its_tpot() -> Non
     assert gated.ttft_s == open_door.ttft_s
 
 
+def gated_setup(*, tpot_s: float = 0.006) -> PoolSetup:
+    """Too many streams for the one decode pod, and the gate in front of it."""
+    return make_setup(
+        overloaded_decode(),
+        prefill=2,
+        decode=1,
+        spec=make_spec(tpot_s=tpot_s),
+        profile=FLAT,
+        router=replace(FRUGAL, decode_gate=True),
+    )
+
+
 class Teller(Static):
     """Tells the router `pace` at the first tick."""
 
@@ -185,14 +197,7 @@ class Teller(Static):
 def test_the_gate_goes_by_what_the_router_is_told(
     pace: DecodePace | None, late: tuple[float, float]
 ) -> None:
-    setup = make_setup(
-        overloaded_decode(),
-        prefill=2,
-        decode=1,
-        spec=make_spec(tpot_s=0.006),
-        profile=FLAT,
-        router=replace(FRUGAL, decode_gate=True),
-    )
+    setup = gated_setup()
     # Before the first tick the router knows the engines: the load begins after it.
     later = tuple(replace(each, at_s=each.at_s + 6.0) for each in setup.trace.requests)
     setup = replace(setup, trace=replace(setup.trace, requests=later))
@@ -204,14 +209,7 @@ def test_the_gate_goes_by_what_the_router_is_told(
 
 
 def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
-    setup = make_setup(
-        overloaded_decode(),
-        prefill=2,
-        decode=1,
-        spec=make_spec(tpot_s=0.006),
-        profile=FLAT,
-        router=replace(FRUGAL, decode_gate=True),
-    )
+    setup = gated_setup()
 
     pool = finished(setup).pool("pool")
     blame = Counter[str]()
@@ -259,14 +257,7 @@ def test_short_prompts_share_a_pass_and_long_ones_wait_in_the_router() -> None:
 
 
 def test_the_gate_follows_an_edited_bound() -> None:
-    setup = make_setup(
-        overloaded_decode(),
-        prefill=2,
-        decode=1,
-        spec=make_spec(tpot_s=0.02),
-        profile=FLAT,
-        router=replace(FRUGAL, decode_gate=True),
-    )
+    setup = gated_setup(tpot_s=0.02)
     run = Simulation(Scenario(pools=(setup,)), {"pool": Static(setup.start)})
     run.edit("pool", make_spec(tpot_s=0.006), at_s=8.0)
 
