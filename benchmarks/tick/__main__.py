@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tandem_operator.api import Router
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
@@ -27,6 +28,7 @@ from tandem_operator.sim.policy import Answer
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.simulate import Scenario, simulate
+from tandem_operator.workloads.policy import insurance_of
 
 BOUND_S = 0.020
 HISTORY_S = 1200.0
@@ -46,6 +48,7 @@ SPEC = PoolSpec(
     max_step=None,
     max_model_len=32_768,
     max_num_seqs=128,
+    insurance=insurance_of(Router()),
 )
 CHAT = Mix(Lengths(1500, 0.6, 16, 8000), Lengths(100, 0.4, 2, 400))
 DOCUMENTS = Mix(Lengths(9000, 0.5, 16, 30_000), Lengths(20, 0.4, 2, 60))

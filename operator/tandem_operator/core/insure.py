@@ -117,14 +117,17 @@ class PrefillExcess(Replay):
 
     def _late_work_share(self, rate_rps: float, replicas: int) -> float:
         """Share of the work that comes while the fleet holds all that can be done in time."""
+        # Branches, not `max` and `min`: dozens of these make up most of a tick.
         backlog_s = late_s = total_s = 0.0
         most_s = replicas * self._patience_s
-        for chunk, following in pairwise(self.work.chunks):
-            done_s = (following.at - chunk.at) / rate_rps * replicas
-            backlog_s = max(0.0, backlog_s + chunk.work_s - done_s)
-            total_s += chunk.work_s
-            late_s += max(0.0, backlog_s - most_s)
-            backlog_s = min(backlog_s, most_s)
+        for (at, work_s, _, _), following in pairwise(self.work.chunks):
+            total_s += work_s
+            backlog_s = backlog_s + work_s - (following.at - at) / rate_rps * replicas
+            if backlog_s < 0.0:
+                backlog_s = 0.0
+            elif backlog_s > most_s:
+                late_s += backlog_s - most_s
+                backlog_s = most_s
         return late_s / total_s if total_s > 0.0 else 0.0
 
 
@@ -146,8 +149,10 @@ def _late_count(jobs: Sequence[Job], rate_rps: float, replicas: int) -> int:
     late = 0
     for at, work_s, spare_s in jobs:
         now = at / rate_rps
-        start = max(now, free[0])
-        if start - now > spare_s:
+        start = free[0]
+        if start <= now:
+            heapreplace(free, now + work_s)
+        elif start - now > spare_s:
             late += 1
         else:
             heapreplace(free, start + work_s)
