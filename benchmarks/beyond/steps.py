@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from benchmarks.simulator.__main__ import REPLAY_ROUTER
-from tandem_operator.api import Router
+from tandem_operator.api import PrefillOverflow, Router
 from tandem_operator.cli.case import router_of
 from tandem_operator.core.spec import Insurance
 from tandem_operator.sim.router_queue import Order, RouterSettings
@@ -14,7 +14,9 @@ from tandem_operator.workloads.policy import insurance_of
 AT_A_POD = 2
 OBJECTIVE = 0.95
 
-DEADLINE = RouterSettings(Order.DEADLINE, requests_per_prefill_pod=AT_A_POD, decode_gate=False)
+DEADLINE = RouterSettings(
+    Order.DEADLINE, requests_per_prefill_pod=AT_A_POD, overflow=False, decode_gate=False
+)
 FIFO = replace(DEADLINE, order=Order.FIFO)
 OVERFLOW = replace(FIFO, overflow=True)
 BOTH = replace(DEADLINE, overflow=True)
@@ -23,9 +25,9 @@ ALL = replace(GOODPUT, decode_gate=True)
 LIVE = router_of(Router())
 
 NOTHING = Insurance()
-LIVE_COUNTED = insurance_of(Router())
-COUNTED = replace(LIVE_COUNTED, overflow=True)
+COUNTED = insurance_of(Router())
 FOLLOWED = replace(COUNTED, follow_risk=True)
+WITHOUT = Router(prefill_overflow=PrefillOverflow.NEVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,9 @@ class Step:
 STEPS: dict[str, Step] = {
     "bound": Step("clairvoyant, queues at the engines", REPLAY_ROUTER, clairvoyant=True),
     "bound-all": Step("clairvoyant, router as in `gate`", ALL, clairvoyant=True),
-    "live": Step("the router and the sizing that run live", LIVE, LIVE_COUNTED),
+    "live": Step("the router and the sizing that run live", LIVE, COUNTED),
+    "never": Step("`live`, `prefillOverflow: Never`", router_of(WITHOUT), insurance_of(WITHOUT)),
+    "follow": Step("`live` + starts that follow the risk", LIVE, FOLLOWED),
     "engines": Step("core, queues at the engines, first come first served", REPLAY_ROUTER),
     "fifo": Step("one queue in front, first come first served", FIFO),
     "deadline": Step("`fifo` + deadline order", DEADLINE),

@@ -156,12 +156,28 @@ async def _overload(bench: Bench) -> None:
         max_num_seqs=info["max_num_seqs"],
         duration_s=options.load_s,
     )
-    bench.note("overload", asdict(over))
+    with loads.routed(bench.pair, model=NAME, folder=options.out, slo=over.slo) as url:
+        await bench.played(over.calm, url, over.slo)
+    # Under traffic a step also waits for the prefill engine, where both share a processor.
+    over = over.learned(bench.found[over.calm.name]["tpot_p50_s"])
+    bench.note("overload", {"slo": asdict(over.slo), "streams": over.streams, **over.pace})
     for name, pace in (("overload-unlimited", None), ("overload-gate", over.pace)):
         with loads.routed(
             bench.pair, model=NAME, folder=options.out, slo=over.slo, pace=pace
         ) as url:
             await bench.played(replace(over.traffic, name=name), url, over.slo)
+
+
+async def _whole(bench: Bench) -> None:
+    """Streams of a decode engine that is sent whole requests too: what that costs both."""
+    duration_s, url = bench.options.load_s, bench.pair.decode.api.url
+    prefill = [PrefillTime(**each) for each in bench.found["prefill"]]
+    steps = [Step(**each) for each in bench.found["steps"]]
+    *_, streams = loads.decode_traffic(steps, duration_s=duration_s)
+    await bench.played(replace(streams, name="streams-0"), url)
+    for share, whole in loads.whole_traffic(prefill, duration_s=duration_s).items():
+        beside = replace(streams, name=f"streams-{share:g}")
+        await asyncio.gather(bench.played(beside, url), bench.played(whole, url))
 
 
 async def _restart(bench: Bench) -> None:
@@ -179,7 +195,15 @@ _PARTS = {
     "loads": _loads,
     "routed": _routed,
     "overload": _overload,
+    "whole": _whole,
     "restart": _restart,
+}
+
+
+_RATES_FROM = {
+    "loads": {"prefill", "steps"},
+    "overload": {"steps"},
+    "whole": {"prefill", "steps"},
 }
 
 
@@ -228,10 +252,10 @@ def main(arguments: Sequence[str]) -> int:
     """Measure; the figures go to the folder as they come."""
     grammar = parser()
     options = grammar.parse_args(arguments)
-    if "loads" in options.parts and not {"prefill", "steps"} <= set(options.parts):
-        grammar.error("--parts loads takes its rates from prefill and steps: name these as well")
-    if "overload" in options.parts and "steps" not in options.parts:
-        grammar.error("--parts overload takes its rate from steps: name these as well")
+    for part, needed in _RATES_FROM.items():
+        if part in options.parts and not needed <= set(options.parts):
+            named = " and ".join(sorted(needed))
+            grammar.error(f"--parts {part} takes its rates from {named}: name that as well")
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         asyncio.run(measured(options))

@@ -26,21 +26,31 @@ DECODE_PROMPTS = Lengths(64, 128)
 DECODE_ANSWERS = Lengths(100, 300)
 PAIR_PROMPTS, PAIR_ANSWERS = Lengths(200, 3000), Lengths(50, 150)
 PAIR_RPS = 3.0
-OVERLOAD_STREAMS, OVERLOAD = 16, 1.4
-OVERLOAD_PROMPTS, OVERLOAD_ANSWERS = Lengths(64, 128), Lengths(100, 200)
+OVERLOAD, CALM = 1.5, 0.7
+OVERLOAD_PROMPTS, OVERLOAD_ANSWERS = Lengths(32, 64), Lengths(400, 800)
+WHOLE_SHARES = (0.1, 0.2, 0.3)
+WHOLE_PROMPTS, WHOLE_ANSWERS = Lengths(1000, 6000), Lengths(2, 8)
 SLO = Slo(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.0, tpot_s=0.05, attainment=0.95)
 
 
 def prefill_traffic(found: Sequence[PrefillTime], *, duration_s: float) -> list[Traffic]:
     """Single tokens asked for as often as keeps the engine busy for each of `BUSY_SHARES`."""
     lengths = PREFILL_PROMPTS
-    service_s = sum(_service_s(found, u) for u in range(lengths.low, lengths.high + 1)) / (
-        lengths.high - lengths.low + 1
-    )
+    service_s = _mean_service_s(found, lengths)
     return [
         Traffic(f"prefill-{share:g}", share / service_s, duration_s, lengths, Lengths(1, 1))
         for share in BUSY_SHARES
     ]
+
+
+def whole_traffic(found: Sequence[PrefillTime], *, duration_s: float) -> dict[float, Traffic]:
+    """Long prompts with a few tokens of answer, whose computing takes each of `WHOLE_SHARES`."""
+    service_s = _mean_service_s(found, WHOLE_PROMPTS)
+    lengths = (WHOLE_PROMPTS, WHOLE_ANSWERS)
+    return {
+        share: Traffic(f"whole-{share:g}", share / service_s, duration_s, *lengths)
+        for share in WHOLE_SHARES
+    }
 
 
 def decode_traffic(found: Sequence[Step], *, duration_s: float) -> list[Traffic]:
@@ -63,34 +73,74 @@ def pair_traffic(*, duration_s: float) -> Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """More streams than keep a TPOT bound, and what the operator would tell the router of that."""
+    """More streams than keep a TPOT bound.
 
-    traffic: Traffic
-    slo: Slo
-    pace: Mapping[str, object]
+    Attributes:
+        step_s: what a step takes at least, per stream and per KV token of its streams, in seconds.
+        streams: how many keep the bound.
+    """
+
+    step_s: tuple[float, float, float]
+    streams: int
+    kv_capacity_tokens: int
+    max_num_seqs: int
+    duration_s: float
+
+    @property
+    def traffic(self) -> Traffic:
+        """`OVERLOAD` times the load that keeps so many streams running inside the bound."""
+        return self._traffic("overload", OVERLOAD)
+
+    @property
+    def calm(self) -> Traffic:
+        """`CALM` times that load."""
+        return self._traffic("overload-calm", CALM)
+
+    @property
+    def slo(self) -> Slo:
+        """A TPOT that so many streams keep, by the margin of the gate."""
+        return replace(SLO, ttft_s=2.0, tpot_s=self._seconds(self.streams) / TPOT_SHARE)
+
+    @property
+    def pace(self) -> dict[str, object]:
+        """What the operator would tell the router."""
+        return {
+            "step_s": self.step_s,
+            "kv_capacity_tokens": self.kv_capacity_tokens,
+            "max_num_seqs": self.max_num_seqs,
+            "output_tokens": OVERLOAD_ANSWERS.mean,
+        }
+
+    def learned(self, tpot_s: float) -> "Overload":
+        """The same where the calm traffic had this TPOT, as the operator learns it."""
+        streams = self.calm.rate_rps * OVERLOAD_ANSWERS.mean * tpot_s
+        slowdown = tpot_s / self._seconds(streams)
+        least_s, per_stream_s, per_token_s = (slowdown * each for each in self.step_s)
+        return replace(self, step_s=(least_s, per_stream_s, per_token_s))
+
+    def _seconds(self, streams: float) -> float:
+        context = OVERLOAD_PROMPTS.mean + 0.5 * OVERLOAD_ANSWERS.mean
+        return dot(self.step_s, (1.0, streams, streams * context))
+
+    def _traffic(self, name: str, share: float) -> Traffic:
+        rate_rps = share * self.streams / (OVERLOAD_ANSWERS.mean * self._seconds(self.streams))
+        return Traffic(name, rate_rps, self.duration_s, OVERLOAD_PROMPTS, OVERLOAD_ANSWERS)
 
 
 def overload(
     found: Sequence[Step], *, kv_capacity_tokens: int, max_num_seqs: int, duration_s: float
 ) -> Overload:
-    """`OVERLOAD` times the load that keeps about `OVERLOAD_STREAMS` running inside the bound."""
+    """Too many streams for a bound that a quarter of the seats keep, by steps that were timed."""
     rows = [
         ((1.0, float(each.batch), float(each.batch * each.context_tokens)), each.seconds)
         for each in found
     ]
-    law = least_relative_error(rows)
-    context = OVERLOAD_PROMPTS.mean + 0.5 * OVERLOAD_ANSWERS.mean
-    step_s = dot(law, (1.0, OVERLOAD_STREAMS, OVERLOAD_STREAMS * context))
-    rate_rps = OVERLOAD * OVERLOAD_STREAMS / (OVERLOAD_ANSWERS.mean * step_s)
-    lengths = (OVERLOAD_PROMPTS, OVERLOAD_ANSWERS)
     return Overload(
-        traffic=Traffic("overload", rate_rps, duration_s, *lengths),
-        slo=replace(SLO, ttft_s=2.0, tpot_s=step_s / TPOT_SHARE),
-        pace={
-            "step_s": law,
-            "kv_capacity_tokens": kv_capacity_tokens,
-            "max_num_seqs": max_num_seqs,
-        },
+        step_s=least_relative_error(rows),
+        streams=max(1, max_num_seqs // 4),
+        kv_capacity_tokens=kv_capacity_tokens,
+        max_num_seqs=max_num_seqs,
+        duration_s=duration_s,
     )
 
 
@@ -121,5 +171,7 @@ def routed(
         yield f"http://127.0.0.1:{router.port}"
 
 
-def _service_s(found: Sequence[PrefillTime], tokens: int) -> float:
-    return Curve(tuple((each.prompt_tokens, each.seconds) for each in found)).at(tokens)
+def _mean_service_s(found: Sequence[PrefillTime], lengths: Lengths) -> float:
+    curve = Curve(tuple((each.prompt_tokens, each.seconds) for each in found))
+    every = range(lengths.low, lengths.high + 1)
+    return sum(curve.at(tokens) for tokens in every) / len(every)

@@ -6,6 +6,7 @@ that was sent, and a profile for `tandem simulate --profile`.
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -107,6 +108,48 @@ def simulated(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {traffic} | {row['requests']} | {' | '.join(cells)} |"
 
 
+def overloaded(found: Mapping[str, Any]) -> Iterator[str]:
+    """More streams than keep a TPOT bound, with everybody let in and with the gate."""
+    bound_ms = found["overload"]["slo"]["tpot_s"] * 1e3
+    yield f"| router | good | TPOT p50, p95 (bound {bound_ms:.1f}), ms | TTFT p50, p95, s |"
+    yield "|---|---|---|---|"
+    for name in ("unlimited", "gate"):
+        row = found[f"overload-{name}"]
+        tpots = ", ".join(f"{row[f'tpot_{q}_s'] * 1e3:.1f}" for q in ("p50", "p95"))
+        ttfts = ", ".join(f"{row[f'ttft_{q}_s']:.2f}" for q in ("p50", "p95"))
+        good = f"{row['good']} of {row['requests']} ({row['good'] / row['requests']:.0%})"
+        yield f"| {name} | {good} | {tpots} | {ttfts} |"
+
+
+def stalled(found: Mapping[str, Any]) -> Iterator[str]:
+    """Streams beside prompts that their decode engine computes: expected / measured.
+
+    Expected of streams: their TPOT without such prompts, over the share of time that these leave.
+    Expected of prompts: their time alone at a prefill engine.
+    """
+    profile = engine_profile(found)
+    yield "| share | prompts | streams: TPOT p50, ms | prompts: TTFT p50, ms |"
+    yield "|---|---|---|---|"
+    for name, row in found.items():
+        if not name.startswith("whole-") or not row["requests"]:
+            continue
+        traffic = traffic_of(row)
+        alone_s = [
+            profile.prefill.at(len(one.prompt_token_ids)) for one in plan_requests(traffic, seed=1)
+        ]
+        share = sum(alone_s) / traffic.duration_s
+        tpot_s = found["streams-0"]["tpot_p50_s"] / (1.0 - share)
+        beside = found[name.replace("whole", "streams")]
+        cells = [
+            f"{expected * 1e3:.1f} / {measured * 1e3:.1f} ({expected / measured - 1:+.0%})"
+            for expected, measured in (
+                (tpot_s, beside["tpot_p50_s"]),
+                (statistics.median(alone_s), row["ttft_p50_s"]),
+            )
+        ]
+        yield f"| {share:.2f} | {row['requests']} | {' | '.join(cells)} |"
+
+
 def _setup(traffic: Traffic, profile: EngineProfile) -> PoolSetup:
     requests = tuple(
         TraceRequest(one.at_s, len(one.prompt_token_ids), one.output_tokens)
@@ -141,6 +184,12 @@ def main(arguments: Sequence[str]) -> int:
     print("\n".join(guessed(found)))
     print("\nSimulator / measured, ms:\n")
     print("\n".join(simulated(found)))
+    if "overload-gate" in found:
+        print("\nToo many streams for a TPOT bound:\n")
+        print("\n".join(overloaded(found)))
+    if "streams-0" in found:
+        print("\nStreams and prompts at one decode engine, expected / measured:\n")
+        print("\n".join(stalled(found)))
     if options.profile is not None:
         info = found["decode_info"]
         source = (

@@ -22,7 +22,11 @@ from tandem_operator.sim.simulate import simulate
 HERE = Path(__file__).resolve().parent
 # The replay sends each request round robin at once: all queues stand at the engines.
 REPLAY_ROUTER = RouterSettings(
-    Order.FIFO, Spread.ROUND_ROBIN, requests_per_prefill_pod=None, decode_gate=False
+    Order.FIFO,
+    Spread.ROUND_ROBIN,
+    requests_per_prefill_pod=None,
+    overflow=False,
+    decode_gate=False,
 )
 HELD_ATTAINMENT = 0.9
 MOST_LATENCY_ERROR = 0.05

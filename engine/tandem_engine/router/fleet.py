@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tandem_engine.router.stalls import Stalls
 from tandem_engine.router.stopwatch import Stopwatch
 
 
@@ -53,6 +54,7 @@ class Pod:
         requests, tokens: outstanding now.
         others: requests that the engine has from elsewhere, as last seen.
         entries: how many requests ever came, to tell whether one had the pod to itself.
+        stalls: prompts that it computes although it is a decode pod.
     """
 
     __slots__ = (
@@ -63,6 +65,7 @@ class Pod:
         "entries",
         "others",
         "requests",
+        "stalls",
         "suspect",
         "tokens",
     )
@@ -75,6 +78,7 @@ class Pod:
         self.tokens = 0
         self.others = 0
         self.entries = 0
+        self.stalls = Stalls()
         self._work_s = 0.0
         self._begun_s = 0.0
 

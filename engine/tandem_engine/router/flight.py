@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 from tandem_engine.router.call import Call
 from tandem_engine.router.estimates import Mean, ServiceTime, TokensPerByte
 from tandem_engine.router.ledger import Ledger, prompt_bucket
+from tandem_engine.router.line import Expected
 from tandem_engine.router.metrics import Metrics
+from tandem_engine.router.placement import NOWHERE, DecodeOnly, Placement
 from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_engine.router.truth import Cause, Ending, Outcome, Timeline, blame, judge
-from tandem_engine.router.waiting import DecodeOnly, Expected
 
 _DEFAULT_OUTPUT_TOKENS = 128.0
+# One hiccup must not make overflow look hopeless: while it does, nothing more is learned of it.
+_MOST_WHOLE_RATIO = 4.0
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +28,7 @@ class Flight:
     Attributes:
         settings: those in force when it came; its deadlines stay as they were.
         prompt_tokens: estimated until the engine says the exact number.
+        placement: where it was sent from the queue.
         stopping: the router ends it because it is shutting down itself.
     """
 
@@ -42,6 +46,7 @@ class Flight:
     cached_tokens: int | None = None
     output_tokens: int = 0
     ending: Ending = Ending.FAILED
+    placement: Placement = NOWHERE
     decode_only: DecodeOnly | None = None
     prefill_pod: str | None = None
     decode_pod: str | None = None
@@ -74,14 +79,25 @@ class Flight:
         )
 
 
+def _as_alone() -> Mean:
+    ratio = Mean(keep=0.9)
+    ratio.add(1.0)
+    return ratio
+
+
 @dataclass(slots=True)
 class Learned:
-    """What the router has learned so far."""
+    """What the router has learned so far.
+
+    Attributes:
+        whole_ratio: how many times as long a prompt takes at a decode pod as at a prefill pod.
+    """
 
     tokens_per_byte: dict[str, TokensPerByte] = field(
         default_factory=lambda: defaultdict(TokensPerByte)
     )
     service: dict[str, ServiceTime] = field(default_factory=lambda: defaultdict(ServiceTime))
+    whole_ratio: dict[str, Mean] = field(default_factory=lambda: defaultdict(_as_alone))
     newest_revision: str | None = None
     prefill_leg_s: Mean = field(default_factory=Mean)
     decode_first_s: Mean = field(default_factory=Mean)
@@ -91,24 +107,34 @@ class Learned:
         default_factory=lambda: defaultdict(lambda: defaultdict(Mean))
     )
 
-    def expected(self, prompt_tokens: int, call: Call) -> Expected:
+    def expected(self, flight: Flight) -> Expected:
         """Return what to expect of a request, as far as it is known."""
-        service_s = pass_s = None
+        prompt_tokens = flight.prompt_tokens
+        service_s = pass_s = ratio = None
         if self.newest_revision is not None:
             model = self.service[self.newest_revision]
             service_s = model.predict_s(uncached=prompt_tokens, cached=0)
             pass_s = model.predict_s(uncached=0, cached=0)
+            ratio = self.whole_ratio[self.newest_revision].value
         return Expected(
             service_s=service_s or 0.0,
             pass_s=pass_s or 0.0,
+            whole_s=(service_s or 0.0) * (ratio or 1.0),
             rest_s=self.decode_first_s.value or 0.0,
-            output_tokens=self.expected_output_tokens(call),
+            output_tokens=self.expected_output_tokens(flight),
         )
 
-    def expected_output_tokens(self, call: Call) -> int:
+    def overflowed(self, revision: str, *, first_s: float, service_s: float | None) -> None:
+        """Take the time to first token of a request that a decode pod served whole."""
+        if service_s:
+            self.whole_ratio[revision].add(min(_MOST_WHOLE_RATIO, first_s / service_s))
+
+    def expected_output_tokens(self, flight: Flight) -> int:
         """Return the output tokens to plan for, of all choices."""
-        mean, most = self.output_tokens.value or _DEFAULT_OUTPUT_TOKENS, call.max_output_tokens
-        return call.choices * round(mean if most is None else min(mean, most))
+        pace, most = flight.settings.decode, flight.call.max_output_tokens
+        told = pace.output_tokens if pace is not None else None
+        mean = self.output_tokens.value or told or _DEFAULT_OUTPUT_TOKENS
+        return flight.call.choices * round(mean if most is None else min(mean, most))
 
     def usual_parts(self, prompt_tokens: int) -> dict[Cause, float]:
         """Return the TTFT parts of good requests of like length."""

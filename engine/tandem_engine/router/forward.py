@@ -18,11 +18,13 @@ from aiohttp import web
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
 from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.line import Waiter
+from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import Events, TokenCount
 from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
-from tandem_engine.router.waiting import DecodeOnly, Placement, QueueFull, Waiter, Waiting
+from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
 
 _MOST_TRIES = 2
@@ -54,7 +56,7 @@ class Forwarder:
 
     async def serve(self, flight: Flight, sink: Sink) -> web.StreamResponse:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
-        placement = await self._queue(flight)
+        placement = flight.placement = await self._queue(flight)
         flight.decode_only = placement.decode_only
         try:
             pod, answer = placement.prefill, None
@@ -65,9 +67,10 @@ class Forwarder:
             kv_params, revision = None, None
             if answer is not None:
                 kv_params, revision = answer[0].kv_params, answer[1]
-            return await self._decode(flight, sink, kv_params, revision, placement)
+            return await self._decode(flight, sink, kv_params, revision)
         finally:
             self._waiting.arrived(placement)
+            self._waiting.computed(placement)
 
     async def _queue(self, flight: Flight) -> Placement:
         call = flight.call
@@ -75,7 +78,7 @@ class Forwarder:
             deadline_s=flight.timeline.received_s
             + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
             tokens=flight.prompt_tokens,
-            expected=lambda: self._learned.expected(flight.prompt_tokens, call),
+            expected=lambda: self._learned.expected(flight),
             split=call.split,
         )
         held_s = self._without_decode_s()
@@ -221,12 +224,7 @@ class Forwarder:
         )
 
     async def _decode(
-        self,
-        flight: Flight,
-        sink: Sink,
-        kv_params: Any,
-        revision: str | None,
-        placement: Placement,
+        self, flight: Flight, sink: Sink, kv_params: Any, revision: str | None
     ) -> web.StreamResponse:
         failed: Pod | None = None
         while True:
@@ -236,10 +234,10 @@ class Forwarder:
                 self._fall_back(flight, DecodeOnly.NO_PAIR)
             flight.tries += 1
             flight.decode_pod = pod.name
-            answer_tokens = self._learned.expected_output_tokens(flight.call)
+            answer_tokens = self._learned.expected_output_tokens(flight)
             load = Load(flight.prompt_tokens + answer_tokens)
             pod.enter(load, self._clock())
-            self._waiting.arrived(placement)
+            self._waiting.arrived(flight.placement)
             try:
                 return await self._decode_once(flight, sink, pod, load, kv_params)
             except UpstreamFailure as failure:
@@ -264,16 +262,23 @@ class Forwarder:
 
     async def _decode_pod(self, flight: Flight, revision: str | None, *, avoid: Pod | None) -> Pod:
         """Return the decode pod to use, of `revision` if there is one; waits for any."""
+        chosen = flight.placement.decode
+        if chosen is not None and chosen is not avoid and chosen.usable:
+            return chosen
         try:
             async with asyncio.timeout_at(flight.first_token_deadline_s):
                 while True:
                     pods = self._fleet.usable(Role.DECODE)
                     same = [pod for pod in pods if pod.endpoint.revision == revision]
                     choice = same or pods
-                    pod = least_loaded(
+                    choice = (
                         [pod for pod in choice if pod is not avoid]
                         or [pod for pod in pods if pod is not avoid]
                         or choice
+                    )
+                    # A pod that computes a prompt makes no first token until that is done.
+                    pod = least_loaded(
+                        [pod for pod in choice if not pod.stalls.computing] or choice
                     )
                     if pod is not None:
                         return pod
@@ -327,6 +332,10 @@ class Forwarder:
         first = flight.timeline.first_token_s
         if pulled and first is not None:
             self._learned.decode_first_s.add(first - began)
+        if flight.decode_only is DecodeOnly.OVERFLOW and first is not None:
+            self._learned.overflowed(
+                pod.endpoint.revision, first_s=first - began, service_s=self._service_s(pod, flight)
+            )
         cached = flight.cached_tokens or 0
         self._accounts.ledger.leg_served(
             pod,
@@ -396,6 +405,7 @@ class Forwarder:
                 timeline.last_token_s = now
                 if timeline.first_token_s is None:
                     timeline.first_token_s = now
+                    self._waiting.computed(flight.placement)
             if broken is not None:
                 raise UpstreamFailure(broken)
             if timeline.first_token_s is not None:

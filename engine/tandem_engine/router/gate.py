@@ -30,27 +30,44 @@ class Coming:
     output_tokens: float
 
 
+def held_tokens(tokens: float, output_tokens: float) -> float:
+    """Return what a stream that has so many tokens in the end holds in cache on average.
+
+    Its cache grows from its prompt to prompt and output.
+    """
+    return max(1.0, tokens - 0.5 * output_tokens)
+
+
 def bears(
-    pace: DecodePace, pods: Sequence[Pod], coming: Coming, *, tpot_s: float, late: bool
+    pace: DecodePace,
+    pods: Sequence[Pod],
+    coming: Coming,
+    *,
+    tpot_s: float,
+    late: bool,
+    now: float,
 ) -> bool:
     """Return whether `pods` keep TPOT, their seats and their cache once all that comes is there.
 
     Requests of other routers are taken to be like this router's own. A stream that could not keep
-    TPOT alone waits for nothing: it is let in while there are seats.
+    TPOT alone waits for nothing: it is let in while there are seats. Prompts that the pods compute
+    by themselves leave less time for steps.
     """
     own = sum(pod.requests for pod in pods) + coming.requests
     # An engine's own count lags behind; where there is one router, it is this one's that is right.
     streams = own + (sum(pod.others for pod in pods) if pace.routers > 1 else 0)
     if streams <= 1:
         return True
-    tokens = (sum(pod.tokens for pod in pods) + coming.tokens) / own
-    # A stream's cache grows from its prompt to prompt and output: half of the latter on average.
     batch = streams / len(pods)
-    kv_tokens = batch * max(1.0, tokens - 0.5 * coming.output_tokens)
+    tokens = (sum(pod.tokens for pod in pods) + coming.tokens) / own
+    kv_tokens = batch * held_tokens(tokens, coming.output_tokens)
     if batch > pace.max_num_seqs:
         return False
     if pace.kv_capacity_tokens is not None and kv_tokens > KV_SHARE * pace.kv_capacity_tokens:
         return False
     bound_s = (TPOT_SHARE_LATE if late else TPOT_SHARE) * tpot_s
     alone_s = pace.seconds(1.0, coming.tokens / coming.requests)
-    return alone_s > bound_s or pace.seconds(batch, kv_tokens) <= bound_s
+    life_s = max(1.0, coming.output_tokens) * tpot_s
+    shares = [pod.stalls.share(now, life_s=life_s, routers=pace.routers) for pod in pods]
+    moving = 1.0 - sum(shares) / len(shares)
+    return alone_s > bound_s or pace.seconds(batch, kv_tokens) <= bound_s * moving

@@ -63,13 +63,19 @@ class DecodePace(_Part):
     Attributes:
         step_s: seconds of a step: at least, more per stream, more per KV token of its streams.
         kv_capacity_tokens: what its cache holds; `None`: not known.
+        output_tokens: what a request makes on average; `None`: not known.
         routers: how many routers send it requests.
+        gate: let nobody in whom it could serve only by slowing down every stream.
+        overflow: send it whole requests that prefill pods would serve late, as far as it has slack.
     """
 
     step_s: tuple[NonNegative, NonNegative, NonNegative]
     kv_capacity_tokens: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     max_num_seqs: Count
+    output_tokens: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     routers: Count = 1
+    gate: bool = True
+    overflow: bool = False
 
     def seconds(self, streams: float, kv_tokens: float) -> float:
         """Return the time of a step with so many streams that hold so many tokens."""
@@ -91,7 +97,7 @@ class Settings(_Part):
     """One whole settings document (`router.json`).
 
     Attributes:
-        decode: what the gate in front of decode pods goes by; `None`: everybody is let in.
+        decode: what gate and overflow go by; `None`: everybody is let in, nobody overflows.
     """
 
     schema_version: Literal[1] = Field(alias="schema")

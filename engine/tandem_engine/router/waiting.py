@@ -5,83 +5,23 @@ longer can wait behind them. An overload then costs the excess and not everybody
 bear no more streams, all wait here.
 """
 
-import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
 from tandem_engine.router.gate import Coming, bears
+from tandem_engine.router.line import Expected, Line, Prospect, Waiter
+from tandem_engine.router.overflow import Whole, slack_for
+from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
 
 _OVERDUE_S = 60.0
 
 
-class DecodeOnly(StrEnum):
-    """Why a request went to a decode pod without a prefill pod."""
-
-    NO_PREFILL = "no_prefill"
-    NO_PAIR = "no_pair"
-    UNSUPPORTED = "unsupported"
-    PREFILL_FAILED = "prefill_failed"
-    PREFILL_TIMEOUT = "prefill_timeout"
-    NO_KV_PARAMS = "no_kv_params"
-    RETRY = "retry"
-
-
 class QueueFull(Exception):  # noqa: N818 - an event of ordinary operation, not a fault
     """The request was shed: the queue is at its bound."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """Where a request goes; `load` is counted at its prefill pod until `Waiting.release`."""
-
-    prefill: Pod | None
-    load: Load
-    decode_only: DecodeOnly | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What is expected of one request, as far as known.
-
-    Attributes:
-        service_s: its prefill alone on a pod.
-        pass_s: the part of that which prompts in one pass share.
-        rest_s: from the end of its prefill to its first token.
-        output_tokens: what it will make.
-    """
-
-    service_s: float = 0.0
-    pass_s: float = 0.0
-    rest_s: float = 0.0
-    output_tokens: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Waiter:
-    """One request that waits.
-
-    Attributes:
-        deadline_s: when its TTFT bound passes.
-        expected: asked anew whenever it matters: more is known then.
-        split: whether it may use a prefill pod at all.
-        entered_s, held_before_s: when it came, and how long decode pods had held requests by then.
-    """
-
-    deadline_s: float
-    tokens: int
-    expected: Callable[[], Expected]
-    split: bool
-    entered_s: float = 0.0
-    held_before_s: float = 0.0
-    placed: "asyncio.Future[Placement]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
 
 
 @dataclass(slots=True)
@@ -108,12 +48,11 @@ class Waiting:
         self._fleet = fleet
         self._settings = settings
         self._clock = clock
-        self._urgent: list[tuple[float, int, Waiter]] = []
-        self._hopeless: deque[Waiter] = deque()
+        self._line = Line()
         self._unsplit: deque[Waiter] = deque()
-        self._entered = 0
         self._alive: dict[Waiter, None] = {}
         self._coming: dict[Placement, int] = {}
+        self._computing: dict[Placement, Pod] = {}
         self._held = Stopwatch()
         fleet.listen(self.pump)
 
@@ -149,12 +88,11 @@ class Waiting:
 
         Raises `Deserted` when no decode pod is left and the router is about to end.
         """
-        self._entered += 1
         self._alive[waiter] = None
         waiter.entered_s = self._clock()
         waiter.held_before_s = self._held.total_s(waiter.entered_s)
         if waiter.split:
-            heapq.heappush(self._urgent, (waiter.deadline_s, self._entered, waiter))
+            self._line.add(waiter)
         else:
             self._unsplit.append(waiter)
         self.pump()
@@ -167,6 +105,7 @@ class Waiting:
             if placed.done() and not placed.cancelled() and placed.exception() is None:
                 placement = placed.result()
                 self._coming.pop(placement, None)
+                self.computed(placement)
                 self.release(placement.prefill, placement.load)
             raise
         finally:
@@ -175,6 +114,13 @@ class Waiting:
     def arrived(self, placement: Placement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
         if self._coming.pop(placement, None) is not None:
+            self.pump()
+
+    def computed(self, placement: Placement) -> None:
+        """Take note that a decode pod has computed a prompt by itself, or never will."""
+        pod = self._computing.pop(placement, None)
+        if pod is not None:
+            pod.stalls.end()
             self.pump()
 
     def release(self, pod: Pod | None, load: Load) -> None:
@@ -190,8 +136,7 @@ class Waiting:
     def _pumped(self) -> bool:
         """Place them; return whether decode pods are what the next one waits for."""
         if not self._alive:
-            self._urgent.clear()
-            self._hopeless.clear()
+            self._line.clear()
             self._unsplit.clear()
             return False
         if self._fleet.deserted:
@@ -203,6 +148,8 @@ class Waiting:
             return False
         while self._unsplit:
             waiter = self._unsplit.popleft()
+            if waiter.placed.done():
+                continue
             self._place(waiter, None, waiter.expected(), DecodeOnly.UNSUPPORTED)
         paired = self._fleet.usable(Role.PREFILL, revisions=revisions)
         if paired:
@@ -210,8 +157,9 @@ class Waiting:
         if not self._fleet.doubtful(Role.PREFILL, revisions=revisions):
             known = self._fleet.usable(Role.PREFILL)
             reason = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
-            while (alone := self._next(())) is not None:
-                self._take(alone)
+            nobody = Prospect(self._clock(), pods=1)
+            while (alone := self._line.next(nobody).first) is not None:
+                self._line.take(alone)
                 self._place(alone, None, alone.expected(), reason)
         return False
 
@@ -219,54 +167,63 @@ class Waiting:
         """Place who uses prefill and decode pods; return whether the latter hold up the next."""
         decode = self._fleet.usable(Role.DECODE)
         limits = settings.limits
-        while (waiter := self._next(prefill)) is not None:
+        while True:
+            found = self._line.next(self._prospect(prefill, settings))
+            if any(self._overflowed(waiter, decode, settings) for waiter in found.excess):
+                continue
+            waiter = found.first
+            if waiter is None:
+                return False
             expected = waiter.expected()
             pod = least_loaded(
                 pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, waiter.tokens)
             )
             if pod is None:
                 return False
-            if not self._borne(waiter, expected, decode, settings):
+            if not self._borne(waiter, expected, decode, settings, late=found.late):
                 return True
-            self._take(waiter)
+            self._line.take(waiter)
             self._place(waiter, pod, expected)
-        return False
 
-    def _next(self, prefill: Sequence[Pod]) -> Waiter | None:
-        """Return who goes next: the most urgent that can be on time, else the first that cannot."""
-        self._sort_out_hopeless(prefill)
-        if self._urgent:
-            return self._urgent[0][2]
-        while self._hopeless:
-            if not self._hopeless[0].placed.done():
-                return self._hopeless[0]
-            self._hopeless.popleft()
-        return None
-
-    def _take(self, waiter: Waiter) -> None:
-        """Let the one that `_next` named leave the queue."""
-        if self._urgent and self._urgent[0][2] is waiter:
-            heapq.heappop(self._urgent)
-        else:
-            self._hopeless.popleft()
-
-    def _sort_out_hopeless(self, prefill: Sequence[Pod]) -> None:
-        """Leave at the front of the urgent a request that can still meet its TTFT."""
+    def _prospect(self, prefill: Sequence[Pod], settings: Settings) -> Prospect:
         now = self._clock()
-        start_s = min((pod.free_s(now) for pod in prefill), default=now)
-        while self._urgent:
-            waiter = self._urgent[0][2]
-            if not waiter.placed.done():
-                expected = waiter.expected()
-                if start_s + expected.service_s + expected.rest_s <= waiter.deadline_s:
-                    return
-                self._hopeless.append(waiter)
-            heapq.heappop(self._urgent)
+        helped = settings.decode is not None and settings.decode.overflow
+        return Prospect(
+            start_s=min((pod.free_s(now) for pod in prefill), default=now),
+            pods=max(1, len(prefill)),
+            elsewhere_s=now if helped else None,
+        )
+
+    def _overflowed(self, waiter: Waiter, decode: Sequence[Pod], settings: Settings) -> bool:
+        """Place a request whole at a decode pod that has slack for it, if there is one."""
+        if settings.decode is None:
+            return False
+        expected, now = waiter.expected(), self._clock()
+        whole = Whole(
+            prompt_tokens=waiter.tokens,
+            output_tokens=expected.output_tokens,
+            compute_s=expected.whole_s,
+            deadline_s=waiter.deadline_s,
+        )
+        pod = slack_for(whole, decode, settings.decode, now=now, tpot_s=settings.slo.tpot_s)
+        if pod is None:
+            return False
+        self._line.take(waiter)
+        pod.stalls.begin(whole.compute_s, now)
+        placement = self._place(waiter, None, expected, DecodeOnly.OVERFLOW, decode=pod)
+        self._computing[placement] = pod
+        return True
 
     def _borne(
-        self, waiter: Waiter, expected: Expected, decode: Sequence[Pod], settings: Settings
+        self,
+        waiter: Waiter,
+        expected: Expected,
+        decode: Sequence[Pod],
+        settings: Settings,
+        *,
+        late: bool,
     ) -> bool:
-        if settings.decode is None:
+        if settings.decode is None or not settings.decode.gate:
             return True
         tokens = waiter.tokens + expected.output_tokens
         coming = Coming(
@@ -274,20 +231,21 @@ class Waiting:
             tokens=tokens + sum(self._coming.values()),
             output_tokens=expected.output_tokens,
         )
-        late = not self._urgent
-        return bears(settings.decode, decode, coming, tpot_s=settings.slo.tpot_s, late=late)
+        return bears(
+            settings.decode,
+            decode,
+            coming,
+            tpot_s=settings.slo.tpot_s,
+            late=late,
+            now=self._clock(),
+        )
 
     def _shed_over_bound(self) -> None:
         settings = self._settings.current
         if settings is None or len(self._alive) <= settings.limits.queued_requests:
             return
-        self._sort_out_hopeless(self._fleet.usable(Role.PREFILL))
-        while self._hopeless:
-            waiter = self._hopeless.pop()
-            if not waiter.placed.done():
-                break
-        else:
-            waiter = next(reversed(self._alive))
+        prospect = self._prospect(self._fleet.usable(Role.PREFILL), settings)
+        waiter = self._line.shed(prospect.start_s) or next(reversed(self._alive))
         self._alive.pop(waiter, None)
         waiter.placed.set_exception(QueueFull())
 
@@ -302,15 +260,17 @@ class Waiting:
         pod: Pod | None,
         expected: Expected,
         decode_only: DecodeOnly | None = None,
-    ) -> None:
+        *,
+        decode: Pod | None = None,
+    ) -> Placement:
+        """Send a request that waits no more and was not placed yet on its way."""
         self._alive.pop(waiter, None)
-        if waiter.placed.done():
-            return
         work_s = expected.service_s
         if pod is not None and pod.requests:
             work_s = max(0.0, work_s - expected.pass_s)
-        placement = Placement(pod, Load(waiter.tokens, work_s), decode_only)
+        placement = Placement(pod, Load(waiter.tokens, work_s), decode_only, decode)
         if pod is not None:
             pod.enter(placement.load, self._clock())
         self._coming[placement] = waiter.tokens + expected.output_tokens
         waiter.placed.set_result(placement)
+        return placement

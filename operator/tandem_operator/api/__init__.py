@@ -7,7 +7,13 @@ from tandem_operator.api.v1alpha1.engine import Backend, Device, Dtype, Engine
 from tandem_operator.api.v1alpha1.fleet import Fleet, Management, PodTemplate, Resources
 from tandem_operator.api.v1alpha1.model import Model, ModelSource
 from tandem_operator.api.v1alpha1.pool import InferencePool, PoolMetadata, PoolSpec
-from tandem_operator.api.v1alpha1.router import DecodeAdmission, Limits, Router, Timeouts
+from tandem_operator.api.v1alpha1.router import (
+    DecodeAdmission,
+    Limits,
+    PrefillOverflow,
+    Router,
+    Timeouts,
+)
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Scaling, ScalingMode
 from tandem_operator.api.v1alpha1.slo import Slo, SloBounds
 from tandem_operator.api.v1alpha1.status import (
@@ -59,6 +65,7 @@ __all__ = [
     "PoolMetadata",
     "PoolSpec",
     "PoolStatus",
+    "PrefillOverflow",
     "Preset",
     "Resources",
     "RoleStatus",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from math import ceil
 
-from tandem_operator.api import DecodeAdmission, InferencePool, Router, duration_s
+from tandem_operator.api import InferencePool, Router, duration_s
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
@@ -12,7 +12,7 @@ from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.router_queue import RouterSettings
 from tandem_operator.sim.trace import Trace
-from tandem_operator.workloads.policy import policy_of
+from tandem_operator.workloads.policy import insurance_of, policy_of
 
 START_LOAD = 0.7
 START_WINDOW_S = 60.0
@@ -58,11 +58,13 @@ def spec_of(pool: InferencePool) -> PoolSpec:
 
 def router_of(router: Router) -> RouterSettings:
     """A pool's router, as its spec has it."""
+    insurance = insurance_of(router)
     return RouterSettings(
         requests_per_prefill_pod=router.limits.prefill_requests_per_pod,
         tokens_per_prefill_pod=router.limits.prefill_tokens_per_pod,
         first_token_s=duration_s(router.timeouts.first_token),
-        decode_gate=router.decode_admission is DecodeAdmission.KEEP_TPOT,
+        overflow=insurance.overflow,
+        decode_gate=insurance.decode_gate,
     )
 
 

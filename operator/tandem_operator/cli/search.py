@@ -2,7 +2,7 @@
 
 More replicas of a role never hurt, and a tighter bound never helps: so what one run showed spares
 many others. Runs are kept, so that no fleet is simulated twice under one TTFT bound; a TPOT bound
-changes nothing in the run of a static fleet whose router holds nobody back, and is judged later.
+changes nothing in the run of a static fleet whose router goes by TTFT alone, and is judged later.
 """
 
 from bisect import bisect_right
@@ -181,8 +181,8 @@ class Search:
         self.told(self.runs)
         # The budget is judged, not enforced: a fleet above it would stand there unscheduled.
         spec = replace(self.case.spec, slo=slo, gpu_budget=None)
-        # Nobody waits for decode here: what the fleet gives by itself, whatever the TPOT bound.
-        router = replace(self.case.router, decode_gate=False)
+        # What the fleet gives by itself, whatever the TPOT bound.
+        router = replace(self.case.router, decode_gate=False, overflow=False)
         done = run(replace(self.case, spec=spec, router=router, start=fleet), Static(fleet))
         verdicts = ((flight, judge(flight, slo)) for flight in done.flights)
         kept = [flight for flight, told in verdicts if not (told.failed or told.late_ttft)]

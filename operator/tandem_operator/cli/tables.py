@@ -57,6 +57,8 @@ def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
     yield row("attainment", lambda run: share(run.report.attainment))
     yield row("late in TTFT", lambda run: f"{run.report.late_ttft:,}")
     yield row("late in TPOT", lambda run: f"{run.report.late_tpot:,}")
+    if any(run.report.overflowed for run in runs):
+        yield row("served by decode alone", lambda run: f"{run.report.overflowed:,}")
     if any(run.report.failed or run.report.unfinished for run in runs):
         yield row(
             "failed, unfinished", lambda run: f"{run.report.failed:,}, {run.report.unfinished:,}"

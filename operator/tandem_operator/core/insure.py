@@ -18,8 +18,9 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
 from tandem_operator.core.spec import Insurance
 
-# Slack comes in bits and at moments that do not always suit a prompt.
-USABLE_SLACK = 0.8
+# Slack comes in bits, at moments that do not always suit a prompt, and a decode replica computes
+# prompts for no more of its time than leaves all its streams their TPOT.
+USABLE_SLACK = 0.5
 PROVEN_LEADS = 2.0
 UNPROVEN_SPREAD = 3.0
 FULL_RISK = 0.6
@@ -76,7 +77,10 @@ def at_risk(forecast: Forecast, known_s: float) -> Forecast:
 
 
 def lent(demands: Mapping[Role, Demand], decode_replicas: int) -> Mapping[Role, Demand]:
-    """The demands where prefill may use what `decode_replicas` have to spare."""
+    """The demands where prefill may use what `decode_replicas` have to spare, above the mean rate.
+
+    What the mean rate needs it has to have by itself: who lives on another's slack swings with it.
+    """
     prefill, busy = demands[Role.PREFILL], demands[Role.DECODE].busy
     late_share: LateShare = prefill.late_share
 
@@ -84,7 +88,7 @@ def lent(demands: Mapping[Role, Demand], decode_replicas: int) -> Mapping[Role, 
         slack = USABLE_SLACK * max(0.0, decode_replicas - rate_rps * busy)
         return late_share(rate_rps * replicas / (replicas + slack), replicas)
 
-    return {**demands, Role.PREFILL: replace(prefill, late_share=with_slack, priced_share=None)}
+    return {**demands, Role.PREFILL: replace(prefill, priced_share=with_slack)}
 
 
 def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:

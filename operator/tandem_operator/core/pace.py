@@ -1,12 +1,17 @@
 """How fast a decode replica is: told to the routers, who let in no more than it bears."""
 
 from dataclasses import dataclass
+from math import inf
 
+from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.regression import Triple, dot
 from tandem_operator.core.situation import Situation
 
-# What is told is written down where many read it: not anew for every new digit.
+# What is told is written down where many read it: not anew for every new digit. That steps are
+# slower is told at once, since all streams are late until then; that they are faster can wait.
 SAME_WITHIN = 0.03
+BETWEEN_S = 30.0
+SAME_OUTPUTS_WITHIN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +21,15 @@ class DecodePace:
     Attributes:
         steps: a step takes steps[0] + steps[1] x streams + steps[2] x their KV tokens seconds.
         kv_capacity_tokens: what its cache holds; `None`: not known.
+        output_tokens: what a request makes, for a router that has seen none end; `None`: not known.
+        told_s: epoch seconds since when this is what they are told.
     """
 
     steps: Triple
     kv_capacity_tokens: float | None
     max_num_seqs: int
+    output_tokens: float | None = None
+    told_s: float = 0.0
 
     def step_s(self, streams: float, kv_tokens: float) -> float:
         """Seconds of a step with so many streams that hold so many tokens."""
@@ -32,12 +41,14 @@ def pace_to_tell(
     situation: Situation | None,
     *,
     max_num_seqs: int,
+    now_s: float,
 ) -> DecodePace | None:
     """What the routers should know from now on; what they were told last, where that still holds.
 
     What was told holds while a stream alone and the largest batch take what it says, within
-    `SAME_WITHIN`. Violations correct sizing, not this: those who would be late are not let in, so
-    that there are few says nothing of speed.
+    `SAME_WITHIN`. Where they take less, that is told `BETWEEN_S` after the last news. Violations
+    correct sizing, not this: those who would be late are not let in, so that there are few says
+    nothing of speed.
     """
     if situation is None:
         return told
@@ -46,15 +57,24 @@ def pace_to_tell(
         steps=situation.models.step.coefficients(),
         kv_capacity_tokens=situation.models.kv_capacity_tokens,
         max_num_seqs=max_num_seqs,
+        output_tokens=work.outputs.mean_tokens,
+        told_s=now_s,
     )
     if told is None or told.max_num_seqs != max_num_seqs:
         return pace
-    here = ((streams, streams * work.context_tokens) for streams in (1.0, work.batch))
-    same = all(_same(told.step_s(*at), pace.step_s(*at)) for at in here) and _same(
-        told.kv_capacity_tokens or 0.0, pace.kv_capacity_tokens or 0.0
-    )
-    return told if same else pace
+    now, before = _burdens(pace, work), _burdens(told, work)
+    if any(map(_more, now, before)):
+        return pace
+    lengths = sorted((told.output_tokens or 0.0, work.outputs.mean_tokens))
+    news = any(map(_more, before, now)) or lengths[1] > (1.0 + SAME_OUTPUTS_WITHIN) * lengths[0]
+    return pace if news and now_s - told.told_s >= BETWEEN_S else told
 
 
-def _same(told: float, now: float) -> bool:
-    return abs(told - now) <= SAME_WITHIN * now
+def _burdens(pace: DecodePace, work: DecodeWork) -> list[float]:
+    """Seconds of a stream alone and of the largest batch, and what a token takes of the cache."""
+    steps_s = [pace.step_s(n, n * work.context_tokens) for n in (1.0, work.batch)]
+    return [*steps_s, 1.0 / (pace.kv_capacity_tokens or inf)]
+
+
+def _more(one: float, other: float) -> bool:
+    return one > (1.0 + SAME_WITHIN) * other

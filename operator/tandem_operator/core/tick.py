@@ -94,7 +94,7 @@ def decide(
             backlog=backlog_of(seen.routers, clear_s=lead_s + LOOK_AHEAD_S),
         ),
     )
-    pace = pace_to_tell(memory.pace, situation, max_num_seqs=spec.max_num_seqs)
+    pace = pace_to_tell(memory.pace, situation, max_num_seqs=spec.max_num_seqs, now_s=now_s)
     rate_rps = arrivals.rate_rps(RATE_S) or 0.0
     if situation is not None:
         if lasting:

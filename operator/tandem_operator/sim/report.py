@@ -30,6 +30,7 @@ class PoolReport:
 
     Attributes:
         unfinished: requests that were still inside when the simulation was cut off.
+        overflowed: requests that a decode pod served whole.
         changes: by role, how often the count that was asked for changed.
         end_s: when the last request of the simulation ended.
     """
@@ -91,6 +92,7 @@ class PoolReport:
             **{f"tpot_{name}_s": value for name, value in self.tpot_s.items()},
             "late_ttft": self.late_ttft,
             "late_tpot": self.late_tpot,
+            "overflowed": self.overflowed,
             "blame": dict(self.blame),
             "mean_replicas": {
                 role.value: seconds / max(1e-9, self.end_s)

@@ -52,7 +52,7 @@ class RouterSettings:
     requests_per_prefill_pod: int | None = 64
     tokens_per_prefill_pod: int = 4096
     first_token_s: float | None = None
-    overflow: bool = False
+    overflow: bool = True
     decode_gate: bool = True
 
     def has_room(self, *, requests: int, tokens: int, prompt_tokens: int) -> bool:

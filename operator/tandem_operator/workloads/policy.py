@@ -1,6 +1,6 @@
 """From the API's spec to what the core decides on: SI units, and nothing that restarts a pod."""
 
-from tandem_operator.api import DecodeAdmission, Management, Router, duration_s
+from tandem_operator.api import DecodeAdmission, Management, PrefillOverflow, Router, duration_s
 from tandem_operator.api import PoolSpec as ApiSpec
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
@@ -30,8 +30,11 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
 
 def insurance_of(router: Router) -> Insurance:
     """What sizing may count on of the pool's routers."""
-    gated = router.decode_admission is DecodeAdmission.KEEP_TPOT
-    return Insurance(deadline_order=True, decode_gate=gated)
+    return Insurance(
+        deadline_order=True,
+        decode_gate=router.decode_admission is DecodeAdmission.KEEP_TPOT,
+        overflow=router.prefill_overflow is PrefillOverflow.DECODE_SLACK,
+    )
 
 
 def _role_of(spec: ApiSpec, role: Role) -> RoleSpec:

@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
-from tandem_operator.api import DecodeAdmission, InferencePool, PoolSpec, duration_s
+from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.report import rounded
 from tandem_operator.workloads.labels import labels_of
 from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName
+from tandem_operator.workloads.policy import insurance_of
 from tandem_operator.workloads.world import Object
 
 SETTINGS_SCHEMA = 1
@@ -20,7 +21,6 @@ def router_settings(pool: InferencePool, pace: DecodePace | None) -> dict[str, A
     `pace` is what the routers should know of a decode pod.
     """
     spec, bounds = pool.spec, pool.spec.slo.bounds()
-    gated = spec.router.decode_admission is DecodeAdmission.KEEP_TPOT
     return {
         "schema": SETTINGS_SCHEMA,
         "pool": pool.metadata.name,
@@ -35,7 +35,7 @@ def router_settings(pool: InferencePool, pace: DecodePace | None) -> dict[str, A
         },
         "limits": spec.router.limits.model_dump(),
         "timeouts": _timeouts(spec),
-        "decode": _decode(spec, pace) if pace is not None and gated else None,
+        "decode": _decode(pace, spec.router) if pace is not None else None,
     }
 
 
@@ -60,13 +60,18 @@ def memory_map(name: PoolName, memory: str, *, written: str) -> Object:
 WRITTEN_KEY = "written"
 
 
-def _decode(spec: PoolSpec, pace: DecodePace) -> dict[str, Any]:
-    capacity = pace.kv_capacity_tokens
+def _decode(pace: DecodePace, router: Router) -> dict[str, Any] | None:
+    capacity, use = pace.kv_capacity_tokens, insurance_of(router)
+    if not use.decode_gate and not use.overflow:
+        return None
     return {
         "step_s": [rounded(second, TOLD_DIGITS) for second in pace.steps],
         "kv_capacity_tokens": None if capacity is None else round(capacity),
         "max_num_seqs": pace.max_num_seqs,
-        "routers": spec.router.min_replicas,
+        "output_tokens": None if pace.output_tokens is None else round(pace.output_tokens),
+        "routers": router.min_replicas,
+        "gate": use.decode_gate,
+        "overflow": use.overflow,
     }
 
 

@@ -74,7 +74,7 @@ def test_says_so_where_two_pools_are_no_edit_of_one(diff):
 def test_check_fails_a_pipeline_where_the_new_slo_is_missed(diff):
     assert diff("target: 300ms", "target: 310ms", "--check", "--start", "4P2D").exit_code == 0
 
-    failed = diff("target: 300ms", "target: 12ms", "--check")
+    failed = diff("target: 300ms", "target: 2ms", "--check")
 
     assert failed.exit_code == 1
     assert "misses the 95% wanted" in failed.stderr

@@ -79,6 +79,20 @@ def test_the_router_works_as_the_manifest_says(tmp_path):
     assert impatient["completed"] < gated["completed"]
 
 
+def test_whether_requests_overflow_is_the_manifests(tmp_path):
+    load = ("--generate", "poisson", "--rate", "20", "--span", "60s", "--prompt-tokens", "3000")
+    fleet = ("--policy", "static", "--fleet", "1P3D")
+
+    def overflowed(router: str) -> int:
+        pool, out = write(tmp_path, "router.yaml", POOL + router), tmp_path / "router.json"
+        result = tandem("simulate", "-f", pool, *PROFILE, *load, *fleet, "--json", str(out))
+        assert result.exit_code == 0, result.output
+        return json.loads(out.read_text())["runs"][0]["overflowed"]
+
+    assert overflowed("  router: {}\n") > 0
+    assert overflowed("  router: {prefillOverflow: Never}\n") == 0
+
+
 def test_a_slow_network_between_pods_makes_first_tokens_late(run):
     near, shown = run("--policy", "static", "--fleet", "2P1D")
     far, over_tcp = run("--policy", "static", "--fleet", "2P1D", "--kv-gb-per-s", "0.5")

@@ -45,7 +45,7 @@ def make_spec(
         max_step=max_step,
         max_model_len=4096,
         max_num_seqs=max_num_seqs,
-        insurance=Insurance(deadline_order=True, decode_gate=True),
+        insurance=Insurance(deadline_order=True, decode_gate=True, overflow=True),
     )
 
 

@@ -91,15 +91,23 @@ def late_below(most_rps: float) -> Callable[[float, int], float]:
     return lambda rate_rps, replicas: float(rate_rps > most_rps * replicas)
 
 
-def test_decode_slack_serves_prefill_as_part_of_a_replica_would() -> None:
+def test_decode_slack_is_part_of_the_replica_that_a_burst_would_be_worth() -> None:
     demands = {
         Role.PREFILL: Demand(late_below(10.0), busy=0.1),
         Role.DECODE: Demand(late_below(20.0), busy=0.05),
     }
 
-    # At 25 requests/s decode is busy with 1.25 of its 3 replicas: 1.4 of the rest can be used.
-    assert lent(demands, 3)[Role.PREFILL].late_share(25.0, 2) == 0.0
-    assert lent(demands, 1)[Role.PREFILL].late_share(25.0, 2) == 1.0
+    def priced(decode_replicas: int) -> float:
+        share = lent(demands, decode_replicas)[Role.PREFILL].priced_share
+        assert share is not None
+        return share(25.0, 2)
+
+    # At 25 requests/s decode is busy with 1.25 of its 3 replicas: half of the rest can be used.
+    assert priced(3) == 0.0
+    # Half of .75 is too little.
+    assert priced(2) == 1.0
+    # What is expected prefill must bear by itself.
+    assert lent(demands, 3)[Role.PREFILL].late_share is demands[Role.PREFILL].late_share
     assert lent(demands, 3)[Role.DECODE] is demands[Role.DECODE]
 
 

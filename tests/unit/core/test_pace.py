@@ -34,47 +34,87 @@ def situated(*, step_s: float = 0.07, slowdown: float = 1.0, held_tokens: float 
     return found
 
 
+def told_after(
+    told: DecodePace | None,
+    situation: Situation | None,
+    *,
+    seconds: float = 60.0,
+    max_num_seqs: int = 64,
+) -> DecodePace | None:
+    return pace_to_tell(told, situation, max_num_seqs=max_num_seqs, now_s=NOW_S + seconds)
+
+
+def first_told() -> DecodePace:
+    told = told_after(None, situated(), seconds=0.0)
+    assert told is not None
+    return told
+
+
 def test_nothing_is_told_before_anything_is_known() -> None:
-    assert pace_to_tell(None, None, max_num_seqs=64) is None
+    assert told_after(None, None) is None
 
 
 def test_what_was_told_stays_while_nothing_new_is_known() -> None:
     told = DecodePace((0.01, 0.001, 0.0), 5000.0, 64)
 
-    assert pace_to_tell(told, None, max_num_seqs=64) is told
+    assert told_after(told, None) is told
 
 
 def test_the_steps_are_told_as_they_were_timed() -> None:
-    pace = pace_to_tell(None, situated(), max_num_seqs=64)
+    pace = first_told()
 
-    assert pace is not None
     assert pace.step_s(1.0, 125.0) == pytest.approx(0.01, rel=0.1)
     assert pace.step_s(64.0, 64.0 * 125.0) == pytest.approx(0.07, rel=0.1)
     assert (pace.kv_capacity_tokens, pace.max_num_seqs) == (100_000.0, 64)
+    assert (pace.output_tokens, pace.told_s) == (50.0, NOW_S)
 
 
 def test_violations_correct_sizing_and_not_what_is_told() -> None:
-    assert pace_to_tell(None, situated(slowdown=0.8), max_num_seqs=64) == pace_to_tell(
-        None, situated(slowdown=1.4), max_num_seqs=64
-    )
+    assert told_after(None, situated(slowdown=0.8)) == told_after(None, situated(slowdown=1.4))
 
 
-@pytest.mark.parametrize(("step_s", "same"), [(0.0705, True), (0.08, False)])
-def test_small_news_are_no_news(step_s: float, same: bool) -> None:
-    told = pace_to_tell(None, situated(), max_num_seqs=64)
+@pytest.mark.parametrize(
+    ("step_s", "seconds", "same"),
+    [
+        (0.0705, 600.0, True),
+        (0.0695, 600.0, True),
+        (0.075, 5.0, False),
+        (0.06, 29.0, True),
+        (0.06, 31.0, False),
+    ],
+)
+def test_small_news_are_no_news_slower_steps_are_told_at_once_and_faster_ones_can_wait(
+    step_s: float, seconds: float, same: bool
+) -> None:
+    told = first_told()
 
-    now = pace_to_tell(told, situated(step_s=step_s), max_num_seqs=64)
+    now = told_after(told, situated(step_s=step_s), seconds=seconds)
 
     assert (now is told) is same
 
 
-def test_another_batch_limit_or_cache_is_told_at_once() -> None:
-    told = pace_to_tell(None, situated(), max_num_seqs=64)
-    assert told is not None
+def test_another_batch_limit_or_a_smaller_cache_is_told_at_once() -> None:
+    told = first_told()
 
-    assert pace_to_tell(told, situated(), max_num_seqs=32) != told
-    smaller = replace(told, kv_capacity_tokens=50_000.0)
-    assert pace_to_tell(smaller, situated(), max_num_seqs=64) == told
+    limited = told_after(told, situated(), seconds=5.0, max_num_seqs=32)
+    assert limited is not None
+    assert limited.max_num_seqs == 32
+    for capacity in (200_000.0, None):
+        smaller = told_after(replace(told, kv_capacity_tokens=capacity), situated(), seconds=5.0)
+        assert smaller is not None
+        assert smaller.kv_capacity_tokens == 100_000.0
+
+
+@pytest.mark.parametrize(
+    ("output_tokens", "seconds", "same"),
+    [(60.0, 600.0, True), (70.0, 31.0, False), (70.0, 29.0, True), (None, 31.0, False)],
+)
+def test_other_output_lengths_are_told_when_they_are_far_off(
+    output_tokens: float | None, seconds: float, same: bool
+) -> None:
+    told = replace(first_told(), output_tokens=output_tokens)
+
+    assert (told_after(told, situated(), seconds=seconds) is told) is same
 
 
 def test_a_memory_brings_back_what_was_told() -> None:

@@ -8,13 +8,19 @@ import pytest
 
 from benchmarks.engines import report
 from benchmarks.engines.answers import compared
-from benchmarks.engines.loads import decode_traffic, overload, prefill_traffic
+from benchmarks.engines.loads import (
+    decode_traffic,
+    overload,
+    prefill_traffic,
+    whole_traffic,
+)
 from benchmarks.engines.timing import Step
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.cli.profiles import profile_of
 
 MEASURED = Path(report.__file__).with_name("h100-llama-3.1-8b.json")
+OVERLOADED = MEASURED.with_stem(MEASURED.stem + "-overload")
 
 
 @pytest.fixture
@@ -113,8 +119,60 @@ def test_the_overload_is_more_than_the_streams_that_keep_its_bound() -> None:
     over = overload(steps, kv_capacity_tokens=100_000, max_num_seqs=64, duration_s=10.0)
 
     pace = DecodePace.model_validate(over.pace)
-    context = 96.0 + 75.0
+    context = 48.0 + 300.0
     step_s = pace.seconds(16.0, 16.0 * context)
     assert step_s == pytest.approx(0.004 + 0.016 + 1e-6 * 16 * context, rel=0.05)
     assert step_s == pytest.approx(0.95 * over.slo.tpot_s)
-    assert over.traffic.rate_rps * 150.0 * step_s == pytest.approx(1.4 * 16)
+    assert over.traffic.rate_rps * 600.0 * step_s == pytest.approx(1.5 * 16)
+    assert over.calm.rate_rps * 600.0 * step_s == pytest.approx(0.7 * 16)
+
+
+def test_steps_that_traffic_makes_slower_are_learned_from_calm_traffic() -> None:
+    steps = [Step(batch, 512, 0.004 + 1e-3 * batch) for batch in (1, 2, 4, 8, 16, 32, 64)]
+    alone = overload(steps, kv_capacity_tokens=100_000, max_num_seqs=64, duration_s=10.0)
+    streams = 12.0
+    tpot_s = streams / (alone.calm.rate_rps * 600.0)
+
+    busy = alone.learned(tpot_s)
+
+    pace = DecodePace.model_validate(busy.pace)
+    assert pace.seconds(streams, streams * 348.0) == pytest.approx(tpot_s)
+    assert busy.slo.tpot_s == pytest.approx(pace.seconds(16.0, 16.0 * 348.0) / 0.95)
+    assert busy.streams == 16
+
+
+def test_whole_prompts_take_their_share_of_the_decode_engine() -> None:
+    found = [PrefillTime(32, 0.1), PrefillTime(16384, 0.1)]
+
+    traffic = whole_traffic(found, duration_s=30.0)
+
+    assert {share: round(one.rate_rps, 9) for share, one in traffic.items()} == {
+        0.1: 1.0,
+        0.2: 2.0,
+        0.3: 3.0,
+    }
+
+
+def test_streams_beside_whole_prompts_are_set_beside_what_is_expected() -> None:
+    measured = json.loads(OVERLOADED.read_text())
+
+    _, _, *rows = report.stalled(measured)
+
+    shares = [float(row.split("|")[1]) for row in rows]
+    assert shares == pytest.approx([0.1, 0.2, 0.3], abs=0.02)
+    alone_ms = measured["streams-0"]["tpot_p50_s"] * 1e3
+    for row, share in zip(rows, shares, strict=True):
+        expected_ms = float(row.split("|")[3].split()[0])
+        assert expected_ms == pytest.approx(alone_ms / (1.0 - share), rel=0.01)
+    measured["whole-0.1"]["requests"] = 0
+    assert len(list(report.stalled(measured))) == 4
+
+
+def test_an_overload_is_shown_with_and_without_the_gate() -> None:
+    measured = json.loads(OVERLOADED.read_text())
+
+    header, _, unlimited, gate = report.overloaded(measured)
+
+    assert "(bound 9.0)" in header
+    assert unlimited.startswith("| unlimited | 55 of 849 (6%) |")
+    assert gate.startswith("| gate | 512 of 786 (65%) |")

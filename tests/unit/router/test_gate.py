@@ -30,7 +30,7 @@ def decode_pods(*requests: int, tokens: int = 300) -> list[Pod]:
 
 
 def borne(pods: list[Pod], coming: Coming = ONE, pace: DecodePace = PACE, **how: Any) -> bool:
-    return bears(pace, pods, coming, **{"tpot_s": TPOT_S, "late": False, **how})
+    return bears(pace, pods, coming, **{"tpot_s": TPOT_S, "late": False, "now": 0.0, **how})
 
 
 @pytest.mark.parametrize(("inside", "room"), [(0, True), (15, True), (16, False), (40, False)])
@@ -133,8 +133,35 @@ async def test_a_request_waits_until_a_stream_ends_and_the_wait_is_decodes_fault
     assert pool.metric("tandem_router_blame_total", cause="decode_admission") == 2
 
 
+@pytest.mark.parametrize(("told", "held"), [(900, 1), (None, 0)])
+async def test_before_a_request_has_ended_outputs_are_as_long_as_the_operator_says(
+    pool: Whole, told: int | None, held: int
+) -> None:
+    # Two streams of 900 tokens in the end: 900 together on average, more than 95 % of the cache.
+    pool.configure(decode=decode_pace(kv_capacity_tokens=900, output_tokens=told))
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+    tasks = [asyncio.create_task(pool.stream()) for _ in range(2)]
+    await pool.engines["p0"].wait_seen(2 - held)
+    await pool.engines["d0"].wait_seen(2 - held)
+
+    await until(lambda: pool.metric("tandem_router_held_requests") == held)
+    hold.set()
+    await asyncio.gather(*tasks)
+
+
 async def test_without_word_of_the_engines_speed_everybody_is_let_in(pool: Whole) -> None:
     pool.configure(slo={"tpot_s": 0.0055})
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+
+    tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]
+
+    await pool.engines["d0"].wait_seen(3)
+    hold.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_with_the_gate_off_everybody_is_let_in(pool: Whole) -> None:
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace(gate=False))
     hold = pool.engines["d0"].script.hold = asyncio.Event()
 
     tasks = [asyncio.create_task(pool.stream()) for _ in range(3)]

@@ -3,62 +3,14 @@
 import asyncio
 import contextlib
 import json
-from typing import Any
 
 import pytest
 
-from tandem_engine.router.fleet import Endpoint, Fleet, Load, Pod, Role
-from tandem_engine.router.settings import Limits, SettingsHolder, parse_settings
-from tandem_engine.router.waiting import Expected, QueueFull, Waiter, Waiting
+from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
+from tandem_engine.router.line import Expected
+from tandem_engine.router.settings import Limits, parse_settings
+from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool, decode_pace, settings_document, until
-
-
-class Desk:
-    """A queue before one prefill pod with one slot."""
-
-    def __init__(self, *, decode: Any = None, **limits: Any) -> None:
-        self.now = 0.0
-        self.fleet = fleet = Fleet(lambda: self.now)
-        limits = {"prefill_requests_per_pod": 1, **limits}
-        slo = {"tpot_s": 0.0128}
-        document = settings_document(
-            limits=limits, slo=slo, **({"decode": decode} if decode else {})
-        )
-        self.settings = SettingsHolder(parse_settings(json.dumps(document)))
-        self.waiting = Waiting(fleet=fleet, settings=self.settings, clock=lambda: self.now)
-        fleet.replace(
-            [
-                Endpoint(name="p", role=Role.PREFILL, host="h", port=1),
-                Endpoint(name="d", role=Role.DECODE, host="h", port=2),
-            ]
-        )
-        self.order: list[str] = []
-        self.shed: list[str] = []
-
-    async def ask(self, name: str, *, deadline_s: float, expected_s: float = 1.0) -> None:
-        waiter = self.waiter(deadline_s, Expected(service_s=expected_s))
-        try:
-            placement = await self.waiting.admit(waiter)
-        except QueueFull:
-            self.shed.append(name)
-            return
-        self.order.append(name)
-        self.waiting.release(placement.prefill, placement.load)
-        self.waiting.arrived(placement)
-
-    @staticmethod
-    def waiter(deadline_s: float, expected: Expected) -> Waiter:
-        return Waiter(deadline_s=deadline_s, tokens=10, expected=lambda: expected, split=True)
-
-    async def run(self, **deadlines_s: float) -> None:
-        """Occupy the slot, let everybody queue up, then free it at `self.now`."""
-        first = await self.waiting.admit(self.waiter(0.0, Expected()))
-        tasks = []
-        for name, deadline_s in deadlines_s.items():
-            tasks.append(asyncio.create_task(self.ask(name, deadline_s=deadline_s)))
-            await asyncio.sleep(0)
-        self.waiting.release(first.prefill, first.load)
-        await asyncio.gather(*tasks)
 
 
 async def test_the_most_urgent_goes_first() -> None:

@@ -16,10 +16,10 @@ INSURANCE = Insurance(deadline_order=True, decode_gate=True, overflow=True, foll
 
 
 def ran(insurance: Insurance) -> PoolReport:
-    rate = burst(constant(20.0), factor=1.5, begin_s=180.0, end_s=200.0)
-    trace = poisson("burst", rate, most_rps=30.0, span_s=220.0, mix=CHAT, seed=3)
+    rate = burst(constant(40.0), factor=1.5, begin_s=180.0, end_s=200.0)
+    trace = poisson("burst", rate, most_rps=60.0, span_s=220.0, mix=CHAT, seed=3)
     spec = replace(make_spec(ttft_s=0.4, tpot_s=0.01), insurance=insurance, stabilization_s=10.0)
-    setup = make_setup(trace, prefill=2, decode=2, spec=spec, router=ROUTER)
+    setup = make_setup(trace, prefill=3, decode=2, spec=spec, router=ROUTER)
     return simulate(setup, Tandem(), Scenario(pools=(), cold_start=ColdStart(40.0)))
 
 

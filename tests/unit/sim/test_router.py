@@ -19,7 +19,7 @@ from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.trace import Trace, TraceRequest
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 
-FRUGAL = RouterSettings(requests_per_prefill_pod=2, decode_gate=False)
+FRUGAL = RouterSettings(requests_per_prefill_pod=2, overflow=False, decode_gate=False)
 
 
 def finished(setup: PoolSetup) -> Simulation:
@@ -251,9 +251,10 @@ def test_short_prompts_share_a_pass_and_long_ones_wait_in_the_router() -> None:
         return simulate(setup, Static(setup.start)).ttft_s["p95"] or 0.0
 
     two_only = replace(FRUGAL, tokens_per_prefill_pod=1)
+    together = RouterSettings(overflow=False)
 
-    assert ttft_p95_s(100, RouterSettings()) < 0.5 * ttft_p95_s(100, two_only)
-    assert ttft_p95_s(6000, RouterSettings()) == ttft_p95_s(6000, two_only)
+    assert ttft_p95_s(100, together) < 0.5 * ttft_p95_s(100, two_only)
+    assert ttft_p95_s(6000, together) == ttft_p95_s(6000, two_only)
 
 
 def test_the_gate_follows_an_edited_bound() -> None:

@@ -213,7 +213,9 @@ def test_a_blocked_cluster_binds_nothing_until_it_is_free_again() -> None:
 
 def test_deadline_order_saves_in_an_overload_whom_first_come_first_served_loses() -> None:
     trace = steady(40.0, 60.0)
-    settings = [RouterSettings(order=order) for order in (Order.FIFO, Order.DEADLINE)]
+    settings = [
+        RouterSettings(order=order, overflow=False) for order in (Order.FIFO, Order.DEADLINE)
+    ]
     setups = [make_setup(trace, prefill=1, decode=4, router=each) for each in settings]
 
     fifo, deadline = (simulate(setup, Static(setup.start)) for setup in setups)

@@ -135,7 +135,7 @@ def test_the_router_reads_the_settings_that_are_written():
     }  # fmt: skip
 
 
-PACE = DecodePace((0.0051234567, 0.0001, 0.0), 123_456.7, 16)
+PACE = DecodePace((0.0051234567, 0.0001, 0.0), 123_456.7, 16, output_tokens=98.7)
 
 
 def settings_with(pace, *changes):
@@ -149,15 +149,30 @@ def test_the_routers_are_told_how_fast_a_decode_pod_is():
 
     assert told.step_s == (0.005123, 0.0001, 0.0)
     assert (told.kv_capacity_tokens, told.max_num_seqs, told.routers) == (123_457, 16, 1)
+    assert told.output_tokens == 99
     assert settings_with(PACE, {"router": {"minReplicas": 3}}).decode.routers == 3
     assert settings_with(None).decode is None
 
 
-def test_decode_admission_without_limit_is_not_limited():
-    assert settings_with(PACE, {"router": {"decodeAdmission": "Unlimited"}}).decode is None
-    spec = parse_pool(pool({"router": {"decodeAdmission": "Unlimited"}})).spec
-    assert not policy_of(spec).insurance.decode_gate
-    assert policy_of(parse_pool(pool()).spec).insurance.decode_gate
+@pytest.mark.parametrize(
+    ("router", "gate", "overflow"),
+    [
+        ({}, True, True),
+        ({"decodeAdmission": "Unlimited"}, False, True),
+        ({"prefillOverflow": "Never"}, True, False),
+        ({"decodeAdmission": "Unlimited", "prefillOverflow": "Never"}, False, False),
+    ],
+)
+def test_sizing_counts_on_what_the_routers_are_told_to_do(router, gate, overflow):
+    told = settings_with(PACE, {"router": router}).decode
+    insurance = policy_of(parse_pool(pool({"router": router})).spec).insurance
+
+    assert (insurance.decode_gate, insurance.overflow) == (gate, overflow)
+    assert insurance.deadline_order
+    if gate or overflow:
+        assert (told.gate, told.overflow) == (gate, overflow)
+    else:
+        assert told is None
 
 
 @pytest.mark.parametrize(

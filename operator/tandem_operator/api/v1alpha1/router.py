@@ -68,6 +68,13 @@ class DecodeAdmission(StrEnum):
     UNLIMITED = "Unlimited"
 
 
+class PrefillOverflow(StrEnum):
+    """Who serves what prefill pods would serve late."""
+
+    DECODE_SLACK = "DecodeSlack"
+    NEVER = "Never"
+
+
 class Router(ApiModel):
     """The pool's front door: one OpenAI-compatible endpoint that pairs prefill with decode pods."""
 
@@ -86,6 +93,12 @@ class Router(ApiModel):
     What happens to requests that decode pods could serve only by slowing down every stream beyond
     the TPOT bound. KeepTPOT: they wait in the router until there is room. Unlimited: they are let
     in, and all streams are slower. An edit restarts nothing.
+    """
+    prefill_overflow: PrefillOverflow = PrefillOverflow.DECODE_SLACK
+    """
+    What happens to requests that prefill pods would serve late. DecodeSlack: a decode pod computes
+    the prompt by itself where every stream there keeps the TPOT bound by a margin, and fewer spare
+    prefill replicas are held. Never: they wait for prefill. An edit restarts nothing.
     """
     limits: Limits = Limits()
     """What a router pod takes before it refuses."""

@@ -1,0 +1,158 @@
+"""Who goes next: those who can still meet their TTFT, the most urgent foremost, then others."""
+
+import asyncio
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tandem_engine.router.placement import Placement
+
+# With hundreds in line, whether the last of them will be on time shows when they are further ahead.
+_LOOKED_AT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of one request, as far as known.
+
+    Attributes:
+        service_s: its prefill alone on a pod.
+        pass_s: the part of that which prompts in one pass share.
+        whole_s: its prefill at a decode pod; 0: not known.
+        rest_s: from the end of its prefill to its first token.
+        output_tokens: what it will make.
+    """
+
+    service_s: float = 0.0
+    pass_s: float = 0.0
+    whole_s: float = 0.0
+    rest_s: float = 0.0
+    output_tokens: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """One request that waits.
+
+    Attributes:
+        deadline_s: when its TTFT bound passes.
+        expected: asked anew whenever it matters: more is known then.
+        split: whether it may use a prefill pod at all.
+        entered_s, held_before_s: when it came, and how long decode pods had held requests by then.
+    """
+
+    deadline_s: float
+    tokens: int
+    expected: Callable[[], Expected]
+    split: bool
+    entered_s: float = 0.0
+    held_before_s: float = 0.0
+    placed: asyncio.Future[Placement] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """When prefill pods would begin with work that they are sent now.
+
+    Attributes:
+        start_s: when the first of them is free.
+        pods: how many share the work.
+        elsewhere_s: since when others might help; `None`: nobody will.
+    """
+
+    start_s: float
+    pods: int
+    elsewhere_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Who goes to a prefill pod next, and who will be late there.
+
+    Attributes:
+        late: whether the first is late already.
+        excess: who could be on time, but not at the prefill pods in this order.
+    """
+
+    first: Waiter | None
+    late: bool
+    excess: tuple[Waiter, ...] = ()
+
+
+class Line:
+    """Those who wait for a prefill pod. Who was placed or left meanwhile is passed over."""
+
+    def __init__(self) -> None:
+        self._urgent: list[tuple[float, int, Waiter]] = []
+        self._hopeless: deque[Waiter] = deque()
+        self._entered = 0
+
+    def add(self, waiter: Waiter) -> None:
+        """Let one more wait."""
+        self._entered += 1
+        insort(self._urgent, (waiter.deadline_s, self._entered, waiter))
+
+    def clear(self) -> None:
+        """Forget everybody."""
+        self._urgent.clear()
+        self._hopeless.clear()
+
+    def next(self, prospect: Prospect) -> Next:
+        """Say who goes next: the most urgent who will be on time, else the first who cannot."""
+        elsewhere_s = prospect.elsewhere_s
+        self._set_hopeless_aside(prospect.start_s if elsewhere_s is None else elsewhere_s)
+        if elsewhere_s is None:
+            excess: tuple[Waiter, ...] = ()
+            first = self._urgent[0][2] if self._urgent else None
+        else:
+            first, excess = self._sorted(prospect)
+        if first is not None:
+            return Next(first, late=False, excess=excess)
+        while self._hopeless and self._hopeless[0].placed.done():
+            self._hopeless.popleft()
+        return Next(self._hopeless[0] if self._hopeless else None, late=True, excess=excess)
+
+    def take(self, waiter: Waiter) -> None:
+        """Let one that `next` named leave the line."""
+        if self._hopeless and self._hopeless[0] is waiter:
+            self._hopeless.popleft()
+            return
+        index = next(i for i, entry in enumerate(self._urgent) if entry[2] is waiter)
+        del self._urgent[index]
+
+    def shed(self, start_s: float) -> Waiter | None:
+        """Let the one leave that was found to be late last; `None`: nobody is."""
+        self._set_hopeless_aside(start_s)
+        while self._hopeless:
+            waiter = self._hopeless.pop()
+            if not waiter.placed.done():
+                return waiter
+        return None
+
+    def _set_hopeless_aside(self, start_s: float) -> None:
+        """Leave at the front of the urgent a request that can still meet its TTFT."""
+        while self._urgent:
+            deadline_s, _, waiter = self._urgent[0]
+            if not waiter.placed.done():
+                expected = waiter.expected()
+                if start_s + expected.service_s + expected.rest_s <= deadline_s:
+                    return
+                self._hopeless.append(waiter)
+            del self._urgent[0]
+
+    def _sorted(self, prospect: Prospect) -> tuple[Waiter | None, tuple[Waiter, ...]]:
+        """Return the first of the urgent that will be on time, and those who will not be."""
+        first, excess, start_s = None, [], prospect.start_s
+        for deadline_s, _, waiter in self._urgent[:_LOOKED_AT]:
+            if waiter.placed.done():
+                continue
+            expected = waiter.expected()
+            if start_s + expected.service_s + expected.rest_s > deadline_s:
+                excess.append(waiter)
+                continue
+            first = first or waiter
+            start_s += expected.service_s / prospect.pods
+        return first, tuple(excess)

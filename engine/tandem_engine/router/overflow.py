@@ -1,0 +1,68 @@
+"""Which decode pod can take a whole request: its prompt as well as its answer.
+
+When prefill pods would serve a request late, a decode pod with slack computes the prompt in its own
+steps: help in no time, while new prefill pods take their minute to start. Every stream there pays
+for it, so a pod takes a prompt only while all of them keep TPOT by a margin.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tandem_engine.router.fleet import Pod, least_loaded
+from tandem_engine.router.gate import KV_SHARE, held_tokens
+from tandem_engine.router.settings import DecodePace
+
+# Outputs may be longer than expected, and what a prompt takes is known from prefill pods.
+TPOT_SHARE = 0.8
+# The step under way, and the one that makes the first token.
+STEPS_TO_FIRST = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A request as a decode pod would have it.
+
+    Attributes:
+        compute_s: its prompt alone, at a decode pod.
+        deadline_s: when its TTFT bound passes.
+    """
+
+    prompt_tokens: int
+    output_tokens: int
+    compute_s: float
+    deadline_s: float
+
+
+def slack_for(
+    whole: Whole, pods: Sequence[Pod], pace: DecodePace, *, now: float, tpot_s: float
+) -> Pod | None:
+    """Return the least loaded of `pods` that serves it in time and keeps TPOT for all inside.
+
+    None where it is not known how long the prompt takes. A pod that computes a prompt already takes
+    no second one.
+    """
+    if not pace.overflow or whole.compute_s <= 0.0:
+        return None
+    return least_loaded(
+        pod for pod in pods if _bears_whole(whole, pod, pace, now=now, tpot_s=tpot_s)
+    )
+
+
+def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s: float) -> bool:
+    if pod.stalls.computing:
+        return False
+    streams = 1 + pod.requests + (pod.others if pace.routers > 1 else 0)
+    tokens = (pod.tokens + whole.prompt_tokens + whole.output_tokens) / (1 + pod.requests)
+    kv_tokens = streams * held_tokens(tokens, whole.output_tokens)
+    capacity = pace.kv_capacity_tokens
+    if streams > pace.max_num_seqs or (capacity is not None and kv_tokens > KV_SHARE * capacity):
+        return False
+    step_s = pace.seconds(streams, kv_tokens)
+    stalled = pod.stalls.share(
+        now,
+        life_s=max(1, whole.output_tokens) * tpot_s,
+        more_s=whole.compute_s,
+        routers=pace.routers,
+    )
+    on_time = now + whole.compute_s + STEPS_TO_FIRST * step_s <= whole.deadline_s
+    return on_time and step_s <= TPOT_SHARE * tpot_s * (1.0 - stalled)
