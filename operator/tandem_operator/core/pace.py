@@ -1,16 +1,14 @@
 """How fast a decode replica is: told to the routers, who let in no more than it bears."""
 
 from dataclasses import dataclass
-from math import inf
 
-from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.regression import Triple, dot
 from tandem_operator.core.situation import Situation
 
-# What is told is written down where many read it: not anew for every new digit. That steps are
-# slower is told at once, since all streams are late until then; that they are faster can wait.
+# What is told is written down where many read it: not anew for every new digit, nor at every tick.
+# Slower and faster alike, or the worst of what is chance would hold.
 SAME_WITHIN = 0.03
-BETWEEN_S = 30.0
+BETWEEN_S = 10.0
 SAME_OUTPUTS_WITHIN = 0.25
 
 
@@ -46,9 +44,8 @@ def pace_to_tell(
     """What the routers should know from now on; what they were told last, where that still holds.
 
     What was told holds while a stream alone and the largest batch take what it says, within
-    `SAME_WITHIN`. Where they take less, that is told `BETWEEN_S` after the last news. Violations
-    correct sizing, not this: those who would be late are not let in, so that there are few says
-    nothing of speed.
+    `SAME_WITHIN`, and for `BETWEEN_S`. Violations correct sizing, not this: those who would be late
+    are not let in, so that there are few says nothing of speed.
     """
     if situation is None:
         return told
@@ -62,19 +59,16 @@ def pace_to_tell(
     )
     if told is None or told.max_num_seqs != max_num_seqs:
         return pace
-    now, before = _burdens(pace, work), _burdens(told, work)
-    if any(map(_more, now, before)):
-        return pace
-    lengths = sorted((told.output_tokens or 0.0, work.outputs.mean_tokens))
-    news = any(map(_more, before, now)) or lengths[1] > (1.0 + SAME_OUTPUTS_WITHIN) * lengths[0]
-    return pace if news and now_s - told.told_s >= BETWEEN_S else told
+    if now_s - told.told_s < BETWEEN_S:
+        return told
+    here = ((streams, streams * work.context_tokens) for streams in (1.0, work.batch))
+    same = (
+        all(_same(told.step_s(*at), pace.step_s(*at), SAME_WITHIN) for at in here)
+        and _same(told.kv_capacity_tokens or 0.0, pace.kv_capacity_tokens or 0.0, SAME_WITHIN)
+        and _same(told.output_tokens or 0.0, work.outputs.mean_tokens, SAME_OUTPUTS_WITHIN)
+    )
+    return told if same else pace
 
 
-def _burdens(pace: DecodePace, work: DecodeWork) -> list[float]:
-    """Seconds of a stream alone and of the largest batch, and what a token takes of the cache."""
-    steps_s = [pace.step_s(n, n * work.context_tokens) for n in (1.0, work.batch)]
-    return [*steps_s, 1.0 / (pace.kv_capacity_tokens or inf)]
-
-
-def _more(one: float, other: float) -> bool:
-    return one > (1.0 + SAME_WITHIN) * other
+def _same(told: float, now: float, within: float) -> bool:
+    return abs(told - now) <= within * now

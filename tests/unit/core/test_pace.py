@@ -78,12 +78,13 @@ def test_violations_correct_sizing_and_not_what_is_told() -> None:
     [
         (0.0705, 600.0, True),
         (0.0695, 600.0, True),
-        (0.075, 5.0, False),
-        (0.06, 29.0, True),
-        (0.06, 31.0, False),
+        (0.075, 11.0, False),
+        (0.075, 9.0, True),
+        (0.06, 11.0, False),
+        (0.06, 9.0, True),
     ],
 )
-def test_small_news_are_no_news_slower_steps_are_told_at_once_and_faster_ones_can_wait(
+def test_small_news_are_no_news_and_others_are_not_told_at_every_tick(
     step_s: float, seconds: float, same: bool
 ) -> None:
     told = first_told()
@@ -93,21 +94,21 @@ def test_small_news_are_no_news_slower_steps_are_told_at_once_and_faster_ones_ca
     assert (now is told) is same
 
 
-def test_another_batch_limit_or_a_smaller_cache_is_told_at_once() -> None:
+def test_another_batch_limit_is_told_at_once_and_another_cache_soon() -> None:
     told = first_told()
 
     limited = told_after(told, situated(), seconds=5.0, max_num_seqs=32)
     assert limited is not None
     assert limited.max_num_seqs == 32
-    for capacity in (200_000.0, None):
-        smaller = told_after(replace(told, kv_capacity_tokens=capacity), situated(), seconds=5.0)
-        assert smaller is not None
-        assert smaller.kv_capacity_tokens == 100_000.0
+    for capacity in (200_000.0, 50_000.0, None):
+        other = told_after(replace(told, kv_capacity_tokens=capacity), situated(), seconds=11.0)
+        assert other is not None
+        assert other.kv_capacity_tokens == 100_000.0
 
 
 @pytest.mark.parametrize(
     ("output_tokens", "seconds", "same"),
-    [(60.0, 600.0, True), (70.0, 31.0, False), (70.0, 29.0, True), (None, 31.0, False)],
+    [(60.0, 600.0, True), (70.0, 11.0, False), (70.0, 9.0, True), (None, 11.0, False)],
 )
 def test_other_output_lengths_are_told_when_they_are_far_off(
     output_tokens: float | None, seconds: float, same: bool
