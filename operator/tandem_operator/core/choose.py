@@ -7,11 +7,11 @@ replicas that rate keeps busy. So there is one search for both.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from math import ceil
+from math import ceil, inf
 
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.spec import PoolSpec, RoleSpec
 
 LateShare = Callable[[float, int], float]
 
@@ -75,34 +75,22 @@ def choose(
     what less load needs already.
     """
     budget = spec.gpu_budget
-    request_gpu_s = sum(demands[role].busy * spec.roles[role].gpus_per_replica for role in demands)
-    price = late_price * request_gpu_s
     wanted: dict[Role, int] = {}
-    for role, demand in demands.items():
-        most = 2 * spec.roles[role].max_replicas + 4
-        cap_rps = _delivered_rps(spec, role, demands, wanted, fixed)
-        count = (floors or {}).get(role, 1)
-        # The highest first: what it needs, the others seldom need more of.
-        for level in sorted(forecast.levels, key=_highest_rps, reverse=True):
-            count = _least_cost(
-                mean_rps=min(cap_rps, level.mean_rps * growth),
-                samples_rps=[min(cap_rps, rate * growth) for rate in level.samples_rps],
-                demand=demand,
-                gpus=spec.roles[role].gpus_per_replica,
-                price=price * demand.price_weight,
-                allowed_late=0.5 * (1.0 - spec.slo.attainment),
-                least=count,
-                most=most,
-            )
-        wanted[role] = count
-        if demand.backlog > 0.0:
-            drain = ceil(forecast.peak.mean_rps * growth * demand.busy + demand.backlog - 1e-9)
-            wanted[role] = max(wanted[role], min(drain, 2 * wanted[role], most))
+    for role in demands:
+        wanted[role] = _wanted(
+            spec,
+            role,
+            forecast,
+            demands,
+            cap_rps=_delivered_rps(spec, role, demands, wanted, fixed),
+            late_price=late_price,
+            growth=growth,
+            least=(floors or {}).get(role, 1),
+        )
     limits: dict[Role, tuple[str, ...]] = {}
     target: dict[Role, int] = {}
     for role, count in wanted.items():
-        bounds = spec.roles[role]
-        target[role] = min(max(count, bounds.min_replicas, 1), max(1, bounds.max_replicas))
+        target[role] = _bounded(spec.roles[role], count)
         if count > target[role]:
             limits[role] = ("maxReplicas",)
     if budget is not None:
@@ -115,6 +103,69 @@ def choose(
     return Choice(wanted=wanted, target=target, limits_hit=limits)
 
 
+def alone(
+    spec: PoolSpec,
+    role: Role,
+    forecast: Forecast,
+    demands: Mapping[Role, Demand],
+    *,
+    fixed: Mapping[Role, int],
+    late_price: float,
+    floors: Mapping[Role, int],
+) -> int:
+    """Replicas of one role within its bounds where the other one keeps up with every rate."""
+    if role in fixed:
+        return fixed[role]
+    count = _wanted(
+        spec,
+        role,
+        forecast,
+        demands,
+        cap_rps=inf,
+        late_price=late_price,
+        growth=1.0,
+        least=floors.get(role, 1),
+    )
+    return _bounded(spec.roles[role], count)
+
+
+def _wanted(
+    spec: PoolSpec,
+    role: Role,
+    forecast: Forecast,
+    demands: Mapping[Role, Demand],
+    *,
+    cap_rps: float,
+    late_price: float,
+    growth: float,
+    least: int,
+) -> int:
+    """Replicas of one role for the largest need, where no more than `cap_rps` reach it."""
+    demand, most = demands[role], 2 * spec.roles[role].max_replicas + 4
+    request_gpu_s = sum(demands[each].busy * spec.roles[each].gpus_per_replica for each in demands)
+    count = least
+    # The highest first: what it needs, the others seldom need more of.
+    for level in sorted(forecast.levels, key=_highest_rps, reverse=True):
+        count = _least_cost(
+            mean_rps=min(cap_rps, level.mean_rps * growth),
+            samples_rps=[min(cap_rps, rate * growth) for rate in level.samples_rps],
+            demand=demand,
+            gpus=spec.roles[role].gpus_per_replica,
+            price=late_price * request_gpu_s * demand.price_weight,
+            allowed_late=0.5 * (1.0 - spec.slo.attainment),
+            least=count,
+            most=most,
+        )
+    if demand.backlog <= 0.0:
+        return count
+    drain = ceil(forecast.peak.mean_rps * growth * demand.busy + demand.backlog - 1e-9)
+    return max(count, min(drain, 2 * count, most))
+
+
+def _bounded(bounds: RoleSpec, count: int) -> int:
+    return min(max(count, bounds.min_replicas, 1), max(1, bounds.max_replicas))
+
+
 def _delivered_rps(
     spec: PoolSpec,
     role: Role,
@@ -124,12 +175,12 @@ def _delivered_rps(
 ) -> float:
     """What prefill can hand to decode at most; no limit for prefill itself."""
     if role is Role.PREFILL or Role.PREFILL not in wanted:
-        return float("inf")
+        return inf
     prefill = demands[Role.PREFILL]
     count = fixed.get(
         Role.PREFILL, min(wanted[Role.PREFILL], spec.roles[Role.PREFILL].max_replicas)
     )
-    return max(1, count) / prefill.busy if prefill.busy > 0.0 else float("inf")
+    return max(1, count) / prefill.busy if prefill.busy > 0.0 else inf
 
 
 def _highest_rps(level: Level) -> float:
@@ -151,7 +202,7 @@ def _least_cost(
     count = max(least, min(most, int(mean_rps * demand.busy)))
     while count < most and demand.late_share(mean_rps, count) > allowed_late:
         count += 1
-    best, best_cost = count, float("inf")
+    best, best_cost = count, inf
     priced_share = demand.priced_share or demand.late_share
     # Late shares cost most of a tick: none is asked for where the replicas alone cost too much, and
     # where nobody is late at a high rate, nobody is at a lower one.

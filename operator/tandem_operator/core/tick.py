@@ -6,7 +6,7 @@ from functools import partial
 from math import ceil
 
 from tandem_operator.core.arrivals import Arrivals, Outcomes, merge, outcomes
-from tandem_operator.core.choose import Choice, choose, gpus_of
+from tandem_operator.core.choose import Choice, alone, choose, gpus_of
 from tandem_operator.core.correct import burning, correct, see_ready, violated_share
 from tandem_operator.core.curve import Curve, demand_curve
 from tandem_operator.core.decision import Decision, Reason
@@ -222,8 +222,10 @@ def _plan(
     price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
     demands = situation.demands
     if spec.insurance.overflow:
-        alone = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=floors)
-        demands = lent(demands, fixed.get(Role.DECODE, alone.target[Role.DECODE]))
+        decode_replicas = alone(
+            spec, Role.DECODE, expected, demands, fixed=fixed, late_price=price, floors=floors
+        )
+        demands = lent(demands, decode_replicas)
     choice = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=floors)
     if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
         return _Plan(choice=choice, keep=choice)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tandem_operator.core.arrivals import Arrivals, PromptGroup, Second
-from tandem_operator.core.choose import Choice, Demand, choose
+from tandem_operator.core.choose import Choice, Demand, alone, choose
 from tandem_operator.core.correct import Correction
 from tandem_operator.core.decode import DecodeWork, Limit, Outputs, decode_work
 from tandem_operator.core.models import EngineModels
@@ -211,6 +211,28 @@ def test_waiting_beside_idle_servers_is_bought_off_up_to_the_objective_and_no_fu
 
     assert count({1: 0.02, 2: 0.01}) == 1
     assert count({1: 0.2, 2: 0.1, 3: 0.02, 4: 0.01}) == 3
+
+
+def test_a_role_alone_wants_what_it_wants_beside_one_that_keeps_up() -> None:
+    decoding = decode()
+    busy = decoding.outputs.mean_tokens / decoding.tokens_per_s
+    demands = {
+        Role.PREFILL: Demand(lambda rate_rps, n: float(rate_rps > 10.0 * n), 0.1),
+        Role.DECODE: Demand(decoding.late_share, busy),
+    }
+    forecast = Forecast(30.0, (Level(30.0, 30.0, (25.0, 30.0, 35.0)),))
+    same = {"late_price": 20.0, "floors": dict.fromkeys(Role, 1)}
+
+    def decodes(high: int, fixed: dict[Role, int]) -> tuple[int, int]:
+        spec = make_spec(high=high)
+        beside = choose(spec, forecast, demands, fixed=fixed, **same).target[Role.DECODE]
+        return alone(spec, Role.DECODE, forecast, demands, fixed=fixed, **same), beside
+
+    alike, beside_many = decodes(64, {})
+    unfed, beside_one = decodes(64, {Role.PREFILL: 1})
+    assert alike == beside_many == unfed > beside_one
+    assert decodes(2, {})[0] == 2
+    assert decodes(64, {Role.DECODE: 9})[0] == 9
 
 
 def test_late_share_falls_with_replicas_and_rises_with_load() -> None:
