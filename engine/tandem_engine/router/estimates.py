@@ -107,11 +107,11 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float] | None:
 
 
 class Mean:
-    """A mean that forgets; `None` before the first value."""
+    """A mean that forgets; `None` before the first value, unless it begins with one."""
 
-    def __init__(self, *, keep: float = 0.95) -> None:
+    def __init__(self, *, keep: float = 0.95, value: float | None = None) -> None:
         self._keep = keep
-        self.value: float | None = None
+        self.value = value
 
     def add(self, value: float) -> None:
         """Take one value."""

@@ -79,12 +79,6 @@ class Flight:
         )
 
 
-def _as_alone() -> Mean:
-    ratio = Mean(keep=0.9)
-    ratio.add(1.0)
-    return ratio
-
-
 @dataclass(slots=True)
 class Learned:
     """What the router has learned so far.
@@ -97,7 +91,9 @@ class Learned:
         default_factory=lambda: defaultdict(TokensPerByte)
     )
     service: dict[str, ServiceTime] = field(default_factory=lambda: defaultdict(ServiceTime))
-    whole_ratio: dict[str, Mean] = field(default_factory=lambda: defaultdict(_as_alone))
+    whole_ratio: dict[str, Mean] = field(
+        default_factory=lambda: defaultdict(lambda: Mean(keep=0.9, value=1.0))
+    )
     newest_revision: str | None = None
     prefill_leg_s: Mean = field(default_factory=Mean)
     decode_first_s: Mean = field(default_factory=Mean)

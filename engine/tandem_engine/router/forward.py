@@ -334,7 +334,7 @@ class Forwarder:
             self._learned.decode_first_s.add(first - began)
         if flight.decode_only is DecodeOnly.OVERFLOW and first is not None:
             self._learned.overflowed(
-                pod.endpoint.revision, first_s=first - began, service_s=self._service_s(pod, flight)
+                pod.endpoint.revision, first_s=first - began, service_s=flight.timeline.service_s
             )
         cached = flight.cached_tokens or 0
         self._accounts.ledger.leg_served(

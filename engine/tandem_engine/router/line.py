@@ -69,6 +69,14 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """One of those who wait, and what is expected of it now."""
+
+    waiter: Waiter
+    expected: Expected
+
+
+@dataclass(frozen=True, slots=True)
 class Next:
     """Who goes to a prefill pod next, and who will be late there.
 
@@ -77,9 +85,9 @@ class Next:
         excess: who could be on time, but not at the prefill pods in this order.
     """
 
-    first: Waiter | None
+    first: Turn | None
     late: bool
-    excess: tuple[Waiter, ...] = ()
+    excess: tuple[Turn, ...] = ()
 
 
 class Line:
@@ -103,17 +111,17 @@ class Line:
     def next(self, prospect: Prospect) -> Next:
         """Say who goes next: the most urgent who will be on time, else the first who cannot."""
         elsewhere_s = prospect.elsewhere_s
-        self._set_hopeless_aside(prospect.start_s if elsewhere_s is None else elsewhere_s)
-        if elsewhere_s is None:
-            excess: tuple[Waiter, ...] = ()
-            first = self._urgent[0][2] if self._urgent else None
-        else:
+        excess: tuple[Turn, ...] = ()
+        first = self._set_hopeless_aside(prospect.start_s if elsewhere_s is None else elsewhere_s)
+        if elsewhere_s is not None:
             first, excess = self._sorted(prospect)
         if first is not None:
             return Next(first, late=False, excess=excess)
         while self._hopeless and self._hopeless[0].placed.done():
             self._hopeless.popleft()
-        return Next(self._hopeless[0] if self._hopeless else None, late=True, excess=excess)
+        if self._hopeless:
+            first = Turn(self._hopeless[0], self._hopeless[0].expected())
+        return Next(first, late=True, excess=excess)
 
     def take(self, waiter: Waiter) -> None:
         """Let one that `next` named leave the line."""
@@ -132,27 +140,28 @@ class Line:
                 return waiter
         return None
 
-    def _set_hopeless_aside(self, start_s: float) -> None:
-        """Leave at the front of the urgent a request that can still meet its TTFT."""
+    def _set_hopeless_aside(self, start_s: float) -> Turn | None:
+        """Leave at the front of the urgent, and return, who can still meet its TTFT."""
         while self._urgent:
             deadline_s, _, waiter = self._urgent[0]
             if not waiter.placed.done():
                 expected = waiter.expected()
                 if start_s + expected.service_s + expected.rest_s <= deadline_s:
-                    return
+                    return Turn(waiter, expected)
                 self._hopeless.append(waiter)
             del self._urgent[0]
+        return None
 
-    def _sorted(self, prospect: Prospect) -> tuple[Waiter | None, tuple[Waiter, ...]]:
+    def _sorted(self, prospect: Prospect) -> tuple[Turn | None, tuple[Turn, ...]]:
         """Return the first of the urgent that will be on time, and those who will not be."""
         first, excess, start_s = None, [], prospect.start_s
         for deadline_s, _, waiter in self._urgent[:_LOOKED_AT]:
             if waiter.placed.done():
                 continue
-            expected = waiter.expected()
+            turn = Turn(waiter, expected := waiter.expected())
             if start_s + expected.service_s + expected.rest_s > deadline_s:
-                excess.append(waiter)
+                excess.append(turn)
                 continue
-            first = first or waiter
+            first = first or turn
             start_s += expected.service_s / prospect.pods
         return first, tuple(excess)

@@ -5,7 +5,7 @@ steps: help in no time, while new prefill pods take their minute to start. Every
 for it, so a pod takes a prompt only while all of them keep TPOT by a margin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Pod, least_loaded
@@ -33,29 +33,47 @@ class Whole:
     deadline_s: float
 
 
+def spare(pods: Iterable[Pod], pace: DecodePace, *, tpot_s: float) -> list[Pod]:
+    """Return those of `pods` that may have slack for any request at all.
+
+    A pod that computes a prompt takes no second one.
+    """
+    if not pace.overflow:
+        return []
+    return [
+        pod
+        for pod in pods
+        if not pod.stalls.computing
+        and (streams := _streams(pod, pace)) <= pace.max_num_seqs
+        and pace.seconds(streams, 0.0) <= TPOT_SHARE * tpot_s
+    ]
+
+
 def slack_for(
     whole: Whole, pods: Sequence[Pod], pace: DecodePace, *, now: float, tpot_s: float
 ) -> Pod | None:
-    """Return the least loaded of `pods` that serves it in time and keeps TPOT for all inside.
+    """Return the least loaded of `spare` pods that serves it in time and keeps all inside to TPOT.
 
-    None where it is not known how long the prompt takes. A pod that computes a prompt already takes
-    no second one.
+    None where it is not known how long the prompt takes.
     """
-    if not pace.overflow or whole.compute_s <= 0.0:
+    if whole.compute_s <= 0.0:
         return None
     return least_loaded(
         pod for pod in pods if _bears_whole(whole, pod, pace, now=now, tpot_s=tpot_s)
     )
 
 
+def _streams(pod: Pod, pace: DecodePace) -> int:
+    """Return how many run there with one more."""
+    return 1 + pod.requests + (pod.others if pace.routers > 1 else 0)
+
+
 def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s: float) -> bool:
-    if pod.stalls.computing:
-        return False
-    streams = 1 + pod.requests + (pod.others if pace.routers > 1 else 0)
+    streams = _streams(pod, pace)
     tokens = (pod.tokens + whole.prompt_tokens + whole.output_tokens) / (1 + pod.requests)
     kv_tokens = streams * held_tokens(tokens, whole.output_tokens)
     capacity = pace.kv_capacity_tokens
-    if streams > pace.max_num_seqs or (capacity is not None and kv_tokens > KV_SHARE * capacity):
+    if capacity is not None and kv_tokens > KV_SHARE * capacity:
         return False
     step_s = pace.seconds(streams, kv_tokens)
     stalled = pod.stalls.share(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
 from tandem_engine.router.gate import Coming, bears
-from tandem_engine.router.line import Expected, Line, Prospect, Waiter
-from tandem_engine.router.overflow import Whole, slack_for
+from tandem_engine.router.line import Line, Prospect, Turn, Waiter
+from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
@@ -150,7 +150,7 @@ class Waiting:
             waiter = self._unsplit.popleft()
             if waiter.placed.done():
                 continue
-            self._place(waiter, None, waiter.expected(), DecodeOnly.UNSUPPORTED)
+            self._place(Turn(waiter, waiter.expected()), None, DecodeOnly.UNSUPPORTED)
         paired = self._fleet.usable(Role.PREFILL, revisions=revisions)
         if paired:
             return self._split(paired, settings)
@@ -159,8 +159,8 @@ class Waiting:
             reason = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
             nobody = Prospect(self._clock(), pods=1)
             while (alone := self._line.next(nobody).first) is not None:
-                self._line.take(alone)
-                self._place(alone, None, alone.expected(), reason)
+                self._line.take(alone.waiter)
+                self._place(alone, None, reason)
         return False
 
     def _split(self, prefill: Sequence[Pod], settings: Settings) -> bool:
@@ -169,21 +169,21 @@ class Waiting:
         limits = settings.limits
         while True:
             found = self._line.next(self._prospect(prefill, settings))
-            if any(self._overflowed(waiter, decode, settings) for waiter in found.excess):
+            if self._overflowed(found.excess, decode, settings):
                 continue
-            waiter = found.first
-            if waiter is None:
+            turn = found.first
+            if turn is None:
                 return False
-            expected = waiter.expected()
+            tokens = turn.waiter.tokens
             pod = least_loaded(
-                pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, waiter.tokens)
+                pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)
             )
             if pod is None:
                 return False
-            if not self._borne(waiter, expected, decode, settings, late=found.late):
+            if not self._borne(turn, decode, settings, late=found.late):
                 return True
-            self._line.take(waiter)
-            self._place(waiter, pod, expected)
+            self._line.take(turn.waiter)
+            self._place(turn, pod)
 
     def _prospect(self, prefill: Sequence[Pod], settings: Settings) -> Prospect:
         now = self._clock()
@@ -194,38 +194,35 @@ class Waiting:
             elsewhere_s=now if helped else None,
         )
 
-    def _overflowed(self, waiter: Waiter, decode: Sequence[Pod], settings: Settings) -> bool:
-        """Place a request whole at a decode pod that has slack for it, if there is one."""
-        if settings.decode is None:
-            return False
-        expected, now = waiter.expected(), self._clock()
-        whole = Whole(
-            prompt_tokens=waiter.tokens,
-            output_tokens=expected.output_tokens,
-            compute_s=expected.whole_s,
-            deadline_s=waiter.deadline_s,
-        )
-        pod = slack_for(whole, decode, settings.decode, now=now, tpot_s=settings.slo.tpot_s)
-        if pod is None:
-            return False
-        self._line.take(waiter)
-        pod.stalls.begin(whole.compute_s, now)
-        placement = self._place(waiter, None, expected, DecodeOnly.OVERFLOW, decode=pod)
-        self._computing[placement] = pod
-        return True
-
-    def _borne(
-        self,
-        waiter: Waiter,
-        expected: Expected,
-        decode: Sequence[Pod],
-        settings: Settings,
-        *,
-        late: bool,
+    def _overflowed(
+        self, excess: Sequence[Turn], decode: Sequence[Pod], settings: Settings
     ) -> bool:
+        """Place one of these whole at a decode pod that has slack for it, if there is any."""
+        pace, tpot_s, now = settings.decode, settings.slo.tpot_s, self._clock()
+        pods = spare(decode, pace, tpot_s=tpot_s) if pace is not None and excess else ()
+        if pace is None or not pods:
+            return False
+        for turn in excess:
+            whole = Whole(
+                prompt_tokens=turn.waiter.tokens,
+                output_tokens=turn.expected.output_tokens,
+                compute_s=turn.expected.whole_s,
+                deadline_s=turn.waiter.deadline_s,
+            )
+            pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
+            if pod is not None:
+                self._line.take(turn.waiter)
+                pod.stalls.begin(whole.compute_s, now)
+                placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
+                self._computing[placement] = pod
+                return True
+        return False
+
+    def _borne(self, turn: Turn, decode: Sequence[Pod], settings: Settings, *, late: bool) -> bool:
         if settings.decode is None or not settings.decode.gate:
             return True
-        tokens = waiter.tokens + expected.output_tokens
+        expected = turn.expected
+        tokens = turn.waiter.tokens + expected.output_tokens
         coming = Coming(
             requests=1 + len(self._coming),
             tokens=tokens + sum(self._coming.values()),
@@ -256,14 +253,14 @@ class Waiting:
 
     def _place(
         self,
-        waiter: Waiter,
+        turn: Turn,
         pod: Pod | None,
-        expected: Expected,
         decode_only: DecodeOnly | None = None,
         *,
         decode: Pod | None = None,
     ) -> Placement:
         """Send a request that waits no more and was not placed yet on its way."""
+        waiter, expected = turn.waiter, turn.expected
         self._alive.pop(waiter, None)
         work_s = expected.service_s
         if pod is not None and pod.requests:

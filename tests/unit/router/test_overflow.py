@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
 from tandem_engine.router.flight import Learned
 from tandem_engine.router.gate import Coming, bears
 from tandem_engine.router.line import Expected
-from tandem_engine.router.overflow import Whole, slack_for
+from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.router.stalls import Stalls
@@ -40,7 +41,7 @@ def decode_pods(*requests: int) -> list[Pod]:
 def chosen(
     pods: list[Pod], whole: Whole = ONE, pace: DecodePace = PACE, now: float = 0.0
 ) -> str | None:
-    pod = slack_for(whole, pods, pace, now=now, tpot_s=TPOT_S)
+    pod = slack_for(whole, spare(pods, pace, tpot_s=TPOT_S), pace, now=now, tpot_s=TPOT_S)
     return None if pod is None else pod.name
 
 
@@ -270,30 +271,30 @@ def test_one_hiccup_does_not_make_overflow_look_hopeless() -> None:
     assert learned.whole_ratio["a"].value == pytest.approx(1.3)
 
 
-async def busy(pool: WholePool, *, overflow: bool = True) -> "asyncio.Task[Any]":
+@contextlib.asynccontextmanager
+async def busy(pool: WholePool, *, overflow: bool = True) -> AsyncIterator[None]:
     """Let the router know that a prompt takes 0.4 s, and keep the only prefill pod at work."""
     pool.configure(slo={"ttft_s": 0.6}, decode=decode_pace(overflow=overflow))
     for _ in range(4):
         pool.router.learned.service["a"].learn(uncached=3, cached=0, leg_s=0.4)
     pool.router.learned.newest_revision = "a"
-    pool.engines["p0"].script.hold = asyncio.Event()
+    hold = pool.engines["p0"].script.hold = asyncio.Event()
     task = asyncio.create_task(pool.stream())
     await pool.engines["p0"].wait_seen(1)
-    return task
+    yield
+    hold.set()
+    await task
 
 
 async def test_a_request_that_overflows_is_served_by_a_decode_pod_alone(
     pool: WholePool, tmp_path: Path
 ) -> None:
-    occupied = await busy(pool)
+    async with busy(pool):
+        answer = await pool.stream()
 
-    answer = await pool.stream()
-
-    assert answer[-1] == "[DONE]"
-    assert "kv_transfer_params" not in pool.engines["d0"].seen[-1].body
-    assert pool.metric("tandem_router_decode_only_total", reason="overflow") == 1
-    pool.engines["p0"].script.hold.set()
-    await occupied
+        assert answer[-1] == "[DONE]"
+        assert "kv_transfer_params" not in pool.engines["d0"].seen[-1].body
+        assert pool.metric("tandem_router_decode_only_total", reason="overflow") == 1
     await pool.idle()
     records = [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
     (whole,) = (record for record in records if record["decode_only"] == "overflow")
@@ -302,18 +303,17 @@ async def test_a_request_that_overflows_is_served_by_a_decode_pod_alone(
 
 
 async def test_with_its_first_token_a_pod_may_take_the_next_prompt(pool: WholePool) -> None:
-    occupied = await busy(pool)
-    (pod,) = pool.router.fleet.usable(Role.DECODE)
-    pool.engines["d0"].script.first_token_s = 0.05
-    pool.engines["d0"].script.gap_s = 0.1
+    async with busy(pool):
+        (pod,) = pool.router.fleet.usable(Role.DECODE)
+        pool.engines["d0"].script.first_token_s = 0.05
+        pool.engines["d0"].script.gap_s = 0.1
 
-    task = asyncio.create_task(pool.stream())
-    await until(lambda: pod.stalls.computing == 1)
-    await until(lambda: pod.stalls.computing == 0)
+        task = asyncio.create_task(pool.stream())
+        await until(lambda: pod.stalls.computing == 1)
+        await until(lambda: pod.stalls.computing == 0)
 
-    assert not task.done()
-    pool.engines["p0"].script.hold.set()
-    await asyncio.gather(task, occupied)
+        assert not task.done()
+    await task
 
 
 async def test_streams_from_prefill_go_where_no_prompt_is_computed(pool: WholePool) -> None:
@@ -331,93 +331,82 @@ async def test_streams_from_prefill_go_where_no_prompt_is_computed(pool: WholePo
 
 
 async def test_a_pod_that_refuses_a_whole_request_is_replaced_by_another(pool: WholePool) -> None:
-    occupied = await busy(pool)
-    await pool.add("d1")
-    await pool.engines["d0"].stop()
+    async with busy(pool):
+        await pool.add("d1")
+        await pool.engines["d0"].stop()
 
-    answer = await pool.stream()
+        answer = await pool.stream()
 
-    assert answer[-1] == "[DONE]"
-    assert "kv_transfer_params" not in pool.engines["d1"].seen[-1].body
-    (d0,) = (pod for pod in pool.router.fleet.pods() if pod.name == "d0")
-    assert d0.stalls.computing == 0
-    pool.engines["p0"].script.hold.set()
-    await occupied
+        assert answer[-1] == "[DONE]"
+        assert "kv_transfer_params" not in pool.engines["d1"].seen[-1].body
+        (d0,) = (pod for pod in pool.router.fleet.pods() if pod.name == "d0")
+        assert d0.stalls.computing == 0
 
 
 async def test_a_pod_that_leaves_as_it_is_chosen_is_replaced_by_another(pool: WholePool) -> None:
-    occupied = await busy(pool)
-    await pool.add("d1")
-    d0, d1 = pool.router.fleet.usable(Role.DECODE)
-    for pod in (d0, d1):
-        pod.stalls.begin(0.0, 0.0)
-    task = asyncio.create_task(pool.stream())
-    await until(lambda: pool.router.waiting.requests == 1)
+    async with busy(pool):
+        await pool.add("d1")
+        d0, d1 = pool.router.fleet.usable(Role.DECODE)
+        for pod in (d0, d1):
+            pod.stalls.begin(0.0, 0.0)
+        task = asyncio.create_task(pool.stream())
+        await until(lambda: pool.router.waiting.requests == 1)
 
-    d0.stalls.end()
-    pool.router.fleet.announce()
-    pool.show("d0", leaving=True)
+        d0.stalls.end()
+        pool.router.fleet.announce()
+        pool.show("d0", leaving=True)
 
-    await task
-    assert (len(pool.engines["d0"].seen), len(pool.engines["d1"].seen)) == (0, 1)
-    pool.engines["p0"].script.hold.set()
-    await occupied
+        await task
+        assert (len(pool.engines["d0"].seen), len(pool.engines["d1"].seen)) == (0, 1)
 
 
 async def test_a_client_that_leaves_while_its_prompt_is_computed_frees_the_pod(
     pool: WholePool,
 ) -> None:
-    occupied = await busy(pool)
-    (pod,) = pool.router.fleet.usable(Role.DECODE)
-    pool.engines["d0"].script.hold = asyncio.Event()
-    task = asyncio.create_task(pool.stream())
-    await pool.engines["d0"].wait_seen(1)
-    assert pod.stalls.computing == 1
+    async with busy(pool):
+        (pod,) = pool.router.fleet.usable(Role.DECODE)
+        pool.engines["d0"].script.hold = asyncio.Event()
+        task = asyncio.create_task(pool.stream())
+        await pool.engines["d0"].wait_seen(1)
+        assert pod.stalls.computing == 1
 
-    task.cancel()
-    await until(lambda: pod.stalls.computing == 0)
+        task.cancel()
+        await until(lambda: pod.stalls.computing == 0)
 
-    pool.engines["d0"].script.hold.set()
-    pool.engines["p0"].script.hold.set()
-    await occupied
+        pool.engines["d0"].script.hold.set()
 
 
 async def test_where_decode_pods_take_far_longer_for_prompts_nobody_overflows(
     pool: WholePool,
 ) -> None:
-    occupied = await busy(pool)
-    for _ in range(50):
-        pool.router.learned.overflowed("a", first_s=1.6, service_s=0.4)
+    async with busy(pool):
+        for _ in range(50):
+            pool.router.learned.overflowed("a", first_s=1.6, service_s=0.4)
 
-    task = asyncio.create_task(pool.stream())
-    await pool.engines["p0"].wait_seen(2)
-    pool.engines["p0"].script.hold.set()
-    await asyncio.gather(task, occupied)
+        task = asyncio.create_task(pool.stream())
+        await pool.engines["p0"].wait_seen(2)
+    await task
 
     assert pool.metric("tandem_router_decode_only_total", reason="overflow") is None
 
 
 async def test_what_a_prompt_takes_at_decode_pods_is_learned(pool: WholePool) -> None:
-    occupied = await busy(pool)
-    pool.engines["d0"].script.first_token_s = 0.6
+    async with busy(pool):
+        pool.engines["d0"].script.first_token_s = 0.6
 
-    await pool.stream()
-    learned = pool.router.learned.whole_ratio["a"]
-    await until(lambda: learned.value != 1.0)
+        await pool.stream()
+        learned = pool.router.learned.whole_ratio["a"]
+        await until(lambda: learned.value != 1.0)
 
-    # One of ten, and one that a hiccup cannot make more than four times as long.
-    assert learned.value is not None
-    assert 1.05 <= learned.value <= 1.3
-    pool.engines["p0"].script.hold.set()
-    await occupied
+        # One of ten, and one that a hiccup cannot make more than four times as long.
+        assert learned.value is not None
+        assert 1.05 <= learned.value <= 1.3
 
 
 async def test_nobody_overflows_where_the_operator_does_not_say_so(pool: WholePool) -> None:
-    occupied = await busy(pool, overflow=False)
-
-    task = asyncio.create_task(pool.stream())
-    await pool.engines["p0"].wait_seen(2)
-    pool.engines["p0"].script.hold.set()
-    await asyncio.gather(task, occupied)
+    async with busy(pool, overflow=False):
+        task = asyncio.create_task(pool.stream())
+        await pool.engines["p0"].wait_seen(2)
+    await task
 
     assert pool.metric("tandem_router_decode_only_total", reason="overflow") is None
