@@ -61,12 +61,13 @@ def documents(path: Path) -> Iterator[yaml.Node]:
     """The objects in a file: its documents, and the items of its Lists.
 
     Raises:
-        BadInputError: no YAML.
+        BadInputError: no YAML, or a key given twice, of which YAML would keep the last in silence.
     """
     text = read_text(path)
     try:
         for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
             if node is not None:
+                _refuse_repeated_keys(node, path)
                 yield from _items(node, path)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -87,6 +88,31 @@ def _items(node: yaml.Node, path: Path) -> Iterator[yaml.Node]:
         yield from items.value
     else:
         yield node
+
+
+def _refuse_repeated_keys(root: yaml.Node, path: Path) -> None:
+    # Aliases let a node stand in several places, within itself too.
+    seen: set[int] = set()
+    open_nodes = [root]
+    while open_nodes:
+        node = open_nodes.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            open_nodes += node.value
+            continue
+        first: dict[str, int] = {}
+        for key, value in node.value:
+            open_nodes.append(value)
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in first:
+                raise BadInputError(
+                    f"{path}:{_line(key)}: {key.value!r} is given here and on line"
+                    f" {first[key.value]}; keep one of the two"
+                )
+            first[key.value] = _line(key)
 
 
 def _plain(node: yaml.Node, path: Path) -> dict[str, Any]:

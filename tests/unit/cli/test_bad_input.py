@@ -58,6 +58,11 @@ def test_a_trace_that_is_no_text_is_refused(tmp_path, pool):
         ("kind: InferencePool", "kind: Deployment", "pool.yaml: holds no InferencePool"),
         ("kind: InferencePool", "kind: [InferencePool", "pool.yaml:3: is no YAML: "),
         ("/v1alpha1", "/v9", "pool.yaml:1: expected apiVersion"),
+        (
+            "    maxReplicas: 3\n",
+            "    maxReplicas: 3\n    maxReplicas: 5\n",
+            "pool.yaml:23: 'maxReplicas' is given here and on line 22; keep one of the two",
+        ),
     ],
 )
 def test_a_bad_manifest_is_told_with_file_and_line(tmp_path, before, after, words):
