@@ -10,8 +10,8 @@ from benchmarks.simulator.__main__ import HERE, compare, run, setup_of
 from benchmarks.simulator.cases import CASES
 
 
-@pytest.mark.parametrize(("name", "fleet"), [("A4", (5, 3)), ("B", (4, 5))])
-def test_a_fleet_inside_its_slo_is_within_five_percent_of_the_replay(
+@pytest.mark.parametrize(("name", "fleet"), [("A", (4, 3)), ("A4", (5, 3)), ("B", (4, 5))])
+def test_a_fleet_that_keeps_nine_tenths_is_within_five_percent_of_the_replay(
     name: str, fleet: tuple[int, int]
 ) -> None:
     noted = HERE / "nvidia.json"

@@ -171,7 +171,7 @@ class DecodePod:
         flight = self._computing[0]
         before = flight.request.prompt_tokens + flight.made - flight.compute_tokens
         tokens = min(flight.compute_tokens, max(1, self.profile.max_num_batched_tokens - batch))
-        cost_s = self.profile.attention_s(before, tokens) + self.profile.work_s(tokens)
+        cost_s = self.profile.pass_s([(before, tokens)])
         if batch:
             # One pass does both: what a pass costs before its first token is paid once.
             cost_s += self.profile.step_s(batch, self.kv_tokens) - self.profile.work_s(0)

@@ -104,7 +104,7 @@ class PrefillPod:
         """Begin the next pass and return when it ends; `None` with nothing to do."""
         profile = self.profile
         room = profile.max_num_batched_tokens
-        cost_s = 0.0
+        parts: list[tuple[int, int]] = []
         for job in self._jobs:
             if room <= 0 or len(self._pass) >= profile.max_num_seqs:
                 break
@@ -114,15 +114,14 @@ class PrefillPod:
                 job.flight.cached_tokens = job.done_tokens = self.cached_tokens(job.flight)
                 job.flight.service_s = profile.service_s(prompt, job.done_tokens)
             tokens = min(room, prompt - job.done_tokens)
-            cost_s += profile.attention_s(job.done_tokens, tokens)
+            parts.append((job.done_tokens, tokens))
             room -= tokens
             self._pass.append((job, tokens))
         if not self._pass:
             return None
-        cost_s += profile.work_s(profile.max_num_batched_tokens - room)
         noise = self.jitter[self._passes & (len(self.jitter) - 1)]
         self._passes += 1
-        return now_s + cost_s * self.slowdown * noise
+        return now_s + profile.pass_s(parts) * self.slowdown * noise
 
     def end_pass(self, now_s: float) -> list[Flight]:
         """Finish the pass; return the requests whose whole prompt is done, in order."""

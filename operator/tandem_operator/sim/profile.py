@@ -67,6 +67,10 @@ class EngineProfile:
         transfer_s, transfer_s_per_token: KV transfer between two pods.
         kv_bytes_per_token: what one token holds in the KV cache; `None`: not known.
         jitter: sigma of the lognormal noise on every pass and step; zero: none.
+        attention_s_per_token2: of new tokens to each other, by their number squared, as passes
+            of several prompts show it; `None`: as of long prompts, by the end of the curve.
+        attention_by_mean: whether a pass is priced as so many prompts of its mean length, as
+            NVIDIA's replay does it, and not prompt by prompt.
     """
 
     name: str
@@ -79,7 +83,10 @@ class EngineProfile:
     transfer_s_per_token: float = 5e-7
     kv_bytes_per_token: float | None = None
     jitter: float = 0.0
+    attention_s_per_token2: float | None = None
+    attention_by_mean: bool = False
     _bend: float = field(default=0.0, init=False, repr=False, compare=False)
+    _own_bend: float = field(default=0.0, init=False, repr=False, compare=False)
     _flat: Curve = field(init=False, repr=False, compare=False)
     _lines: dict[int, tuple[StepLine, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -90,9 +97,11 @@ class EngineProfile:
             raise ValueError("a profile needs decode steps in rising order of context length")
         if self.kv_capacity_tokens < 1:
             raise ValueError("a profile needs a KV capacity of at least 1 token")
-        bend = self.prefill.bend()
-        flat = Curve(tuple((x, y - bend * x * x) for x, y in self.prefill.points))
+        bend, given = self.prefill.bend(), self.attention_s_per_token2
+        own = bend if given is None else given
+        flat = Curve(tuple((x, y - own * x * x) for x, y in self.prefill.points))
         object.__setattr__(self, "_bend", bend)
+        object.__setattr__(self, "_own_bend", own)
         object.__setattr__(self, "_flat", flat)
 
     def work_s(self, tokens: float) -> float:
@@ -101,16 +110,27 @@ class EngineProfile:
 
     def attention_s(self, context: float, tokens: float) -> float:
         """Attention of `tokens` new tokens to themselves and the `context` before them."""
-        return self._bend * tokens * (2.0 * context + tokens)
+        return tokens * (2.0 * self._bend * context + self._own_bend * tokens)
+
+    def pass_s(self, parts: Sequence[tuple[float, float]]) -> float:
+        """A pass over parts of prompts: of each, the tokens done before and the new ones."""
+        tokens = sum(new for _, new in parts)
+        if self.attention_by_mean:
+            count = len(parts)
+            done = sum(context for context, _ in parts)
+            attention_s = count * self.attention_s(done / count, tokens / count)
+        else:
+            attention_s = sum(self.attention_s(context, new) for context, new in parts)
+        return self.work_s(tokens) + attention_s
 
     def service_s(self, prompt_tokens: float, cached_tokens: float = 0) -> float:
         """Seconds of one prompt on an idle replica that has `cached_tokens` of it."""
-        fresh = prompt_tokens - cached_tokens
-        full, rest = divmod(fresh, self.max_num_batched_tokens)
-        work_s = full * self.work_s(self.max_num_batched_tokens) + (
-            self.work_s(rest) if rest else 0
-        )
-        return work_s + self.attention_s(cached_tokens, fresh)
+        total_s, done = 0.0, cached_tokens
+        while done < prompt_tokens:
+            chunk = min(self.max_num_batched_tokens, prompt_tokens - done)
+            total_s += self.pass_s([(done, chunk)])
+            done += chunk
+        return total_s
 
     def handover_s(self, prompt_tokens: int) -> float:
         """Seconds to bring a prompt's KV from one pod to another."""

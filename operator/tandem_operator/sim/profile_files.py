@@ -79,7 +79,17 @@ def _estimated(
         steps=tuple(steps),
         kv_capacity_tokens=ESTIMATED_KV_TOKENS,
         kv_bytes_per_token=_kv_bytes(found),
+        attention_s_per_token2=_attention_s(found),
     )
+
+
+def _attention_s(raw: Mapping[str, Any]) -> float | None:
+    given = raw.get("prefill_attention_ms_per_token2")
+    if given is None:
+        return None
+    if not 0.0 <= float(given) < float("inf"):
+        raise ValueError(f"prefill_attention_ms_per_token2 must be at least 0; got {given}")
+    return float(given) * MS
 
 
 def _kv_bytes(raw: Mapping[str, Any]) -> float | None:

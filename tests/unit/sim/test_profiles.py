@@ -82,6 +82,42 @@ def test_attention_of_two_chunks_is_that_of_the_whole(prompt: int, cut: int) -> 
     assert parts == pytest.approx(profile.attention_s(0, prompt))
 
 
+def test_prompts_of_one_pass_do_not_attend_to_each_other() -> None:
+    curve = rising([(x, 0.01 + 1e-5 * x + 1e-9 * x * x) for x in range(0, 8193, 1024)])
+    profile = replace(ENGINE, prefill=curve)
+
+    mixed = profile.pass_s([(0, 1000), (0, 3000)])
+    even = profile.pass_s([(0, 2000), (0, 2000)])
+
+    assert mixed == pytest.approx(0.01 + 1e-5 * 4000 + 1e-9 * (1000**2 + 3000**2))
+    assert even == pytest.approx(0.01 + 1e-5 * 4000 + 1e-9 * 2 * 2000**2)
+    by_mean = replace(profile, attention_by_mean=True)
+    assert by_mean.pass_s([(0, 1000), (0, 3000)]) == pytest.approx(even)
+
+
+def with_attention(ms_per_token2: float) -> str:
+    [table] = TABLES["tables"]
+    return json.dumps({"tables": [table | {"prefill_attention_ms_per_token2": ms_per_token2}]})
+
+
+def test_a_table_may_say_what_new_tokens_attend_to_each_other() -> None:
+    told, curve = (
+        read_profile(text, source="t.json", table="h200_sxm/Model-8B/tp1")
+        for text in (with_attention(2e-6), json.dumps(TABLES))
+    )
+
+    assert told.attention_s(0, 1000) == pytest.approx(2e-9 * 1000**2)
+    assert told.attention_s(500, 1000) - told.attention_s(0, 1000) == pytest.approx(
+        curve.attention_s(500, 1000) - curve.attention_s(0, 1000)
+    )
+    assert told.service_s(1024) == pytest.approx(curve.service_s(1024)) == pytest.approx(0.02)
+
+
+def test_attention_below_zero_is_refused() -> None:
+    with pytest.raises(ProfileError, match="prefill_attention_ms_per_token2 must be at least 0"):
+        read_profile(with_attention(-1.0), source="t.json", table="h200_sxm/Model-8B/tp1")
+
+
 def test_the_largest_batch_keeps_the_bound_and_one_more_does_not() -> None:
     batch = ENGINE.largest_batch(0.006, 1500)
 
