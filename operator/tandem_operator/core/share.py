@@ -142,6 +142,9 @@ def take_share(
         gpus = least_gpus
     elif own.held == 0 and gpus < least_gpus:
         gpus, waiting = 0, least_gpus
+    elif keep_all and own.held > 0:
+        # A quota that was lowered evicts nobody: nor does a pool of which nothing fresh is known.
+        gpus = max(gpus, asked_gpus)
     wanted_by_others = sum(max(c.reserved, due[c.pool]) for c in quota.claims)
     acts = spec.mode is Mode.AUTO and any(spec.roles[role].managed for role in Role)
     return Share(

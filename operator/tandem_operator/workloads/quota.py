@@ -15,6 +15,8 @@ from tandem_operator.workloads.labels import POOL_LABEL
 from tandem_operator.workloads.pods import GPU_RESOURCE
 
 HARD_KEY = f"requests.{GPU_RESOURCE}"
+# Every pod of a pool is in this scope: none has a deadline.
+_WITHOUT_END = frozenset({"NotTerminating"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -42,13 +44,23 @@ class NamespaceGpus:
 
 
 def hard_gpus(quotas: Iterable[Mapping[str, Any]]) -> int | None:
-    """The tightest limit on GPUs; `None` where there is none."""
+    """The tightest limit on the GPUs of all pods that serve; `None` where there is none.
+
+    A quota on some pods, of a priority class or such, is left to the API server: it refuses what is
+    too much, and that is seen.
+    """
+    specs = [quota.get("spec") or {} for quota in quotas]
     limits = [
         int(quantity(hard[HARD_KEY]))
-        for quota in quotas
-        if HARD_KEY in (hard := (quota.get("spec") or {}).get("hard") or {})
+        for spec in specs
+        if HARD_KEY in (hard := spec.get("hard") or {}) and _scopes(spec) <= _WITHOUT_END
     ]
     return min(limits, default=None)
+
+
+def _scopes(spec: Mapping[str, Any]) -> set[str]:
+    selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return {*(spec.get("scopes") or ()), *(each.get("scopeName", "") for each in selector)}
 
 
 def gpus_by_pool(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:

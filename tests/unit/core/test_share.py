@@ -74,6 +74,16 @@ def neighbour(held: int, **more: object) -> Claim:
 NEW = observe(prefill=0, decode=0, replicas={})
 
 
+def test_a_quota_that_was_lowered_takes_nothing_from_a_pool_of_which_nothing_fresh_is_known() -> (
+    None
+):
+    seen = observe(prefill=3, decode=3, routers=())
+
+    decision = tick(quota(2), seen)
+
+    assert {role: plan.to for role, plan in decision.roles.items()} == dict.fromkeys(Role, 3)
+
+
 def test_a_curve_leads_from_the_minimum_to_the_target_and_always_up() -> None:
     curve = curve_of(make_spec(high=8))
 

@@ -53,6 +53,24 @@ def test_a_quota_of_zero_is_zero():
     assert hard_gpus([gpu_quota("0")]) == 0
 
 
+LOW_PRIORITY = {"scopeName": "PriorityClass", "operator": "In", "values": ["batch-low"]}
+
+
+@pytest.mark.parametrize(
+    ("scope", "limit"),
+    [
+        ({"scopes": ["NotTerminating"]}, 2),
+        ({"scopes": ["Terminating"]}, 8),
+        ({"scopes": ["NotTerminating", "PriorityClass"]}, 8),
+        ({"scopeSelector": {"matchExpressions": [LOW_PRIORITY]}}, 8),
+    ],
+)
+def test_a_quota_on_some_pods_is_no_limit_on_all(scope, limit):
+    some = {"spec": gpu_quota("2")["spec"] | scope}
+
+    assert hard_gpus([some, gpu_quota("8")]) == limit
+
+
 def test_gpus_are_counted_as_a_quota_counts_them():
     pods = [
         pod(container("2"), container(1, kind="requests"), pool="tiny"),
