@@ -1,7 +1,7 @@
 """Forecast the arrival rate over the start-up time and beyond, with quantiles from past errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import exp, sqrt
 
 from tandem_operator.core.arrivals import Arrivals
@@ -9,20 +9,17 @@ from tandem_operator.core.experts import EXPERTS, predict_all
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.season import Season, season
 from tandem_operator.core.steps import last_step_s
+from tandem_operator.core.track import SCORE_WINDOW_S, Loss, Track, score
 
 SEASON = "season"
 LOOK_AHEAD_S = 60.0
 NEAR_S = 16.0
 MIN_HISTORY_S = 20
-SCORE_WINDOW_S = 10
-PINBALL = 0.7
 SHARPNESS = 8.0
 SCORES_TO_TRUST = 20.0
-LOSS_MEMORY_S = 300.0
 SEASON_CAUTION = 1.5
 LOSS_PER_DEVIATION = 0.4
 ERROR_MEMORY_S = 400.0
-ERRORS_KEPT = 60
 ERROR_SCALE = 0.78
 QUANTILES = 5
 NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
@@ -30,60 +27,11 @@ FIRST_ERROR, LEAST_ERROR = 0.2, 0.1
 PRIOR_WEIGHT = 10.0
 MOST_GROWTH = 1.6
 MOST_ERROR = 0.6
-JUMP_WEIGHT = 0.25
 JUMP_NEWS_S = 15
 # Who has seen two minutes of a pool does not know how far its traffic climbs.
 YOUNG_S, GROWN_S = 150.0, 240.0
 YOUNG_ROOM = 0.5
 NO_GROWTH, CLEAR_GROWTH = 0.1, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A prediction whose time has not come yet."""
-
-    made_s: float
-    due_s: float
-    near: bool
-    rates: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """What came of a prediction: the experts' rates and the rate that was.
-
-    `weight` is small where the level jumped in between: that tells of the jump, which is known by
-    now, and little of what is to come.
-    """
-
-    at_s: float
-    near: bool
-    rates: Mapping[str, float]
-    actual_rps: float
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Faded sum and weight of one expert's pinball losses."""
-
-    total: float
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Track:
-    """The forecaster's record: open predictions, past misses, losses by expert.
-
-    Attributes:
-        since_s: when the first arrival was seen that anything is known of.
-    """
-
-    pending: tuple[Pending, ...] = ()
-    misses: tuple[Miss, ...] = ()
-    losses: Mapping[str, Loss] = field(default_factory=dict)
-    at_s: float | None = None
-    since_s: float | None = None
 
 
 def forecast(
@@ -93,7 +41,7 @@ def forecast(
     counts = arrivals.counts
     step_age_s = last_step_s(counts)
     since_s = arrivals.end_s - len(counts) if track.since_s is None else track.since_s
-    scored = replace(_score(track, arrivals, step_age_s, now_s), since_s=since_s)
+    scored = replace(score(track, arrivals, step_age_s, now_s), since_s=since_s)
     if len(counts) < MIN_HISTORY_S:
         return None, scored
     horizons_s = _horizons_s(lead_s)
@@ -132,18 +80,10 @@ def forecast(
         due: {name: rates[horizons_s.index(due)] for name, rates in predictions.items()}
         for due in (horizons_s[1], lead_s)
     }
-    pending = (
-        *scored.pending,
-        Pending(made_s=now_s, due_s=now_s + horizons_s[1], near=True, rates=asked[horizons_s[1]]),
-        Pending(made_s=now_s, due_s=now_s + lead_s, near=False, rates=asked[lead_s]),
-    )
-    record = Track(
-        pending=pending[-2 * ERRORS_KEPT :],
-        misses=scored.misses,
-        losses=scored.losses,
-        at_s=now_s,
-        since_s=since_s,
-    )
+    record = replace(scored, at_s=now_s, since_s=since_s)
+    if arrivals.complete:
+        # What was foreseen from half of the traffic says nothing of foresight.
+        record = record.foreseen(asked, near_s=horizons_s[1], lead_s=lead_s, now_s=now_s)
     jumped = _jumped_up(counts, step_age_s)
     return Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room), record
 
@@ -176,48 +116,6 @@ def _ceiling_rps(counts: Sequence[float]) -> float:
     recent = counts[-15:]
     level = sum(recent) / len(recent)
     return MOST_GROWTH * (level + sqrt(level / len(recent)))
-
-
-def _score(track: Track, arrivals: Arrivals, step_age_s: int | None, now_s: float) -> Track:
-    """Compare the predictions that came due with what then arrived."""
-    due = [p for p in track.pending if p.due_s + SCORE_WINDOW_S / 2 <= arrivals.end_s]
-    if not arrivals.complete or not due:
-        # A lower bound proves no prediction wrong.
-        return track
-    step_s = 5.0 if track.at_s is None else min(60.0, max(0.1, now_s - track.at_s))
-    losses, misses = dict(track.losses), list(track.misses)
-    first_s = arrivals.end_s - len(arrivals.counts)
-    stepped_s = arrivals.end_s - step_age_s if step_age_s is not None else first_s
-    for prediction in due:
-        start = int(prediction.due_s - SCORE_WINDOW_S / 2) - first_s
-        seen = arrivals.counts[max(0, start) : start + SCORE_WINDOW_S] if start >= 0 else ()
-        if len(seen) < SCORE_WINDOW_S:
-            continue
-        actual = sum(seen) / len(seen)
-        jumped = prediction.made_s < stepped_s <= prediction.due_s
-        misses.append(
-            Miss(
-                at_s=prediction.due_s,
-                near=prediction.near,
-                rates=prediction.rates,
-                actual_rps=actual,
-                weight=JUMP_WEIGHT if jumped else 1.0,
-            )
-        )
-        if prediction.near or jumped:
-            continue
-        keep = exp(-step_s / LOSS_MEMORY_S)
-        for name, rate in prediction.rates.items():
-            error = actual - rate
-            loss = max(PINBALL * error, (PINBALL - 1.0) * error)
-            old = losses.get(name, Loss(0.0, 0.0))
-            losses[name] = Loss(old.total * keep + loss, old.weight * keep + 1.0)
-    return Track(
-        pending=tuple(p for p in track.pending if p not in due),
-        misses=tuple(misses[-2 * ERRORS_KEPT :]),
-        losses=losses,
-        at_s=track.at_s,
-    )
 
 
 def _weights(

@@ -11,12 +11,12 @@ from tandem_operator.core.codec import CodecError, decode, encode
 from tandem_operator.core.correct import Correction
 from tandem_operator.core.decode import Outputs
 from tandem_operator.core.fleet import Starts
-from tandem_operator.core.forecast import Track
 from tandem_operator.core.guard import Past
 from tandem_operator.core.learn import Learned
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Crest
+from tandem_operator.core.track import Track
 
 VERSION = 2
 

@@ -5,10 +5,11 @@ import pytest
 
 from tandem_operator.core import forecast as forecasts
 from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.forecast import Track, forecast
+from tandem_operator.core.forecast import forecast
 from tandem_operator.core.rates import PROVEN_RISK, Forecast, Level
 from tandem_operator.core.season import PERIODS_S, season
 from tandem_operator.core.steps import last_step_s
+from tandem_operator.core.track import Track
 from tests.unit.core.scene import NOW_S
 
 LEAD_S = 60.0
@@ -99,6 +100,27 @@ def test_a_lower_bound_proves_no_prediction_wrong() -> None:
 
     assert after.losses == {}
     assert after.misses == ()
+
+
+def test_what_is_foreseen_from_half_of_the_traffic_is_not_compared_with_all_of_it() -> None:
+    half = Arrivals(int(NOW_S), (3.0,) * 60, {}, complete=False)
+
+    _, track = forecast(Track(), half, lead_s=LEAD_S, now_s=NOW_S)
+
+    assert track.pending == ()
+
+
+@pytest.mark.parametrize(("lead_s", "tick_s"), [(300.0, 1), (1800.0, 5)])
+def test_forecasts_are_tested_however_long_a_start_takes_and_however_often_is_looked(
+    lead_s: float, tick_s: int
+) -> None:
+    track, counts = Track(since_s=NOW_S), [4.0] * 1200
+    for t in range(0, int(2.2 * lead_s), tick_s):
+        arrivals = Arrivals(int(NOW_S) + t, tuple(counts), {}, complete=True)
+        _, track = forecast(track, arrivals, lead_s=lead_s, now_s=NOW_S + t)
+
+    assert sum(not miss.near for miss in track.misses) >= 30
+    assert track.losses["mean30"].weight > 10.0
 
 
 def test_a_step_is_found_where_it_is() -> None:
