@@ -80,7 +80,8 @@ def see_ready(correction: Correction, ready: Mapping[Role, int], now_s: float) -
     """Note when a role's ready count changes."""
     seen = dict(correction.ready)
     for role, count in ready.items():
-        if role not in seen or seen[role].ready != count:
+        old = seen.get(role)
+        if old is None or old.ready != count or old.since_s > now_s:
             seen[role] = Seen(ready=count, since_s=now_s)
     return replace(correction, ready=seen)
 

@@ -219,7 +219,7 @@ def _learn_steps(
             continue
         end = StepStart(sample.sampled_s, sample.itl_sum_s, sample.itl_count, _kv_tokens(sample))
         start = learned.steps.get(sample.pod)
-        if start is None or end.itl_sum_s < start.itl_sum_s or end.itl_count < start.itl_count:
+        if start is None or _restarted(start, end):
             starts[sample.pod] = end
             continue
         span_s, tokens = end.at_s - start.at_s, end.itl_count - start.itl_count
@@ -231,6 +231,13 @@ def _learn_steps(
         else:
             starts[sample.pod] = start
     return starts
+
+
+def _restarted(start: StepStart, end: StepStart) -> bool:
+    # A clock that was set back would make an hour's tokens those of a second.
+    return (
+        end.itl_sum_s < start.itl_sum_s or end.itl_count < start.itl_count or end.at_s < start.at_s
+    )
 
 
 def _decode_samples(samples: Iterable[EngineSample]) -> list[EngineSample]:

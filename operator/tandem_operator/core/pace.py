@@ -59,7 +59,7 @@ def pace_to_tell(
     )
     if told is None or told.max_num_seqs != max_num_seqs:
         return pace
-    if now_s - told.told_s < BETWEEN_S:
+    if 0.0 <= now_s - told.told_s < BETWEEN_S:
         return told
     here = ((streams, streams * work.context_tokens) for streams in (1.0, work.batch))
     same = (

@@ -64,6 +64,16 @@ def test_a_fleet_that_just_changed_is_not_judged() -> None:
     assert after(fresh, outcome(100, {"prefill": 60})).of(Role.PREFILL) == 1.0
 
 
+def test_a_clock_that_is_set_back_delays_a_judgement_no_longer_than_a_change_does() -> None:
+    ready = {Role.PREFILL: 1, Role.DECODE: 1}
+    ahead = see_ready(Correction(), ready, NOW_S + 3600.0)
+
+    set_back = see_ready(ahead, ready, NOW_S)
+
+    assert not set_back.settled(Role.PREFILL, NOW_S + 10.0)
+    assert set_back.settled(Role.PREFILL, NOW_S + 100.0)
+
+
 def test_too_few_requests_say_nothing() -> None:
     assert after(settled(), outcome(10, {"prefill": 10})).of(Role.PREFILL) == 1.0
 

@@ -147,6 +147,23 @@ def test_totals_that_fell_teach_nothing() -> None:
     assert learned.engines["r1"].service.line.rows == rows
 
 
+def test_a_clock_that_is_set_back_teaches_nothing() -> None:
+    totals, learned = Totals(), Learned()
+    for i in range(24):
+        totals.stream(2.0 + (i % 6) * 3.0, 0.02)
+        learned = learn(learned, totals.observe())
+    before = learned.engines["r1"].step.itl_s(batch=8.0, kv_tokens=0.0)
+
+    totals.now_s -= 120.0
+    for i in range(24):
+        totals.stream(2.0 + (i % 6) * 3.0, 0.02)
+        learned = learn(learned, totals.observe())
+
+    assert learned.engines["r1"].step.itl_s(batch=8.0, kv_tokens=0.0) == pytest.approx(
+        before, rel=0.02
+    )
+
+
 def test_decode_step_is_learned_over_batch() -> None:
     totals, learned = Totals(), Learned()
     for i in range(24):

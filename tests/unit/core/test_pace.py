@@ -69,6 +69,12 @@ def test_the_steps_are_told_as_they_were_timed() -> None:
     assert (pace.output_tokens, pace.told_s) == (50.0, NOW_S)
 
 
+def test_a_clock_that_is_set_back_keeps_no_news_from_the_routers() -> None:
+    later = replace(first_told(), told_s=NOW_S + 3600.0)
+
+    assert told_after(later, situated(step_s=0.14)) == told_after(None, situated(step_s=0.14))
+
+
 def test_violations_correct_sizing_and_not_what_is_told() -> None:
     assert told_after(None, situated(slowdown=0.8)) == told_after(None, situated(slowdown=1.4))
 
