@@ -18,6 +18,7 @@ from tandem_operator.api import (
 )
 from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.core.tick import decide
@@ -204,9 +205,9 @@ def _replicas(
 
 
 def _largest(seen: Seen, decision: Decision) -> Mapping[Role, int]:
-    """Replicas that each role has or is about to have, whichever is more."""
+    """Replicas that each role has or is about to have, whichever is more, and those that leave."""
     return {
-        role: max(seen.replicas.get(role, 0), decided.to)
+        role: max(seen.replicas.get(role, 0), decided.to) + len(seen.of(role, PodPhase.TERMINATING))
         for role, decided in decision.roles.items()
     }
 

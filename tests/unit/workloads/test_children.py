@@ -11,12 +11,16 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.policy import policy_of
-from tests.unit.workloads.cluster import INSTALLATION, NOW_S, child, pool, world
+from tests.unit.workloads.cluster import INSTALLATION, NOW, NOW_S, child, pod, pool, running, world
 
 
 def planned(*changes, **installed):
     installation = replace(INSTALLATION, **installed)
     return plan(world(pool(*changes), installation=installation), now_s=NOW_S)
+
+
+def strategy_of(made, role):
+    return child(made.children, "Deployment", f"tiny-{role}")["spec"]["strategy"]["rollingUpdate"]
 
 
 def names(made, kind):
@@ -175,6 +179,20 @@ def test_sizing_counts_on_what_the_routers_are_told_to_do(router, gate, overflow
         assert told is None
 
 
+def test_pods_that_leave_hold_their_gpus_and_leave_no_room_to_surge():
+    budget = {"scaling": {"gpuBudget": 4}}
+    live = running(budget)
+    leaving = [pod(live, role, 7, deletionTimestamp=NOW) for role in ("prefill", "decode")]
+
+    before, while_they_leave = (
+        plan(replace(live, pods=(*live.pods, *more)), now_s=NOW_S) for more in ((), leaving)
+    )
+
+    for role in ("prefill", "decode"):
+        assert strategy_of(before, role)["maxSurge"] == 1
+        assert strategy_of(while_they_leave, role) == {"maxSurge": 0, "maxUnavailable": 1}
+
+
 @pytest.mark.parametrize(
     ("budget", "surging"),
     [
@@ -187,11 +205,6 @@ def test_sizing_counts_on_what_the_routers_are_told_to_do(router, gate, overflow
 def test_a_rollout_surges_only_where_the_budget_has_room(budget, surging):
     made = planned({"scaling": {"gpuBudget": budget}} if budget else {})
 
-    strategies = {
-        role: child(made.children, "Deployment", f"tiny-{role}")["spec"]["strategy"]
-        for role in ("prefill", "decode")
-    }
-
-    for role, strategy in strategies.items():
+    for role in ("prefill", "decode"):
         surge = int(role in surging)
-        assert strategy["rollingUpdate"] == {"maxSurge": surge, "maxUnavailable": 1 - surge}
+        assert strategy_of(made, role) == {"maxSurge": surge, "maxUnavailable": 1 - surge}
