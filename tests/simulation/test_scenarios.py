@@ -7,13 +7,14 @@ from typing import NamedTuple
 import pytest
 
 from tandem_operator.core.decision import Reason
+from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import CapacityBlocked, Fault, MetricsGone, SlowPod, SlowStarts
 from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson, ramp, step
 from tandem_operator.sim.pods import ColdStart
-from tandem_operator.sim.policy import EPOCH_S, Tandem
+from tandem_operator.sim.policy import EPOCH_S, Answer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import EngineProfile, straight_profile
 from tandem_operator.sim.report import PoolReport
@@ -38,6 +39,39 @@ def after(first: Trace, then: Trace) -> Trace:
     begin_s = first.span_s
     later = tuple(replace(r, at_s=r.at_s + begin_s) for r in then.requests)
     return joined("shift", [first, replace(then, requests=later)])
+
+
+class Ailing(Tandem):
+    """Sees one pod of each role fail from `at_s` on, as on a node whose GPU is broken."""
+
+    def __init__(self, *, at_s: float) -> None:
+        super().__init__(long_known().memory)
+        self._at_s = at_s
+        self._sick: tuple[str, ...] = ()
+
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+        if now_s - EPOCH_S < self._at_s:
+            return super().tick(spec, observation, now_s)
+        pods = observation.pods
+        if not self._sick:
+            self._sick = tuple(next(p.name for p in pods if p.role is role) for role in Role)
+        seen = replace(
+            observation,
+            pods=tuple(
+                replace(
+                    pod,
+                    phase=PodPhase.STARTING,
+                    ready_s=None,
+                    problem="CrashLoopBackOff",
+                    unready_s=EPOCH_S + self._at_s,
+                )
+                if pod.name in self._sick
+                else pod
+                for pod in pods
+            ),
+            engines=tuple(e for e in observation.engines if e.pod not in self._sick),
+        )
+        return super().tick(spec, seen, now_s)
 
 
 class Played(NamedTuple):
@@ -263,3 +297,22 @@ def test_twice_the_traffic_on_engines_twice_as_quick_gets_the_same_fleet() -> No
         ]
         assert counts[1] <= counts[0] + 0.25
         assert counts[1] >= 0.75 * counts[0]
+
+
+def test_one_sick_pod_of_each_role_is_stood_in_for_and_keeps_no_other_from_starting() -> None:
+    """Load triples half a minute after the pods fell ill."""
+    three_each = dict.fromkeys(Role, 3)
+    spec = replace(SPEC, roles={r: replace(SPEC.roles[r], min_replicas=3) for r in Role})
+    played = play(
+        load(step(20.0, 60.0, at_s=150.0), 400.0, most_rps=60.0),
+        policy=Ailing(at_s=120.0),
+        spec=spec,
+        start=three_each,
+    )
+
+    for role in Role:
+        assert asked(played.report, role, 118.0) == 3
+        assert asked(played.report, role, 148.0) == 4
+        assert asked(played.report, role, 220.0) >= 6
+    assert any(d.sentence.endswith("another stands in") for d in played.policy.decisions)
+    assert attainment(played.ended, 250.0, 400.0, slo=spec.slo) >= 0.95

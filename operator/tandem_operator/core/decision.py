@@ -28,6 +28,7 @@ class Reason(StrEnum):
     NAMESPACE_QUOTA = "NamespaceQuota"
     STALE_METRICS = "StaleMetrics"
     CAPACITY_BLOCKED = "CapacityBlocked"
+    REPLACING_PODS = "ReplacingPods"
     NOT_MANAGED = "NotManaged"
     PAUSED = "Paused"
 

@@ -48,6 +48,7 @@ class Words:
     Attributes:
         wanted: the count before any limit.
         pending: whether it would grow if the last look had said so too.
+        stands_in: whether it grows for pods alone that are stuck while others of their kind serve.
         quota: who the namespace's quota is shared with, where that is the budget in force.
     """
 
@@ -63,6 +64,7 @@ class Words:
     learning: bool
     wanted: int = 0
     pending: bool = False
+    stands_in: bool = False
     quota: str | None = None
 
 
@@ -78,6 +80,8 @@ def seconds(value_s: float) -> str:
 def cause(words: Words) -> Reason:
     """Why a role grows."""
     outlook = words.outlook
+    if words.stands_in:
+        return Reason.REPLACING_PODS
     if outlook is not None and outlook.kv_bound:
         return Reason.KV_CAPACITY
     observed = outlook is not None and outlook.observed_s is not None
@@ -105,6 +109,7 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.AT_BOUND: bound,
         Reason.GPU_BUDGET: f"gpuBudget {words.gpu_budget} leaves no room for more",
         Reason.NAMESPACE_QUOTA: words.quota or "",
+        Reason.REPLACING_PODS: f"{words.stuck}; another stands in",
     }
     if reason in orders:
         return orders[reason]

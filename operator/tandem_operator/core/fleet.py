@@ -9,6 +9,9 @@ from tandem_operator.core.role import Role
 UNMEASURED_START_S = 60.0
 LONGEST_START_S = 3600.0
 KEPT_STARTS = 32
+# Creation times are whole seconds of another machine's clock.
+LOOK_SLACK_S = 30.0
+PLAUSIBLE = 3.0
 SETTLE_S = 15.0
 STUCK_MARGIN = 1.5
 STUCK_SLACK_S = 30.0
@@ -25,21 +28,44 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Measured starts per role, oldest first. A pod counts once, at its first Ready."""
+    """Measured starts per role, oldest first. A pod counts once, at its first Ready.
+
+    Attributes:
+        coming: pods that were never seen Ready.
+    """
 
     measured: Mapping[Role, tuple[Start, ...]] = field(default_factory=dict)
+    coming: tuple[str, ...] = ()
 
-    def learn(self, pods: tuple[PodState, ...]) -> "Starts":
-        """The starts after one more look at the pods."""
+    def learn(self, pods: tuple[PodState, ...], *, last_look_s: float | None) -> "Starts":
+        """The starts after one more look at the pods.
+
+        A pod's Ready condition tells when it became Ready last, not first: only a start that was
+        watched is one. `None` for the first look of all, which takes what it finds, less what is
+        plainly no start.
+        """
         measured = dict(self.measured)
+        coming = []
+        fastest: dict[Role, float] = {}
         for pod in sorted(pods, key=lambda p: (p.created_s, p.name)):
-            known = measured.get(pod.role, ())
-            if pod.ready_s is None or any(start.pod == pod.name for start in known):
+            new = last_look_s is None or pod.created_s > last_look_s - LOOK_SLACK_S
+            if not new and pod.name not in self.coming:
+                continue
+            if pod.ready_s is None:
+                coming.append(pod.name)
                 continue
             seconds = pod.ready_s - pod.created_s
-            if 0.0 < seconds <= LONGEST_START_S:
-                measured[pod.role] = (*known, Start(pod.name, seconds))[-KEPT_STARTS:]
-        return Starts(measured=measured)
+            known = measured.get(pod.role, ())
+            if not 0.0 < seconds <= LONGEST_START_S or any(s.pod == pod.name for s in known):
+                continue
+            fastest[pod.role] = min(seconds, fastest.get(pod.role, seconds))
+            measured[pod.role] = (*known, Start(pod.name, seconds))[-KEPT_STARTS:]
+        if last_look_s is None:
+            for role, least_s in fastest.items():
+                measured[role] = tuple(
+                    s for s in measured[role] if s.seconds <= PLAUSIBLE * least_s
+                )
+        return Starts(measured=measured, coming=tuple(coming))
 
     def quantile_s(self, role: Role, share: float) -> float | None:
         """Start time that `share` of the role's starts stay under; of all starts while unknown."""
@@ -74,6 +100,25 @@ class Fleet:
     held: int
 
     @property
+    def sick(self) -> tuple[PodState, ...]:
+        """Stuck pods whose trouble is their own: they have a node, and others of their kind serve.
+
+        None where they are many for that: then more of them would fail alike.
+        """
+        serving = {pod.revision for pod in self.ready}
+        own = tuple(
+            pod
+            for pod in self.stuck
+            if pod.phase is not PodPhase.UNSCHEDULED and pod.revision in serving
+        )
+        return own if len(own) <= max(1, len(self.ready) // 2) else ()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether more pods would wait as those do that are stuck."""
+        return len(self.stuck) > len(self.sick)
+
+    @property
     def revision(self) -> str | None:
         """The pod template hash that most ready pods run, else the newest pod's."""
         pods = self.ready or self.starting or self.stuck
@@ -104,7 +149,8 @@ def fleet(observation: Observation, role: Role, starts: Starts, now_s: float) ->
 
 
 def _is_stuck(pod: PodState, starts: Starts, now_s: float) -> bool:
-    age_s = now_s - pod.created_s
+    # A pod that was Ready and restarts begins its start anew.
+    age_s = now_s - max(pod.created_s, pod.unready_s or pod.created_s)
     if age_s <= SETTLE_S:
         return False
     if pod.problem is not None or pod.phase is PodPhase.UNSCHEDULED:

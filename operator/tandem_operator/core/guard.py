@@ -45,7 +45,9 @@ class Wants:
             runs = (*runs, Run(now_s, target))
         while len(runs) > 1 and runs[1].since_s < now_s - kept_s:
             runs = runs[1:]
-        return Wants(runs=runs[-RUNS_KEPT:], seen_s=now_s)
+        if len(runs) > RUNS_KEPT:
+            runs = _coarse(runs, grain_s=2.0 * kept_s / RUNS_KEPT, until_s=now_s - UNSEEN_S)
+        return Wants(runs=runs, seen_s=now_s)
 
     def within(self, window_s: float, now_s: float) -> list[int] | None:
         """All targets of the last `window_s`; `None` where it was not watched all that time."""
@@ -53,6 +55,18 @@ class Wants:
             return None
         first = max(i for i, run in enumerate(self.runs) if run.since_s <= now_s - window_s)
         return [run.target for run in self.runs[first:]]
+
+
+def _coarse(runs: tuple[Run, ...], *, grain_s: float, until_s: float) -> tuple[Run, ...]:
+    """The runs with those before `until_s` joined to one per `grain_s`, of their largest target."""
+    joined: list[Run] = []
+    for run in runs:
+        last = joined[-1] if joined else None
+        if last is not None and run.since_s < min(until_s, last.since_s + grain_s):
+            joined[-1] = Run(last.since_s, max(last.target, run.target))
+        else:
+            joined.append(run)
+    return tuple(joined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +194,7 @@ class _Move:
         reason = Reason.STEADY
         if self.wanted > self.current and self.limits:
             reason = Reason.GPU_BUDGET if "gpuBudget" in self.limits else Reason.AT_BOUND
-        elif self.fleet.stuck:
+        elif self.fleet.blocked:
             reason = Reason.CAPACITY_BLOCKED
         elif self.fleet.starting:
             reason = Reason.STARTING_PODS
@@ -190,7 +204,7 @@ class _Move:
         return Allowed(self.current, self.current, reason, (*self.limits, *more_limits))
 
     def _grow(self) -> Allowed:
-        if self.fleet.stuck:
+        if self.fleet.blocked:
             # Asking for more of what the cluster cannot start only deepens the queue.
             return self._stay(Reason.CAPACITY_BLOCKED, "capacity")
         target = self.target

@@ -28,6 +28,8 @@ class PodState:
     ready_s: float | None = None
     problem: str | None = None
     """Why the pod does not start, in Kubernetes' own words (ImagePullBackOff, Unschedulable...)."""
+    unready_s: float | None = None
+    """Since when it is not Ready; `None` where it is, or where nothing says since when."""
 
 
 @dataclass(frozen=True, slots=True)

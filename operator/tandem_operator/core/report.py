@@ -120,6 +120,7 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         learning=view.situation is None,
         wanted=allowed.to if view.choice is None else view.choice.wanted[role],
         pending=view.choice is not None and view.choice.target[role] > allowed.to,
+        stands_in=_stands_in(view, role),
         quota=view.share.words if view.share is not None and view.share.binds else None,
     )
     reason = allowed.reason if allowed.reason is not None else cause(words)
@@ -145,6 +146,13 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         limits_hit=_limits(view, allowed),
         alternatives=_alternatives(view, role, allowed),
     )
+
+
+def _stands_in(view: View, role: Role) -> bool:
+    """Whether it grows for sick pods alone: for its load it has enough."""
+    allowed = view.allowed[role]
+    enough = view.choice is not None and view.choice.target[role] <= allowed.current
+    return enough and allowed.to > allowed.current and bool(view.fleets[role].sick)
 
 
 def _limits(view: View, allowed: Allowed) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from tandem_operator.core.situation import (
     measure_outputs,
 )
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.stand_in import with_stand_ins
 
 TICK_S = 5.0
 LONGEST_STEP_S = 30.0
@@ -57,7 +58,7 @@ def decide(
     """
     seen = usable(observation, now_s)
     fresh = freshness(seen, now_s)
-    starts = memory.starts.learn(seen.pods)
+    starts = memory.starts.learn(seen.pods, last_look_s=memory.at_s)
     fleets = {role: fleet(seen, role, starts, now_s) for role in Role}
     learned = learn(memory.learned, seen)
     ready = {role: len(fleets[role].ready) for role in Role}
@@ -131,8 +132,12 @@ def decide(
     if quota is not None:
         known = plan is not None and fresh.act
         curve = _curve(spec, situation, expected, fleets, plan) if known and not idle else ()
-        asked_gpus = gpus_of(spec, {role: fleets[role].asked or 0 for role in Role})
-        curve, crest = crest_of(memory.crest, curve, asked_gpus=asked_gpus, now_s=now_s)
+        curve, crest = crest_of(
+            memory.crest,
+            curve,
+            asked_gpus=gpus_of(spec, {role: fleets[role].asked or 0 for role in Role}),
+            now_s=now_s,
+        )
         share = take_share(spec, quota, fleets, curve=curve, keep_all=not (known and fresh.shrink))
         spec = share.limit(spec)
         if plan is not None and plan.gpus(spec) > share.gpus:
@@ -142,7 +147,11 @@ def decide(
     if plan is None or not fresh.act:
         allowed = hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS)
     else:
-        past = remember(past, plan.choice, plan.keep, spec=spec, now_s=now_s)
+        due = _Plan(
+            choice=with_stand_ins(plan.choice, fleets, spec=spec),
+            keep=with_stand_ins(plan.keep, fleets, spec=spec),
+        )
+        past = remember(past, due.choice, due.keep, spec=spec, now_s=now_s)
         scene = Scene(
             fleets=fleets,
             may_shrink=fresh.shrink,
@@ -150,7 +159,7 @@ def decide(
             idle=idle,
             urgent=frozenset(Role if expected is not None and expected.hasty else urgent),
         )
-        allowed = guard(spec, plan.choice, past, scene, now_s)
+        allowed = guard(spec, due.choice, past, scene, now_s)
     decision = report(
         View(
             spec=spec,

@@ -122,15 +122,17 @@ def _pod_state(pod: Object) -> PodState | None:
     if labels.get(ROLE_LABEL) not in tuple(Role) or created_s is None:
         return None
     phase = phase_of(pod)
-    ready = _condition(pod, "Ready")
+    changed_s = epoch_s(_condition(pod, "Ready").get("lastTransitionTime"))
+    ready = phase is PodPhase.READY
     return PodState(
         name=metadata["name"],
         role=Role(labels[ROLE_LABEL]),
         revision=labels.get(REVISION_LABEL, ""),
         phase=phase,
         created_s=created_s,
-        ready_s=epoch_s(ready.get("lastTransitionTime")) if phase is PodPhase.READY else None,
+        ready_s=changed_s if ready else None,
         problem=_trouble(pod, phase),
+        unready_s=None if ready else changed_s,
     )
 
 

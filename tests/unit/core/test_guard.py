@@ -120,7 +120,9 @@ def test_while_pods_start_only_as_many_as_start_are_given_back() -> None:
 
 def test_stuck_pods_stop_growth_of_their_role_only_and_not_its_shrink() -> None:
     script = Script(make_spec(stabilization_s=10.0))
-    script.extra = pods(Role.PREFILL, 1, phase=PodPhase.STARTING, problem="ImagePullBackOff")
+    script.extra = pods(
+        Role.PREFILL, 1, phase=PodPhase.STARTING, problem="ImagePullBackOff", revision="new"
+    )
 
     script.tick(4, 4)
     blocked = script.tick(4, 4)
@@ -129,6 +131,17 @@ def test_stuck_pods_stop_growth_of_their_role_only_and_not_its_shrink() -> None:
     assert blocked[Role.PREFILL].reason is Reason.CAPACITY_BLOCKED
     assert blocked[Role.DECODE].to == 4
     assert script.until_shrunk(1, limit_s=60.0) < 60.0
+
+
+def test_targets_that_change_at_every_tick_are_remembered_over_the_longest_window() -> None:
+    """Large fleets want another count at nearly every tick: 720 of them in an hour."""
+    script = Script(make_spec(high=100, stabilization_s=3600.0), prefill=60)
+    most = {at: 50 if at % 300 == 0 else 40 + at % 2 for at in range(1000)}
+
+    shrunk_at = next(at for at in range(1000) if script.tick(most[at])[Role.PREFILL].to < 60)
+
+    assert 720 <= shrunk_at <= 722
+    assert script.asked[Role.PREFILL] == 50
 
 
 def test_growth_waits_until_the_shrink_that_pays_for_it_is_seen() -> None:

@@ -256,6 +256,22 @@ def test_pods_that_do_not_come_up_are_named(phase: PodPhase, problem: str | None
     assert (problem or "is not scheduled") in decision.capacity_blocked
 
 
+def test_another_stands_in_for_a_pod_that_is_sick_and_the_sentence_names_it() -> None:
+    sick = pods(Role.DECODE, 1, phase=PodPhase.STARTING, problem="CrashLoopBackOff: CUDA error")
+    seen = observe(prefill=3, decode=2, extra_pods=sick, replicas={Role.PREFILL: 3, Role.DECODE: 3})
+
+    first, second = rest(seen, spec=make_spec(low=3), seconds=10)
+    bounded = rest(seen, spec=make_spec(low=3, high=3), seconds=10)[-1]
+
+    assert counts(first) == {Role.PREFILL: 3, Role.DECODE: 3}
+    assert counts(second) == {Role.PREFILL: 3, Role.DECODE: 4}
+    assert second.roles[Role.DECODE].reason is Reason.REPLACING_PODS
+    assert second.sentence == (
+        f"decode 3 -> 4: pod {sick[0].name}: CrashLoopBackOff: CUDA error; another stands in"
+    )
+    assert counts(bounded) == {Role.PREFILL: 3, Role.DECODE: 3}
+
+
 def test_a_pod_that_just_starts_blocks_nothing() -> None:
     starting = pods(Role.DECODE, 1, phase=PodPhase.STARTING, created_s=NOW_S - 20)
 
