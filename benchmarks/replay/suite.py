@@ -23,7 +23,7 @@ sys.path[:] = [
 
 from benchmarks.replay import environment, standing  # noqa: E402
 from benchmarks.replay.arena import arena_of  # noqa: E402
-from benchmarks.replay.recipes import RECIPES, SUITE, add_trace_options  # noqa: E402
+from benchmarks.replay.recipes import NEAR_X4, RECIPES, SUITE, add_trace_options  # noqa: E402
 from benchmarks.replay.search import POLICIES, evaluate, single  # noqa: E402
 from benchmarks.replay.simulate import Result  # noqa: E402
 from benchmarks.replay.tables import FIELDS, Row, table  # noqa: E402
@@ -43,7 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--traces", type=Path, help="folder with the public Azure and Mooncake traces"
     )
-    add_trace_options(parser, SUITE)
+    add_trace_options(parser, SUITE | NEAR_X4)
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
     parser.add_argument(
         "--startup-s", nargs="+", type=float, default=[60.0], metavar="N", help="one after another"
