@@ -23,7 +23,7 @@ from tandem_operator.kube.apply import (
     Taken,
 )
 from tandem_operator.kube.children import ChildReader
-from tandem_operator.kube.client import Kube, Object
+from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.conflicts import describe, owners_of
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POD, POOL
@@ -53,11 +53,21 @@ class PoolKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class _Refusal:
+    """The API server did not take a pool's memory."""
+
+    at_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Known:
     """What this process remembers of a pool between passes."""
 
     uid: str
     memory: Any
+    refusal: _Refusal | None = None
+    """Of the memory, until it is taken."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """What the last pass wrote, by component; absent where it left them to somebody else."""
     problems: tuple[str, ...] = ()
@@ -123,10 +133,13 @@ class PoolLoop:
         except PreviousPoolRemainsError as error:
             log.info("waiting", extra={"pool": key.name, "why": str(error)})
             return DELETED_POOL_REMAINS_S
+        refusal = await self._store(planned, outcome, _name_of(pool), before=known.refusal)
+        outcome = replace(outcome, unstored=None if refusal is None else refusal.why)
         told = conclude(planned, outcome, world=world, now_s=self._now())
         self._known[key] = replace(
             known,
             memory=told.memory,
+            refusal=refusal,
             replicas=told.replicas,
             problems=collected.problems,
             metrics_source=collected.source,
@@ -158,6 +171,7 @@ class PoolLoop:
             latency=collected.latency,
             metrics_source=collected.source,
             memory=known.memory,
+            memory_refused_s=None if known.refusal is None else known.refusal.at_s,
         )
         return world, collected
 
@@ -176,10 +190,22 @@ class PoolLoop:
         taken += await self._write_replicas(planned, observed, name)
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
-        if planned.memory_object is not None:
-            stored = await self._writer.overwrite(planned.memory_object)
-            self._children.replace(stored, namespace=name.namespace, pool=name.name)
         return Outcome(taken=tuple(map(_sentence, taken)))
+
+    async def _store(
+        self, planned: Plan, outcome: Outcome, name: PoolName, *, before: _Refusal | None
+    ) -> _Refusal | None:
+        """Store the memory if it is due; whoever refuses it does not keep the pass from its end."""
+        if planned.memory_object is None or outcome.refused or outcome.blocked:
+            return before
+        try:
+            stored = await self._writer.overwrite(planned.memory_object)
+        except ApiError as error:
+            if before is None:
+                log.warning("memory refused", extra={"pool": name.name, "error": str(error)})
+            return _Refusal(self._now(), error.message)
+        self._children.replace(stored, namespace=name.namespace, pool=name.name)
+        return None
 
     async def _write_costs(self, planned: Plan, name: PoolName) -> None:
         for each in planned.costs:

@@ -1,7 +1,14 @@
 """What to do about a pool's conditions, in a sentence for each reason."""
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus
-from tandem_operator.workloads.conditions import BAD_WHEN_TRUE, FALSE, TRUE
+from tandem_operator.workloads.conditions import (
+    BAD_THOUGH_ACCEPTED,
+    BAD_WHEN_TRUE,
+    FALSE,
+    FIELDS_OVERRIDDEN,
+    MEMORY_REFUSED,
+    TRUE,
+)
 
 PODS = "kubectl describe pods -n {namespace} -l tandem-inference.io/pool={name}"
 
@@ -16,7 +23,8 @@ _TO_DO: dict[ConditionType, dict[str, str]] = {
     ConditionType.ACCEPTED: {
         "InvalidSpec": "Mend the field that the message names; what ran before goes on.",
         "ChildRefused": "Mend what the API server refused: a quota, a policy or a missing right.",
-        "FieldsOverridden": "Take the fields named out of podTemplate; Tandem sets them.",
+        FIELDS_OVERRIDDEN: "Take the fields named out of podTemplate; Tandem sets them.",
+        MEMORY_REFUSED: "Mend what refuses ConfigMap {name}-memory: a quota, a policy or a right.",
     },
     ConditionType.METRICS_FRESH: {
         "": "Check that the operator reaches the pods' metrics ports (network policies), or the"
@@ -59,7 +67,7 @@ _BY_CAUSE = {
 def is_bad(condition: Condition) -> bool:
     """Whether somebody should look at it."""
     kind = ConditionType(condition.type)
-    if kind is ConditionType.ACCEPTED and condition.reason == "FieldsOverridden":
+    if kind is ConditionType.ACCEPTED and condition.reason in BAD_THOUGH_ACCEPTED:
         return True
     return condition.status == (TRUE if kind in BAD_WHEN_TRUE else FALSE)
 

@@ -1,11 +1,12 @@
 """What a pool's decisions remember between ticks, and its JSON form, unrounded and versioned.
 
-A decision with a memory that went through JSON equals the decision without that trip.
+A decision with a memory that went through JSON equals the decision without that trip. Only fleets
+of hundreds lose something on it: one row of measurements for each prefill pod.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.codec import CodecError, decode, encode
 from tandem_operator.core.correct import Correction
@@ -19,6 +20,8 @@ from tandem_operator.core.share import Crest
 from tandem_operator.core.track import Track
 
 VERSION = 2
+MOST_BYTES = 512 * 1024
+"""Half of what a ConfigMap may hold. All but the legs of the largest pool stays below it."""
 
 
 class MemoryFormatError(ValueError):
@@ -51,8 +54,12 @@ class Memory:
     pace: DecodePace | None = None
 
     def to_json(self) -> str:
-        """Compact JSON that `from_json` reads back exactly."""
-        return json.dumps(encode(self), separators=(",", ":"), allow_nan=False)
+        """Compact JSON that `from_json` reads back exactly, but for legs where they are many."""
+        text = _compact(self)
+        if len(text) <= MOST_BYTES:
+            return text
+        # There is one for each router and prefill pod, and all they save is one row a pod.
+        return _compact(replace(self, learned=replace(self.learned, legs={})))
 
     @staticmethod
     def from_json(text: str) -> "Memory":
@@ -70,3 +77,7 @@ class Memory:
         except (json.JSONDecodeError, CodecError) as error:
             raise MemoryFormatError(f"memory cannot be read: {error}") from error
         return memory
+
+
+def _compact(memory: Memory) -> str:
+    return json.dumps(encode(memory), separators=(",", ":"), allow_nan=False)

@@ -3,7 +3,7 @@
 Sentences hold no number that moves with the load, so that a condition changes with its news only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,6 +16,8 @@ from tandem_operator.workloads.names import ROUTER
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 BAD_WHEN_TRUE = frozenset({ConditionType.CAPACITY_BLOCKED, ConditionType.FIELD_CONFLICT})
+FIELDS_OVERRIDDEN, MEMORY_REFUSED = "FieldsOverridden", "MemoryRefused"
+BAD_THOUGH_ACCEPTED = frozenset({FIELDS_OVERRIDDEN, MEMORY_REFUSED})
 LONGEST_MESSAGE = 4096
 
 
@@ -113,11 +115,22 @@ def _accepted(facts: Facts) -> Verdict:
     if facts.outcome.refused is not None:
         message = f"The API server refused a child, so nothing was changed: {facts.outcome.refused}"
         return Verdict(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
+    told = dict(_told_though_accepted(facts))
+    if told:
+        reason, message = next(iter(told)), " ".join(told.values())
+        return Verdict(ConditionType.ACCEPTED, TRUE, reason, message)
+    return Verdict(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
+
+
+def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Reasons and sentences of what is amiss while the spec is in force."""
+    if facts.outcome.unstored is not None:
+        message = "A restart of the operator would learn this pool anew; "
+        message += f"let the API server take ConfigMap {facts.name.memory}, which it refused"
+        yield MEMORY_REFUSED, f"{message}: {facts.outcome.unstored.rstrip('.')}."
     if facts.overridden:
         message = "These pod template fields are Tandem's own and were not taken: "
-        message += "; ".join(facts.overridden) + "."
-        return Verdict(ConditionType.ACCEPTED, TRUE, "FieldsOverridden", message)
-    return Verdict(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
+        yield FIELDS_OVERRIDDEN, message + "; ".join(facts.overridden) + "."
 
 
 def _slo_met(facts: Facts) -> Verdict:

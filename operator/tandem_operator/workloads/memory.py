@@ -25,8 +25,12 @@ def stored_memory(world: World, name: PoolName) -> tuple[Memory, str | None]:
 def is_due(world: World, name: PoolName, *, moved: bool, now_s: float) -> bool:
     """Whether to write: on a decision, and every half minute while there is something to learn.
 
-    A pool at rest learns nothing, and nothing of it is written.
+    A pool at rest learns nothing, and nothing of it is written. Who refused it once is not asked
+    again at once.
     """
+    refused_s = world.memory_refused_s
+    if refused_s is not None and now_s - refused_s < WRITE_EVERY_S:
+        return False
     try:
         written_s = float(_data(world, name)[WRITTEN_KEY])
     except (KeyError, ValueError):

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus
 from tandem_operator.core.decision import Decision, Reason
-from tandem_operator.workloads.conditions import BAD_WHEN_TRUE, FALSE, TRUE, UNKNOWN
+from tandem_operator.workloads.conditions import (
+    BAD_THOUGH_ACCEPTED,
+    BAD_WHEN_TRUE,
+    FALSE,
+    FIELDS_OVERRIDDEN,
+    TRUE,
+    UNKNOWN,
+)
 from tandem_operator.workloads.effects import Event, EventType, Outcome
 
 FIELD_TAKEN = "FieldTaken"
@@ -53,7 +60,7 @@ def _transitions(before: PoolStatus, now: PoolStatus) -> Iterator[Event]:
 def _is_news(kind: ConditionType, before: Condition | None, now: Condition) -> bool:
     if kind is ConditionType.READY and now.reason == "Starting":
         return False
-    if kind is ConditionType.ACCEPTED and now.reason == "FieldsOverridden":
+    if kind is ConditionType.ACCEPTED and now.reason == FIELDS_OVERRIDDEN:
         return before is None or before.message != now.message
     if before is not None and before.status == now.status:
         # Another trouble than before is news, and so is the same with another cause.
@@ -67,7 +74,7 @@ def _is_bad(kind: ConditionType, condition: Condition) -> bool:
     bad = TRUE if kind in BAD_WHEN_TRUE else FALSE
     if kind is ConditionType.SCALING_ACTIVE:
         return False
-    if kind is ConditionType.ACCEPTED and condition.reason == "FieldsOverridden":
+    if kind is ConditionType.ACCEPTED and condition.reason in BAD_THOUGH_ACCEPTED:
         return True
     return condition.status == bad
 

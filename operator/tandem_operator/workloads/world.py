@@ -37,6 +37,7 @@ class World:
         metrics_source: where `engines` and `latency` come from.
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
             read from the ConfigMap among `children`).
+        memory_refused_s: when the API server refused the memory, if it has taken none since.
         quota: the GPUs that it shares with the other pools of its namespace; `None` where there is
             no quota on them, or its replicas hold none.
     """
@@ -50,4 +51,5 @@ class World:
     latency: Latency | None = None
     metrics_source: MetricsSource = MetricsSource.DIRECT
     memory: Any = None
+    memory_refused_s: float | None = None
     quota: Quota | None = None

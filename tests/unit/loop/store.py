@@ -1,0 +1,146 @@
+"""An API server that keeps what it is sent, as far as one operator and one pool can tell."""
+
+import contextlib
+import copy
+import json
+from collections import defaultdict
+
+import aiohttp
+from aiohttp import web
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from prometheus_client import CollectorRegistry
+
+from tandem_operator.kube.client import Kube
+from tandem_operator.loop import PoolKey, PoolLoop
+from tandem_operator.metrics.collect import Collector
+from tandem_operator.metrics.exported import Exported
+from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool
+
+KEY = PoolKey("serving", "tiny")
+
+
+class Store:
+    """Objects by plural and name; `refusals` answers writes of an object with a status instead."""
+
+    def __init__(self, kube, session):
+        self.kinds = defaultdict(dict, inferencepools={"tiny": pool()})
+        self.events = []
+        self.tried = []
+        self.refusals = {}
+        self.now_s = NOW_S
+        self._kube, self._session = kube, session
+        self.restart()
+
+    @property
+    def pool(self):
+        return self.kinds["inferencepools"]["tiny"]
+
+    @property
+    def told(self):
+        return [(event["type"], event["reason"]) for event in self.events]
+
+    def condition(self, kind):
+        return next(each for each in self.pool["status"]["conditions"] if each["type"] == kind)
+
+    def restart(self):
+        """A new process of the operator, which has never seen the pool."""
+        self.loop = PoolLoop(
+            self._kube,
+            Collector(self._session),
+            installation=INSTALLATION,
+            exported=Exported(CollectorRegistry()),
+            instance="operator-1",
+            now=lambda: self.now_s,
+            clock=lambda: self.now_s,
+        )
+
+    async def passes(self, count=1):
+        for _ in range(count):
+            self.now_s += 5.0
+            await self.loop.work(KEY)
+
+    async def answer(self, request):
+        plural, name, subresource = _address(request.path)
+        if plural is None:
+            return web.json_response({"resources": []})
+        if request.method == "GET":
+            return self._read(plural, name, request.query.get("labelSelector", "="))
+        body = json.loads(await request.text())
+        if request.method == "POST":
+            self.events.append(body)
+            return web.json_response(body)
+        if "dryRun" not in request.query:
+            self.tried.append((plural, name))
+            if (plural, name) in self.refusals:
+                status, message = self.refusals[plural, name]
+                return web.json_response({"message": message}, status=status)
+        stored = self._applied(plural, name, body, subresource, request.query["fieldManager"])
+        if "dryRun" not in request.query:
+            self.kinds[plural][name] = stored
+        return web.json_response(stored)
+
+    def _read(self, plural, name, selector):
+        if name is not None:
+            found = self.kinds[plural].get(name)
+            return web.json_response(found or {"reason": "NotFound"}, status=200 if found else 404)
+        label, _, value = selector.partition("=")
+        items = [
+            each
+            for each in self.kinds[plural].values()
+            if not label or (each["metadata"].get("labels") or {}).get(label) == value
+        ]
+        return web.json_response({"items": items})
+
+    def _applied(self, plural, name, body, subresource, manager):
+        current = self.kinds[plural].get(name, {})
+        if subresource == "status":
+            return current | {"status": body["status"]}
+        stored = _over(current, body)
+        if plural == "deployments":
+            stored["spec"].setdefault("replicas", 1)
+            if "replicas" in body["spec"]:
+                own(stored, manager)
+        return stored
+
+
+def own(deployment, manager):
+    """Note a manager as the only owner of `spec.replicas`."""
+    fields = {"f:spec": {"f:replicas": {}}}
+    deployment["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
+
+
+def _address(path):
+    """Plural, name and subresource; all `None` for discovery."""
+    _, namespaced, rest = path.partition("/namespaces/")
+    if not namespaced:
+        return None, None, None
+    _, plural, *more = rest.split("/")
+    name, subresource = [*more, None, None][:2]
+    return plural, name, subresource
+
+
+def _over(under, over):
+    if not (isinstance(under, dict) and isinstance(over, dict)):
+        return copy.deepcopy(over)
+    return {**under, **{key: _over(under.get(key), value) for key, value in over.items()}}
+
+
+@contextlib.asynccontextmanager
+async def storing():
+    """A store behind a real client."""
+    app = web.Application()
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    configuration = Configuration()
+    async with aiohttp.ClientSession() as session:
+        kube = Kube(ApiClient(configuration))
+        store = Store(kube, session)
+        app.router.add_route("*", "/{tail:.*}", store.answer)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield store
+        finally:
+            await kube.close()
+            await runner.cleanup()
