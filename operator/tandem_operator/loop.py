@@ -128,6 +128,9 @@ class PoolLoop:
         world = replace(world, quota=self._sharing.quota(*key, gpus=gpus))
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
         self._sharing.note(*key, claim=planned.claim)
+        if planned.unreadable is not None:
+            why = {"pool": key.name, "why": str(planned.unreadable)}
+            log.warning("memory unreadable", extra=why, exc_info=planned.unreadable)
         try:
             outcome = await self._execute(planned, world)
         except PreviousPoolRemainsError as error:

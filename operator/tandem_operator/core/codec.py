@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from math import inf, isfinite
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -29,7 +30,11 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: Any, raw: Any) -> Any:
-    """The value of type `kind` that `raw` stands for; missing fields take their defaults."""
+    """The value of type `kind` that `raw` stands for; missing fields take their defaults.
+
+    Raises:
+        CodecError: `raw` has another shape, or holds a number that is not finite.
+    """
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         return _decode_union(kind, raw)
@@ -50,9 +55,19 @@ def _decode_plain(kind: Any, raw: Any) -> Any:
             return kind(raw)
         except ValueError as error:
             raise CodecError(f"expected one of {kind.__name__}, got {raw!r}") from error
-    if kind is float and isinstance(raw, int) and not isinstance(raw, bool):
-        return float(raw)
+    if kind is float and isinstance(raw, int | float) and not isinstance(raw, bool):
+        return _finite(raw)
     return _expect(raw, kind, kind)
+
+
+def _finite(raw: float) -> float:
+    try:
+        number = float(raw)
+    except OverflowError:
+        number = inf
+    if not isfinite(number):
+        raise CodecError(f"expected a finite number, got {raw!r:.40}")
+    return number
 
 
 def _decode_union(kind: Any, raw: Any) -> Any:

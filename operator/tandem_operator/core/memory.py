@@ -25,7 +25,7 @@ MOST_BYTES = 512 * 1024
 
 
 class MemoryFormatError(ValueError):
-    """A stored memory cannot be read; the sentence says why."""
+    """A stored memory is of no use; the sentence says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,14 @@ class Memory:
         """
         try:
             raw = json.loads(text)
-            version = raw.get("version") if isinstance(raw, dict) else None
-            if version != VERSION:
-                raise MemoryFormatError(f"memory has version {version!r}, expected {VERSION}")
+        except (ValueError, RecursionError) as error:
+            raise MemoryFormatError(f"memory cannot be read: {error}") from error
+        version = raw.get("version") if isinstance(raw, dict) else None
+        if version != VERSION:
+            raise MemoryFormatError(f"memory has version {version!r:.40}, expected {VERSION}")
+        try:
             memory: Memory = decode(Memory, raw)
-        except (json.JSONDecodeError, CodecError) as error:
+        except CodecError as error:
             raise MemoryFormatError(f"memory cannot be read: {error}") from error
         return memory
 

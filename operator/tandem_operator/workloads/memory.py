@@ -11,7 +11,7 @@ from tandem_operator.workloads.world import Object, World
 WRITE_EVERY_S = 30.0
 
 
-def stored_memory(world: World, name: PoolName) -> tuple[Memory, str | None]:
+def stored_memory(world: World, name: PoolName) -> tuple[Memory, MemoryFormatError | None]:
     """The memory of the last process, and why it could not be read if it could not."""
     text = _data(world, name).get(MEMORY_KEY)
     if text is None:
@@ -19,7 +19,7 @@ def stored_memory(world: World, name: PoolName) -> tuple[Memory, str | None]:
     try:
         return Memory.from_json(text), None
     except MemoryFormatError as error:
-        return Memory(), str(error)
+        return Memory(), error
 
 
 def is_due(world: World, name: PoolName, *, moved: bool, now_s: float) -> bool:

@@ -18,6 +18,7 @@ from tandem_operator.api import (
 )
 from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
@@ -57,6 +58,7 @@ class Plan:
         memory_object: the ConfigMap of the memory when it is due, for manager `tandem`.
         status: the whole status, for manager `tandem-status`; `None` when nothing changed.
         memory: to be handed back in the next `World`.
+        unreadable: why the stored memory was of no use, if it was not; the pool starts anew then.
         decision: `None` where the spec cannot be run; what runs is left as it is then.
     """
 
@@ -68,6 +70,7 @@ class Plan:
     status: Mapping[str, Any] | None = None
     events: tuple[Event, ...] = ()
     memory: Any = None
+    unreadable: MemoryFormatError | None = field(default=None, compare=False)
     decision: Decision | None = None
     requeue_after_s: float = REJECTED_REQUEUE_S
 
@@ -83,43 +86,17 @@ def plan(world: World, *, now_s: float) -> Plan:
     read = _read(world)
     if isinstance(read, tuple):
         return _rejected(world, read, now_s=now_s)
-    name, policy, seen = read.name, policy_of(read.pool.spec), see(world, read.name)
-    stored, unreadable = (world.memory, None)
-    if stored is None:
-        stored, unreadable = stored_memory(world, name)
-    decision, memory = decide(policy, seen.observation, stored, now_s, quota=world.quota)
-    replicas = _replicas(read.pool, policy, seen, decision)
-    shrinking = [
-        role for role in Role if role in replicas and replicas[role] < seen.replicas.get(role, 0)
-    ]
-    moved = any(seen.replicas.get(component) != count for component, count in replicas.items())
-    children = children_of(
-        read.pool,
-        name=name,
-        templates=read.templates,
-        policy=_with_room_to_surge(policy, decision),
-        replicas=_largest(seen, decision),
-        pod_monitors=world.installation.pod_monitors,
-        pace=decision.pace,
-    )
-    due = is_due(world, name, moved=moved, now_s=now_s)
-    planned = Plan(
-        children=children,
-        costs=tuple(
-            cost for role in shrinking for cost in deletion_costs(seen.of(role), world.engines)
-        ),
-        replicas=replicas,
-        keep=frozenset(map(key_of, children)) | {("ConfigMap", name.memory)},
-        memory_object=(memory_map(name, memory.to_json(), written=f"{now_s:.3f}") if due else None),
-        memory=memory,
-        decision=decision,
-        requeue_after_s=decision.next_tick_s,
-    )
-    told = _told(planned, read, seen=seen, outcome=Outcome(), world=world, now_s=now_s)
-    if unreadable is None:
-        return told
-    event = Event(reason=MEMORY_UNREADABLE, message=unreadable, type=EventType.WARNING)
-    return replace(told, events=(event, *told.events))
+    if world.memory is not None:
+        return _planned(read, world, world.memory, now_s=now_s)
+    stored, unreadable = stored_memory(world, read.name)
+    try:
+        return _planned(read, world, stored, unreadable=unreadable, now_s=now_s)
+    except Exception as error:
+        # Anybody may have edited it, and a restart would read it again: it must not jam the pool.
+        sentence = f"memory cannot be decided with: {type(error).__name__}: {error}"
+        unreadable = MemoryFormatError(sentence)
+        unreadable.__cause__ = error
+        return _planned(read, world, Memory(), unreadable=unreadable, now_s=now_s)
 
 
 def conclude(planned: Plan, outcome: Outcome, *, world: World, now_s: float) -> Plan:
@@ -151,6 +128,48 @@ def _read(world: World) -> _Read | tuple[str, ...]:
         return wrong
     name = _name_of(world)
     return _Read(name, pool, templates_of(pool, name=name, installation=world.installation))
+
+
+def _planned(
+    read: _Read,
+    world: World,
+    before: Memory,
+    *,
+    unreadable: MemoryFormatError | None = None,
+    now_s: float,
+) -> Plan:
+    """The plan from what was remembered before."""
+    name, policy, seen = read.name, policy_of(read.pool.spec), see(world, read.name)
+    decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
+    replicas = _replicas(read.pool, policy, seen, decision)
+    shrinking = [
+        role for role in Role if role in replicas and replicas[role] < seen.replicas.get(role, 0)
+    ]
+    moved = any(seen.replicas.get(component) != count for component, count in replicas.items())
+    children = children_of(
+        read.pool,
+        name=name,
+        templates=read.templates,
+        policy=_with_room_to_surge(policy, decision),
+        replicas=_largest(seen, decision),
+        pod_monitors=world.installation.pod_monitors,
+        pace=decision.pace,
+    )
+    due = unreadable is not None or is_due(world, name, moved=moved, now_s=now_s)
+    planned = Plan(
+        children=children,
+        costs=tuple(
+            cost for role in shrinking for cost in deletion_costs(seen.of(role), world.engines)
+        ),
+        replicas=replicas,
+        keep=frozenset(map(key_of, children)) | {("ConfigMap", name.memory)},
+        memory_object=(memory_map(name, memory.to_json(), written=f"{now_s:.3f}") if due else None),
+        memory=memory,
+        unreadable=unreadable,
+        decision=decision,
+        requeue_after_s=decision.next_tick_s,
+    )
+    return _told(planned, read, seen=seen, outcome=Outcome(), world=world, now_s=now_s)
 
 
 def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> Plan:
@@ -187,6 +206,10 @@ def _told(
     )
     status = status_of(facts)
     events = events_of(facts.previous, status, decision=planned.decision, outcome=outcome)
+    if planned.unreadable is not None:
+        message = str(planned.unreadable)
+        event = Event(reason=MEMORY_UNREADABLE, message=message, type=EventType.WARNING)
+        events = (event, *events)
     return replace(planned, status=_news(world, status), events=events)
 
 

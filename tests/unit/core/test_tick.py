@@ -309,3 +309,15 @@ def test_an_unreadable_memory_is_refused_with_a_sentence(text: str) -> None:
 
 def test_a_fresh_memory_survives_json() -> None:
     assert Memory.from_json(Memory().to_json()) == Memory()
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
+def test_a_memory_with_a_number_that_is_none_is_refused(number: str) -> None:
+    with pytest.raises(MemoryFormatError, match="finite"):
+        Memory.from_json(f'{{"version": 2, "overhead_s": {number}}}')
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"version": 2, "at_s": 1' + "0" * 5000 + "}"])
+def test_a_memory_that_no_parser_takes_is_refused(text: str) -> None:
+    with pytest.raises(MemoryFormatError, match="memory cannot be read"):
+        Memory.from_json(text)

@@ -22,6 +22,12 @@ def started_pod(store):
     return pod(live, "prefill", created=NOW.replace(":20Z", ":00Z"))
 
 
+def poisoned(store, **parts):
+    """The stored memory with some of its parts replaced."""
+    data = store.kinds["configmaps"]["tiny-memory"]["data"]
+    data["memory.json"] = json.dumps(json.loads(data["memory.json"]) | parts)
+
+
 @pytest.mark.parametrize("refusal", [QUOTA, TOO_LONG, WEBHOOK])
 async def test_a_pass_ends_though_its_memory_is_refused(store, refusal):
     store.refusals[MEMORY] = refusal
@@ -75,3 +81,18 @@ async def test_a_memory_that_is_taken_at_last_is_told_of_no_more(store):
 
     assert memory_of(store)
     assert store.condition("Accepted")["reason"] == "Valid"
+
+
+async def test_a_stored_memory_that_cannot_be_decided_with_is_dropped_told_and_replaced(
+    store, caplog
+):
+    await store.passes()
+    poisoned(store, correction={"slowdown": {"prefill": -1.0, "decode": 1.0}})
+
+    store.restart()
+    await store.passes(3)
+
+    assert store.told.count(("Warning", "MemoryUnreadable")) == 1
+    assert memory_of(store)["correction"]["slowdown"]["prefill"] == 1.0
+    (logged,) = [each for each in caplog.records if each.getMessage() == "memory unreadable"]
+    assert "math domain error" in logged.why

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tandem_operator.core.correct import Correction
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import ArrivalSecond
-from tandem_operator.workloads.plan import plan
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.plan import Outcome, conclude, plan
 from tests.unit.workloads.cluster import (
     INSTALLATION,
     NOW_S,
@@ -174,16 +177,43 @@ def test_a_restarted_operator_decides_as_one_that_was_not():
     assert plan(restarted, now_s=NOW_S + 45) == plan(kept, now_s=NOW_S + 45)
 
 
-def test_an_unreadable_memory_starts_anew_and_is_told():
-    live = running()
+SLOWER_THAN_NEVER = Memory(correction=Correction(slowdown={Role.PREFILL: -1.0}))
+
+
+def remembering(live, text):
+    """The pool after a restart of the operator, with `text` as its stored memory."""
     for body in live.children:
         if body["metadata"]["name"] == "tiny-memory":
-            body["data"]["memory.json"] = '{"version": 999}'
+            body["data"]["memory.json"] = text
+    return replace(live, memory=None)
 
-    planned = plan(replace(live, memory=None), now_s=NOW_S)
 
-    assert planned.decision is not None
-    assert "MemoryUnreadable" in {event.reason for event in planned.events}
+def told(planned):
+    return {event.reason for event in planned.events}
+
+
+@pytest.mark.parametrize("text", ['{"version": 999}', "[" * 100_000, SLOWER_THAN_NEVER.to_json()])
+def test_a_stored_memory_of_no_use_starts_anew_is_told_and_replaced(text):
+    planned = plan(remembering(running(), text), now_s=NOW_S)
+
+    anew = plan(replace(running(), memory=Memory()), now_s=NOW_S)
+    assert planned.decision == anew.decision
+    assert "MemoryUnreadable" in told(planned)
+    assert planned.memory_object["data"]["memory.json"] == planned.memory.to_json()
+
+
+def test_a_memory_of_no_use_is_told_also_where_a_write_had_an_outcome():
+    live = remembering(running(), '{"version": 999}')
+    planned = plan(live, now_s=NOW_S)
+
+    concluded = conclude(planned, Outcome(taken=("a field",)), world=live, now_s=NOW_S)
+
+    assert {"MemoryUnreadable", "FieldTaken"} <= told(concluded)
+
+
+def test_a_memory_of_this_process_that_cannot_be_decided_with_is_an_error():
+    with pytest.raises(ValueError, match="math domain"):
+        plan(replace(running(), memory=SLOWER_THAN_NEVER), now_s=NOW_S)
 
 
 def test_a_pod_of_any_shape_is_read():
