@@ -15,6 +15,7 @@ from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode
 from tandem_operator.kube.apply import (
     REPLICAS_MANAGER,
     ApplyReport,
@@ -313,14 +314,17 @@ def as_if_ours(world: World, replicas: Mapping[str, int]) -> World:
 
 
 def replicas_last_decided(pool: Object) -> Mapping[str, int]:
-    """What the process before this one had written, as far as the pool's status tells."""
-    status = pool.get("status") or {}
-    conditions = status.get("conditions") or []
-    active = any(
-        each.get("type") == "ScalingActive" and each.get("status") == "True" for each in conditions
-    )
-    desired = {role.value: (status.get(role.value) or {}).get("desired") for role in Role}
-    return {role: count for role, count in desired.items() if active and count is not None}
+    """What the process before this one had written, as far as the pool's status tells.
+
+    Only of a spec that was in force: through an edit since, a role may have been another owner's.
+    """
+    spec, status = _spec_of(pool), pool.get("status") or {}
+    if spec is None or status.get("observedGeneration") != pool["metadata"].get("generation"):
+        return {}
+    policy = policy_of(spec)
+    ours = [role for role in Role if policy.mode is Mode.AUTO and policy.roles[role].managed]
+    desired = {role.value: (status.get(role.value) or {}).get("desired") for role in ours}
+    return {role: count for role, count in desired.items() if count is not None}
 
 
 def _gpus_held(world: World) -> int:

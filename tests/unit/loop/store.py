@@ -43,6 +43,11 @@ class Store:
     def condition(self, kind):
         return next(each for each in self.pool["status"]["conditions"] if each["type"] == kind)
 
+    def edit(self, spec):
+        """What somebody applies to the pool's spec."""
+        self.pool["spec"] = _over(self.pool["spec"], spec)
+        self.pool["metadata"]["generation"] += 1
+
     def restart(self):
         """A new process of the operator, which has never seen the pool."""
         self.loop = PoolLoop(

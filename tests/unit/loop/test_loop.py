@@ -2,6 +2,8 @@ import pytest
 
 from tandem_operator.loop import as_if_ours, replicas_last_decided
 from tandem_operator.workloads.world import Installation, World
+from tests.unit.loop.store import own
+from tests.unit.workloads.cluster import pool
 
 INSTALLATION = Installation(router_image="r", engine_image_cpu="c", engine_image_gpu="g")
 
@@ -19,8 +21,8 @@ def deployment(component, *, replicas, owner):
 
 
 def world(*children):
-    pool = {"metadata": {"namespace": "ns", "name": "tiny", "uid": "u"}}
-    return World(pool=pool, installation=INSTALLATION, children=children)
+    stored = {"metadata": {"namespace": "ns", "name": "tiny", "uid": "u"}}
+    return World(pool=stored, installation=INSTALLATION, children=children)
 
 
 def seen(after):
@@ -58,16 +60,64 @@ def test_the_observed_object_itself_is_left_as_it_is():
     assert after.children[1] is service
 
 
-def status(active, **desired):
-    condition = {"type": "ScalingActive", "status": active}
-    roles = {role: {"desired": count} for role, count in desired.items()}
-    return {"status": {"conditions": [condition], **roles}}
+EXTERNAL = {"management": "External"}
+
+
+def left(*changes, generation=1, prefill=3, decode=2):
+    """A pool as a process left it at generation 1, and as it is now."""
+    fleets = {"prefill": {"desired": prefill}, "decode": {"desired": decode}}
+    return pool(*changes, generation=generation, status={"observedGeneration": 1, **fleets})
 
 
 def test_a_new_process_starts_from_what_the_last_one_wrote():
-    assert replicas_last_decided(status("True", prefill=3)) == {"prefill": 3}
+    assert replicas_last_decided(left()) == {"prefill": 3, "decode": 2}
 
 
-@pytest.mark.parametrize("pool", [{}, {"status": {}}, status("False", prefill=3)])
-def test_what_nobody_wrote_is_not_taken_for_ours(pool):
-    assert replicas_last_decided(pool) == {}
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pool(),
+        pool(status={"observedGeneration": 1}),
+        left({"scaling": {"mode": "Recommend"}}),
+        left({"prefill": EXTERNAL, "decode": EXTERNAL}),
+        left({"model": {"maxModelLen": "many"}}),
+    ],
+)
+def test_what_nobody_wrote_is_not_taken_for_ours(stored):
+    assert replicas_last_decided(stored) == {}
+
+
+def test_what_was_recommended_to_another_owner_is_not_taken_for_ours():
+    assert replicas_last_decided(left({"decode": EXTERNAL})) == {"prefill": 3}
+
+
+def test_after_an_edit_nothing_is_taken_for_ours():
+    assert replicas_last_decided(left(generation=2)) == {}
+
+
+async def test_a_role_handed_over_while_no_operator_runs_keeps_its_count(store):
+    store.pool["spec"]["decode"] |= EXTERNAL
+    await store.passes()
+    decode = store.kinds["deployments"]["tiny-decode"]
+    decode["spec"]["replicas"] = 7
+    own(decode, "kube-controller-manager")
+    assert store.pool["status"]["decode"]["desired"] == 1
+
+    store.edit({"decode": {"management": "Managed"}})
+    store.restart()
+    await store.passes()
+
+    assert store.kinds["deployments"]["tiny-decode"]["spec"]["replicas"] == 7
+
+
+async def test_a_scale_by_hand_while_no_operator_runs_is_taken_back_beside_an_external_role(store):
+    store.pool["spec"]["decode"] |= EXTERNAL
+    await store.passes()
+    prefill = store.kinds["deployments"]["tiny-prefill"]
+    prefill["spec"]["replicas"] = 7
+    own(prefill, "kubectl")
+
+    store.restart()
+    await store.passes()
+
+    assert store.kinds["deployments"]["tiny-prefill"]["spec"]["replicas"] == 1
