@@ -56,7 +56,7 @@ def azure_hour(folder: Path) -> Trace:
 
 
 def azure_flat(folder: Path, *, copies: float = 4.0) -> Trace:
-    """Copies of the Azure hour, even parts of it apart, in a sixth of the time: of four 133 req/s."""
+    """Copies of the Azure hour, evenly apart, in a sixth of the time: of four 133 req/s."""
     laid = sped_up(scaled(azure_hour(folder), copies), 6.0)
     return in_whole_ms(replace(laid, name=f"azure-x{copies:g}"))
 
