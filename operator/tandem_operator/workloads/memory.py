@@ -29,7 +29,7 @@ def is_due(world: World, name: PoolName, *, moved: bool, now_s: float) -> bool:
     again at once.
     """
     refused_s = world.memory_refused_s
-    if refused_s is not None and now_s - refused_s < WRITE_EVERY_S:
+    if refused_s is not None and 0.0 <= now_s - refused_s < WRITE_EVERY_S:
         return False
     try:
         written_s = float(_data(world, name)[WRITTEN_KEY])
