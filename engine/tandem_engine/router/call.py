@@ -23,6 +23,9 @@ REMOTE_DECODE = {
     "remote_port": None,
 }
 
+# As many as OpenAI takes: each is a stream of its own at the decode pod.
+_MOST_CHOICES = 128
+
 # They shape the answer, not the KV cache, and the prefill pod's answer is thrown away.
 _ANSWER_ONLY = (
     "stream_options",
@@ -54,6 +57,7 @@ class Call:
         body: the client's own document without KV parameters.
         exact_prompt_tokens: known for token-id prompts only.
         prompt_bytes: size of the text that becomes the prompt.
+        max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
         split: whether prefill and decode may run on different pods.
     """
 
@@ -121,7 +125,7 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings) -> Call:
                 param=name,
                 code="unsupported_parameter",
             )
-    choices = _positive(body, "n") or 1
+    choices = _choices(body, "n") or 1
     max_output_tokens = _max_output_tokens(body)
     if kind is Kind.CHAT:
         prompts, tokens, size = 1, None, _chat_bytes(body)
@@ -129,11 +133,13 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings) -> Call:
         prompts, tokens, size = _completion_prompt(body)
         if prompts == 1 and tokens is not None:
             _check_length(tokens, max_output_tokens, settings.max_model_len)
+    if max_output_tokens is not None and settings.max_model_len is not None:
+        max_output_tokens = min(max_output_tokens, settings.max_model_len)
     # One prefill answer names the KV blocks of one prompt, and they are freed by its first pull.
     split = (
         prompts == 1
         and choices == 1
-        and _positive(body, "best_of") in (None, 1)
+        and _choices(body, "best_of") in (None, 1)
         and max_output_tokens != 0
         and not (body.get("echo") and body.get("logprobs") is not None)
         and body.get("prompt_embeds") is None
@@ -179,12 +185,14 @@ def _boolean(body: Mapping[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def _positive(body: Mapping[str, Any], name: str) -> int | None:
+def _choices(body: Mapping[str, Any], name: str) -> int | None:
     value = body.get(name)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ApiError(400, f"{name}: a whole number of at least 1 is needed.", param=name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_CHOICES:
+        raise ApiError(
+            400, f"{name}: a whole number from 1 to {_MOST_CHOICES} is needed.", param=name
+        )
     return value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tandem_engine.router.call import Kind, parse_call
 from tests.unit.router.pool import Pool, until
 
 BAD_BODIES: list[tuple[Any, int, str]] = [
@@ -25,6 +26,9 @@ BAD_BODIES: list[tuple[Any, int, str]] = [
     ({"model": "tiny", "prompt": "x", "stream": "yes"}, 400, "stream"),
     ({"model": "tiny", "prompt": "x", "stream_options": {}}, 400, "stream_options"),
     ({"model": "tiny", "prompt": "x", "n": 0}, 400, "n:"),
+    ({"model": "tiny", "prompt": "x", "n": 129}, 400, "n: a whole number from 1 to 128"),
+    ({"model": "tiny", "prompt": "x", "n": 10**400}, 400, "n:"),
+    ({"model": "tiny", "prompt": "x", "best_of": 10**400}, 400, "best_of:"),
     ({"model": "tiny", "prompt": "x", "max_tokens": -1}, 400, "max_tokens"),
     ({"model": "tiny", "prompt": "x", "max_tokens": "many"}, 400, "max_tokens"),
     ({"model": "tiny", "prompt": "x", "prompt_logprobs": 1}, 400, "prompt_logprobs"),
@@ -46,6 +50,25 @@ async def test_bad_bodies_are_refused_with_a_sentence(
     assert pool.engines["p0"].seen == pool.engines["d0"].seen == []
     assert (await pool.arrivals())["arrivals"] == []
     assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
+
+
+async def test_more_output_than_the_model_can_make_is_the_engines_to_refuse_or_cut(
+    pool: Pool,
+) -> None:
+    status, _ = await pool.complete(max_tokens=10**400)
+
+    assert status == 200
+    assert pool.engines["d0"].seen[0].body["max_tokens"] == 10**400
+
+
+async def test_no_more_output_is_reckoned_with_than_the_model_can_make(pool: Pool) -> None:
+    settings = pool.router.settings.current
+    assert settings is not None
+    raw = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 10**400}).encode()
+
+    call = parse_call(Kind.COMPLETIONS, raw, settings)
+
+    assert call.max_output_tokens == 2048
 
 
 @pytest.mark.parametrize("messages", [None, [], "hello", ["hello"]])
