@@ -6,6 +6,7 @@ from tandem_engine.router.call import Kind
 
 _JOINED = ("content", "reasoning", "reasoning_content", "refusal")
 _CARRIED = ("system_fingerprint", "service_tier")
+_MOST_TOOL_CALLS = 1024
 _TOKEN_IDS = ("token_ids", "prompt_token_ids")
 
 
@@ -24,7 +25,7 @@ class Assembly:
         self._usage: dict[str, Any] | None = None
 
     def add(self, chunk: dict[str, Any]) -> None:
-        """Take one chunk of the stream."""
+        """Take one chunk of the stream; raises one of `sse.SHAPE_ERRORS`."""
         for key in ("id", "created", "model", *self._carried):
             if chunk.get(key) is not None:
                 self._head.setdefault(key, chunk[key])
@@ -80,6 +81,8 @@ def _join_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
     for piece in delta.get("tool_calls") or ():
         calls = message.setdefault("tool_calls", [])
         index = piece.get("index", len(calls))
+        if not 0 <= index < _MOST_TOOL_CALLS:
+            raise ValueError("an index of a tool call beyond all sense")
         while len(calls) <= index:
             calls.append({"id": None, "type": "function", "function": {}})
         for key in ("id", "type"):

@@ -21,7 +21,7 @@ from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.sink import Sink
-from tandem_engine.router.sse import Events, TokenCount
+from tandem_engine.router.sse import SHAPE_ERRORS, Events, TokenCount
 from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import QueueFull, Waiting
@@ -396,10 +396,10 @@ class Forwarder:
                     fresh = fresh or chunk.tokens
                     if chunk.payload is not None:
                         payloads.append(chunk.payload)
-                if payloads:
-                    await sink.send(payloads)
-            except ValueError as error:
-                raise UpstreamFailure(Reason.MALFORMED) from error
+            except SHAPE_ERRORS:
+                broken = Reason.MALFORMED
+            if payloads:
+                await sink.send(payloads)
             if fresh:
                 now = clock()
                 timeline.last_token_s = now

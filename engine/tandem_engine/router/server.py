@@ -87,13 +87,14 @@ class ClientServer:
         except ApiError as error:
             response = error_response(error)
         except ClientGone:
-            return web.Response()
+            response = web.Response()
         except Exception as error:
-            # The message of an unexpected error may quote the request: only its type is logged.
-            logger.error("request failed inside the router", extra={"error": type(error).__name__})
-            response = error_response(
-                ApiError(500, "The router failed.", kind="server_error", code="router_error")
-            )
+            response = error_response(_router_failed(error))
+        if request.writer.output_size and not response.prepared:
+            # A second status line would be read as part of the answer that has begun.
+            if request.transport is not None:
+                request.transport.close()
+            return response
         if self.draining and not response.prepared:
             response.force_close()
         return response
@@ -224,23 +225,33 @@ class ClientServer:
         )
         self._flights.add(flight)
         try:
-            return await self._forwarder.serve(flight, sink)
+            return await self._served(flight, sink)
         except ClientGone:
             flight.left()
             raise
-        except asyncio.CancelledError:
-            if not flight.stopping:
-                flight.left()
-                raise
-            if sink.begun:
-                return await sink.fail(_shutting_down())
-            raise _shutting_down() from None
         except ApiError as error:
             error.request_id = request_id
             raise
         finally:
             self._flights.discard(flight)
             self._accounts.finish(flight)
+
+    async def _served(self, flight: Flight, sink: Sink) -> web.StreamResponse:
+        """Serve it; what has begun gets an end, whatever happens."""
+        try:
+            return await self._forwarder.serve(flight, sink)
+        except (ApiError, ClientGone):
+            raise
+        except asyncio.CancelledError:
+            if not flight.stopping:
+                flight.left()
+                raise
+            failed = _shutting_down()
+        except Exception as error:
+            failed = _router_failed(error)
+        if sink.begun:
+            return await sink.fail(failed)
+        raise failed
 
 
 class InternalServer:
@@ -333,6 +344,12 @@ def error_response(error: ApiError) -> web.Response:
     if error.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
         response.force_close()
     return response
+
+
+def _router_failed(error: Exception) -> ApiError:
+    # The message of an unexpected error may quote the request: only its type is logged.
+    logger.error("request failed inside the router", extra={"error": type(error).__name__})
+    return ApiError(500, "The router failed.", kind="server_error", code="router_error")
 
 
 def _shutting_down() -> ApiError:

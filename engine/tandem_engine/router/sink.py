@@ -8,6 +8,8 @@ from aiohttp import web
 from tandem_engine.router.assembly import Assembly
 from tandem_engine.router.call import Kind
 from tandem_engine.router.errors import ApiError, error_event
+from tandem_engine.router.sse import SHAPE_ERRORS
+from tandem_engine.router.upstream import Reason, UpstreamFailure
 
 
 class ClientGone(Exception):  # noqa: N818 - an event of ordinary operation
@@ -22,7 +24,11 @@ class Sink(Protocol):
         """Return whether a second try would show the client something twice."""
 
     async def send(self, payloads: list[bytes]) -> None:
-        """Take the payloads of events, in order."""
+        """Take the payloads of events, in order.
+
+        Raises `UpstreamFailure` where the engine did not keep to the shape of an answer, and
+        `ClientGone`; so does `finish`.
+        """
 
     async def finish(self) -> web.StreamResponse:
         """End well."""
@@ -92,13 +98,19 @@ class AnswerSink:
     async def send(self, payloads: list[bytes]) -> None:
         """Take chunks."""
         self.begun = True
-        for payload in payloads:
-            if payload != b"[DONE]":
-                self._assembly.add(json.loads(payload))
+        try:
+            for payload in payloads:
+                if payload != b"[DONE]":
+                    self._assembly.add(json.loads(payload))
+        except SHAPE_ERRORS as error:
+            raise UpstreamFailure(Reason.MALFORMED) from error
 
     async def finish(self) -> web.StreamResponse:
         """Return the whole answer."""
-        body = json.dumps(self._assembly.answer()).encode()
+        try:
+            body = json.dumps(self._assembly.answer()).encode()
+        except SHAPE_ERRORS as error:
+            raise UpstreamFailure(Reason.MALFORMED) from error
         return web.Response(body=body, content_type="application/json", headers=self._headers)
 
     async def fail(self, error: ApiError) -> web.StreamResponse:

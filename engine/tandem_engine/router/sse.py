@@ -13,11 +13,22 @@ from dataclasses import dataclass
 from typing import Any
 
 _USAGE = re.compile(rb',\s*"usage":\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|null)')
-_COMPLETION_TOKENS = re.compile(rb'"completion_tokens":\s*(\d+)')
+_COMPLETION_TOKENS = re.compile(rb'"completion_tokens":\s*(\d{1,9})\b')
 _NO_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
 _FINISH = re.compile(rb'"finish_reason":\s*"(\w+)"')
 _ERROR = re.compile(rb'\s*\{\s*"error"\s*:')
+_MOST_TOKENS = 10**9 - 1
 _GENERATED = ("content", "reasoning", "reasoning_content", "tool_calls", "refusal")
+
+SHAPE_ERRORS = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What comes of reading an engine's JSON that is broken or not of the shape it should have."""
 
 
 class Events:
@@ -77,7 +88,7 @@ class TokenCount:
         self.reported = False
 
     def read(self, payload: bytes) -> Chunk:
-        """Return what `payload` means and count its tokens."""
+        """Return what `payload` means and count its tokens; raises one of `SHAPE_ERRORS`."""
         if payload == b"[DONE]":
             return Chunk(payload, done=True)
         if _ERROR.match(payload):
@@ -102,7 +113,7 @@ class TokenCount:
         usage = json.loads(payload).get("usage")
         if isinstance(usage, dict):
             self._take_prompt(usage)
-            if isinstance(count := usage.get("completion_tokens"), int):
+            if (count := _tokens(usage.get("completion_tokens"))) is not None:
                 self.output_tokens = count
                 self.reported = True
         return Chunk(payload if self._include_usage else None, usage_report=True)
@@ -121,7 +132,7 @@ class TokenCount:
         for choice in document.get("choices") or ():
             index = choice.get("index", 0)
             seen = self._per_choice.get(index, 0)
-            total = usage.get("completion_tokens")
+            total = _tokens(usage.get("completion_tokens"))
             if total is None:
                 total = seen + _generated(choice)
             if total > seen:
@@ -132,14 +143,21 @@ class TokenCount:
 
 
 def prompt_usage(usage: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return prompt tokens and cached tokens of a usage object, `None` where it says nothing."""
-    tokens = usage.get("prompt_tokens")
+    """Return prompt tokens and cached tokens of a usage object, `None` where it says nothing.
+
+    Raises one of `SHAPE_ERRORS`.
+    """
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return (
-        tokens if isinstance(tokens, int) else None,
-        cached if isinstance(cached, int) else None,
-    )
+    return _tokens(usage.get("prompt_tokens")), _tokens(cached)
+
+
+def _tokens(count: Any) -> int | None:
+    if not isinstance(count, int):
+        return None
+    if not 0 <= count <= _MOST_TOKENS:
+        raise ValueError("a number of tokens beyond all sense")
+    return count
 
 
 def _generated(choice: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ import aiohttp
 
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Pod
-from tandem_engine.router.sse import prompt_usage
+from tandem_engine.router.sse import SHAPE_ERRORS, prompt_usage
 
 _LARGEST_PREFILL_ANSWER_BYTES = 32 * 1024 * 1024
 _LARGEST_ERROR_BYTES = 64 * 1024
@@ -87,11 +87,11 @@ class Upstream:
             response.close() if not response.content.at_eof() else response.release()
         try:
             document = json.loads(raw)
-            usage = document.get("usage") or {}
-        except (ValueError, AttributeError) as error:
+            prompt_tokens, cached_tokens = prompt_usage(document.get("usage") or {})
+            kv_params = document.get("kv_transfer_params")
+        except SHAPE_ERRORS as error:
             raise UpstreamFailure(Reason.MALFORMED) from error
-        prompt_tokens, cached_tokens = prompt_usage(usage)
-        return PrefillAnswer(document.get("kv_transfer_params"), prompt_tokens, cached_tokens)
+        return PrefillAnswer(kv_params, prompt_tokens, cached_tokens)
 
     async def decode(
         self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
@@ -157,7 +157,7 @@ def _client_fault(status: int, raw: bytes) -> ApiError:
     """Return the engine's own complaint about the request, in OpenAI's shape."""
     try:
         document = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     error = document.get("error", document) if isinstance(document, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):

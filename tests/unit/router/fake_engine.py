@@ -31,7 +31,9 @@ class Script:
     final_usage: bool = True
     cached_tokens: int | None = None
     tokens_per_chunk: int = 1
+    prefill_usage: Any = None
     garbage_after: int | None = None
+    garbage: bytes = b"{nonsense"
     hold: asyncio.Event | None = None
 
 
@@ -123,7 +125,7 @@ class FakeEngine:
         answer: dict[str, Any] = {
             "id": "cmpl-prefill",
             "choices": [{"index": 0, "text": "x", "finish_reason": "length"}],
-            "usage": self._usage(seen, 1),
+            "usage": self.script.prefill_usage or self._usage(seen, 1),
         }
         if self.script.kv:
             answer["kv_transfer_params"] = {
@@ -224,7 +226,7 @@ class FakeEngine:
             request.transport.abort()
             return True
         if script.garbage_after == made:
-            await response.write(b"data: {nonsense\n\n")
+            await response.write(b"data: " + script.garbage + b"\n\n")
             return True
         if script.error_event_after == made:
             await response.write(b'data: {"error": {"message": "scripted", "code": 500}}\n\n')

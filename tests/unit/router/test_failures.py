@@ -1,11 +1,43 @@
 """Engines that refuse, freeze, break off or lie: the client always gets an end."""
 
 import asyncio
+import json
+from typing import Any, cast
 
 import pytest
+from aiohttp import web
 
+from tandem_engine.router.flight import Flight
+from tandem_engine.router.forward import Forwarder
+from tandem_engine.router.server import ClientServer, listen
+from tandem_engine.router.sink import Sink
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
+
+GARBAGE = [
+    b"[1]",
+    b"7",
+    b'{"choices": 5}',
+    b'{"choices": [null]}',
+    b'{"choices": [{"index": 0, "text": "x"}], "usage": 3}',
+    b'{"choices": [{"index": 0, "text": "x"}], "usage": {"completion_tokens": 1%s}}' % (b"0" * 400),
+    b"[" * 5000 + b"]" * 5000,
+]
+GARBAGE_TO_ASSEMBLE = b'{"choices": [{"index": 0, "text": 5}]}'
+
+
+async def raw_stream(port: int) -> bytes:
+    """Return all bytes that a client gets for a streamed completion."""
+    body = json.dumps({"model": "tiny", "prompt": "a b", "stream": True}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body) + body
+    )
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    return answer
 
 
 async def test_decode_alone_serves_when_the_only_prefill_pod_refuses(bare_pool: Pool) -> None:
@@ -160,6 +192,94 @@ async def test_a_stream_that_breaks_ends_with_an_error_event_and_is_not_tried_ag
     assert len(answer) == (5 if "chat" in path else 4)
     assert len(pool.engines["d0"].seen) + len(pool.engines["d1"].seen) == 1
     assert pool.metric("tandem_router_requests_total", outcome="failed") == 1
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+async def test_an_event_of_the_wrong_shape_ends_a_stream_in_order(
+    pool: Pool, garbage: bytes
+) -> None:
+    pool.engines["d0"].script = Script(garbage_after=2, garbage=garbage, continuous=False)
+
+    answer = await raw_stream(pool.router.port)
+
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b'data: {"error": ' in answer
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert pool.metric("tandem_router_requests_total", outcome="failed") == 1
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+async def test_a_first_event_of_the_wrong_shape_is_tried_elsewhere(
+    pool: Pool, garbage: bytes
+) -> None:
+    await pool.add("d1")
+    pool.engines["d0"].script = Script(garbage_after=0, garbage=garbage, continuous=False)
+
+    answer = await pool.stream()
+
+    assert answer[-1] == "[DONE]"
+    assert len(pool.engines["d1"].seen) == 1
+    assert pool.metric("tandem_router_retries_total", reason="malformed") == 1
+
+
+@pytest.mark.parametrize("garbage", [*GARBAGE, GARBAGE_TO_ASSEMBLE])
+async def test_an_event_of_the_wrong_shape_is_no_part_of_a_whole_answer(
+    pool: Pool, garbage: bytes
+) -> None:
+    pool.engines["d0"].script = Script(garbage_after=2, garbage=garbage, continuous=False)
+
+    status, answer = await pool.complete()
+
+    assert status == 502
+    assert answer["error"]["code"] == "upstream_error"
+
+
+@pytest.mark.parametrize("usage", [3, {"prompt_tokens": -1}, {"prompt_tokens": 10**400}])
+async def test_a_prefill_answer_of_the_wrong_shape_means_another_try(
+    pool: Pool, usage: Any
+) -> None:
+    await pool.add("p1")
+    pool.engines["p0"].script.prefill_usage = usage
+
+    await pool.stream()
+
+    assert pool.engines["d0"].seen[0].body["kv_transfer_params"]["remote_engine_id"] == "p1"
+    assert pool.metric("tandem_router_retries_total", reason="malformed") == 1
+
+
+class Breaks:
+    """A forwarder with a fault that shows only once the answer has begun."""
+
+    def __init__(self, *, whole: bool) -> None:
+        self._whole = whole
+
+    async def serve(self, flight: Flight, sink: Sink) -> web.StreamResponse:
+        await sink.send([b'{"choices": []}'])
+        if self._whole:
+            await sink.finish()
+        raise LookupError("a fault of the router")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_fault_of_the_router_never_puts_a_second_answer_into_the_first(
+    pool: Pool, whole: bool
+) -> None:
+    router = pool.router
+    server = ClientServer(
+        fleet=router.fleet,
+        forwarder=cast("Forwarder", Breaks(whole=whole)),
+        accounts=router.accounts,
+        settings=router.settings,
+        clock=asyncio.get_running_loop().time,
+    )
+    runner, port = await listen(server.handle, host="127.0.0.1", port=0)
+
+    answer = await raw_stream(port)
+
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert (b'data: {"error": ' in answer) is not whole
+    assert answer.endswith(b"0\r\n\r\n")
+    await runner.cleanup()
 
 
 async def test_an_answer_not_streamed_that_breaks_is_an_error_and_never_half_an_answer(
