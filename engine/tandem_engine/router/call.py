@@ -73,14 +73,17 @@ class Call:
     split: bool
 
     def prefill_body(self) -> bytes:
-        """Return what a prefill pod is asked: the prompt's KV blocks and one token."""
+        """Return what a prefill pod is asked: the prompt's KV blocks and one token.
+
+        Raises `ApiError` for a body too deep to be written again, as `decode_body` does.
+        """
         body = {key: value for key, value in self.body.items() if key not in _ANSWER_ONLY}
         body["stream"] = False
         body["max_tokens"] = 1
         if "max_completion_tokens" in body:
             body["max_completion_tokens"] = 1
         body[KV_PARAMS] = REMOTE_DECODE
-        return json.dumps(body).encode()
+        return _encoded(body)
 
     def decode_body(self, kv_params: Any) -> bytes:
         """Return what a decode pod is asked; always streamed, with usage on each chunk."""
@@ -89,7 +92,7 @@ class Call:
         body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         if kv_params is not None:
             body[KV_PARAMS] = kv_params
-        return json.dumps(body).encode()
+        return _encoded(body)
 
 
 def parse_call(kind: Kind, raw: bytes, settings: Settings) -> Call:
@@ -169,6 +172,14 @@ def _document(raw: bytes) -> dict[str, Any]:
     return body
 
 
+def _encoded(value: Any) -> bytes:
+    # What could just be read at one depth of the stack cannot be written at a greater one.
+    try:
+        return json.dumps(value).encode()
+    except RecursionError:
+        raise ApiError(400, "The body is nested too deeply.", code="invalid_json") from None
+
+
 def _without_kv_params(body: dict[str, Any]) -> dict[str, Any]:
     body.pop(KV_PARAMS, None)
     # The engine copies these arguments to the same place where it keeps KV parameters.
@@ -219,14 +230,15 @@ def _chat_bytes(body: Mapping[str, Any]) -> int:
         )
     size = sum(_text_bytes(message.get("content")) for message in messages)
     tools = body.get("tools")
-    return size + (len(json.dumps(tools)) if tools else 0)
+    return size + (len(_encoded(tools)) if tools else 0)
 
 
 def _text_bytes(content: Any) -> int:
     if isinstance(content, str):
         return len(content.encode(errors="replace"))
     if isinstance(content, list):
-        return sum(_text_bytes(part.get("text")) for part in content if isinstance(part, dict))
+        texts = (part.get("text") for part in content if isinstance(part, dict))
+        return sum(_text_bytes(text) for text in texts if isinstance(text, str))
     return 0
 
 

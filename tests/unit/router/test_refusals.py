@@ -52,6 +52,26 @@ async def test_bad_bodies_are_refused_with_a_sentence(
     assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
 
 
+@pytest.mark.parametrize(
+    "field",
+    ['"x": %s', '"tools": %s', '"messages": [{"role": "user", "content": %s}]'],
+    ids=["unknown field", "tools", "content"],
+)
+@pytest.mark.parametrize("brackets", [("[", "]"), ('[{"text":', "}]")], ids=["lists", "texts"])
+async def test_a_body_nested_too_deeply_is_the_clients_fault(
+    pool: Pool, field: str, brackets: tuple[str, str]
+) -> None:
+    opening, closing = brackets
+    for depth in [*range(800 // len(closing), 1000 // len(closing)), 100_000]:
+        value = field % (opening * depth + '"a"' + closing * depth)
+        raw = '{"model": "tiny", "messages": [{"role": "user", "content": "a"}], ' + value + "}"
+        status, answer, _ = await pool.post(raw.encode(), "/v1/chat/completions")
+        assert status == 200 or (status, answer["error"]["code"]) == (400, "invalid_json")
+
+    assert status == 400
+    assert pool.metric("tandem_router_requests_total", outcome="failed") == 0
+
+
 async def test_more_output_than_the_model_can_make_is_the_engines_to_refuse_or_cut(
     pool: Pool,
 ) -> None:
