@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import re
 from collections.abc import Iterable
 
@@ -14,12 +15,15 @@ _PROBE_TIMEOUT_S = 1.0
 _SCRAPE_EVERY_S = 10.0
 _SCRAPE_TIMEOUT_S = 5.0
 _LARGEST_METRICS_BYTES = 8 * 1024 * 1024
+_MOST_SANE = 1e12
 _TRANSFER = re.compile(
     rb"^vllm:nixl_xfer_time_seconds_(sum|count)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE
 )
 _REQUESTS = re.compile(
     rb"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE
 )
+
+logger = logging.getLogger(__name__)
 
 
 class Probes:
@@ -66,6 +70,7 @@ class DecodeReads:
         self._upstream = upstream
         self._learned = learned
         self._seen: dict[str, tuple[float, float]] = {}
+        self._unreadable: set[str] = set()
 
     async def run(self) -> None:
         """Scrape for ever."""
@@ -81,18 +86,12 @@ class DecodeReads:
         grown_s = grown = 0.0
         seen: dict[str, tuple[float, float]] = {}
         for pod in pods:
-            try:
-                text = await self._upstream.get(
-                    pod,
-                    path="/metrics",
-                    most_bytes=_LARGEST_METRICS_BYTES,
-                    timeout_s=_SCRAPE_TIMEOUT_S,
-                )
-            except UpstreamFailure:
+            found = await self._read(pod)
+            if found is None:
                 pod.others = 0
                 continue
-            pod.others = max(0, requests_inside(text) - pod.requests)
-            totals = transfer_totals(text)
+            inside, totals = found
+            pod.others = max(0, inside - pod.requests)
             if totals is None:
                 continue
             before = self._seen.get(pod.name, (0.0, 0.0))
@@ -107,17 +106,51 @@ class DecodeReads:
         # Somebody may be waiting for what others had.
         self._fleet.announce()
 
+    async def _read(self, pod: Pod) -> tuple[int, tuple[float, float] | None] | None:
+        """Return requests and transfer totals, `None` where the pod does not tell them."""
+        try:
+            text = await self._upstream.get(
+                pod,
+                path="/metrics",
+                most_bytes=_LARGEST_METRICS_BYTES,
+                timeout_s=_SCRAPE_TIMEOUT_S,
+            )
+        except UpstreamFailure:
+            return None
+        try:
+            found = requests_inside(text), transfer_totals(text)
+        except ValueError:
+            if pod.name not in self._unreadable:
+                logger.warning("metrics of an engine pod are broken", extra={"pod": pod.name})
+            self._unreadable.add(pod.name)
+            return None
+        self._unreadable.discard(pod.name)
+        return found
+
 
 def requests_inside(text: bytes) -> int:
-    """Return the requests that an engine runs or lets wait; none where it does not say."""
-    return round(sum(float(value) for value in _REQUESTS.findall(text)))
+    """Return the requests that an engine runs or lets wait; none where it does not say.
+
+    Raises `ValueError` where what it says is no number of requests.
+    """
+    return round(sum(map(_amount, _REQUESTS.findall(text))))
 
 
 def transfer_totals(text: bytes) -> tuple[float, float] | None:
-    """Return sum and count of the transfer histogram over all its series, `None` without it."""
+    """Return sum and count of the transfer histogram over all its series, `None` without it.
+
+    Raises `ValueError` where one of them is no number of seconds or transfers.
+    """
     totals: dict[bytes, float] = {}
     for name, value in _TRANSFER.findall(text):
-        totals[name] = totals.get(name, 0.0) + float(value)
+        totals[name] = totals.get(name, 0.0) + _amount(value)
     if len(totals) < 2:
         return None
     return totals[b"sum"], totals[b"count"]
+
+
+def _amount(value: bytes) -> float:
+    amount = float(value)
+    if not 0 <= amount <= _MOST_SANE:
+        raise ValueError(f"a number from 0 to {_MOST_SANE} was expected, found {amount}")
+    return amount

@@ -407,6 +407,31 @@ async def test_the_mean_transfer_time_comes_from_the_decode_pods(pool: Pool) -> 
     assert pool.metric(name, part="transfer") == pytest.approx(0.02)
 
 
+@pytest.mark.parametrize("value", ["1e999", "1.2.3", "-1", "1e300", "+"])
+async def test_broken_metrics_of_one_decode_pod_hide_nothing_of_the_others(
+    pool: Pool, caplog: pytest.LogCaptureFixture, value: str
+) -> None:
+    await pool.add("d1")
+    polls = DecodeReads(
+        fleet=pool.router.fleet,
+        upstream=pool.router._upstream,
+        learned=pool.router.learned,
+    )
+    running = 'vllm:num_requests_running{{engine="0"}} {}\n'
+    transfers = "vllm:nixl_xfer_time_seconds_sum {}\nvllm:nixl_xfer_time_seconds_count 2\n"
+    for engine in ("d0", "d1"):
+        pool.engines[engine].metrics = running.format(3) + transfers.format(1.0)
+    pool.engines["d0"].metrics = running.format(value) + transfers.format(value)
+
+    await polls.scrape(pool.router.fleet.usable(Role.DECODE))
+    await polls.scrape(pool.router.fleet.usable(Role.DECODE))
+
+    others = {pod.name: pod.others for pod in pool.router.fleet.usable(Role.DECODE)}
+    assert others == {"d0": 0, "d1": 3}
+    assert pool.router.learned.transfer_s == pytest.approx(0.5)
+    assert caplog.messages.count("metrics of an engine pod are broken") == 1
+
+
 async def test_without_transfers_their_time_is_unknown_not_zero(pool: Pool) -> None:
     polls = DecodeReads(
         fleet=pool.router.fleet,
