@@ -57,6 +57,7 @@ class Call:
         body: the client's own document without KV parameters.
         exact_prompt_tokens: known for token-id prompts only.
         prompt_bytes: size of the text that becomes the prompt.
+        choices: of all prompts together.
         max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
         split: whether prefill and decode may run on different pods.
     """
@@ -68,6 +69,7 @@ class Call:
     continuous_usage: bool
     exact_prompt_tokens: int | None
     prompt_bytes: int
+    prompts: int
     max_output_tokens: int | None
     choices: int
     split: bool
@@ -156,6 +158,7 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings) -> Call:
         continuous_usage=bool(options and options.get("continuous_usage_stats")),
         exact_prompt_tokens=tokens,
         prompt_bytes=size,
+        prompts=prompts,
         max_output_tokens=max_output_tokens,
         choices=choices * prompts,
         split=split,

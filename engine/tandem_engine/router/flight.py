@@ -219,7 +219,11 @@ class Accounts:
             cached_tokens=flight.cached_tokens or 0,
             output_tokens=flight.output_tokens,
         )
-        if verdict.outcome is not Outcome.REFUSED:
+        if verdict.outcome is Outcome.REFUSED:
+            self.ledger.withdraw(
+                flight.arrival_second, tokens=flight.prompt_tokens, cached=flight.cached_tokens
+            )
+        else:
             self.ledger.finish(verdict, cause, output_tokens=flight.output_tokens)
         if self._record is not None:
             self._record.write(

@@ -110,6 +110,18 @@ class Ledger:
         row.tokens[new] += exact
         row.cached += cached or 0
 
+    def withdraw(self, second: int, *, tokens: int, cached: int | None) -> None:
+        """Take a request back that turned out to be none, as last counted."""
+        row = self._arrivals.get(second)
+        if row is None:
+            return
+        bucket = prompt_bucket(tokens)
+        row.requests[bucket] -= 1
+        row.tokens[bucket] -= tokens
+        row.cached -= cached or 0
+        if not any(row.requests):
+            del self._arrivals[second]
+
     def finish(self, verdict: Verdict, cause: Cause | None, *, output_tokens: int) -> None:
         """Count a request that ended."""
         second = int(self._wall())

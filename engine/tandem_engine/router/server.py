@@ -157,14 +157,11 @@ class ClientServer:
         settings = self._settings_in_force()
         if self.closed:
             raise _shutting_down()
-        header_bytes = sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
-        if header_bytes > settings.limits.header_bytes:
-            raise ApiError(
-                431,
-                f"The headers have {header_bytes} bytes; at most"
-                f" {settings.limits.header_bytes} are accepted.",
-                code="headers_too_large",
-            )
+        try:
+            _check_sizes(request, settings)
+        except ApiError:
+            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+            raise
         if self._requests >= settings.limits.concurrent_requests:
             self._shed_unread(request, kind, settings)
             raise too_busy(
@@ -183,10 +180,15 @@ class ClientServer:
 
     def _shed_unread(self, request: web.BaseRequest, kind: Kind, settings: Settings) -> None:
         """Count a request that was shed before its body was read."""
-        size = request.content_length or 0
-        tokens = self._accounts.learned.tokens_per_byte[kind].estimate(size)
+        tokens = self._estimate(kind, request.content_length or 0, settings, prompts=1)
         self._accounts.arrive(tokens)
         self._accounts.finish_unread(tokens, slo=settings.slo)
+
+    def _estimate(self, kind: Kind, size: int, settings: Settings, *, prompts: int) -> int:
+        """Return the tokens to expect in `size` bytes: no more than the model takes."""
+        tokens = self._accounts.learned.tokens_per_byte[kind].estimate(size)
+        longest = settings.max_model_len
+        return tokens if longest is None else min(tokens, longest * prompts)
 
     async def _accepted(
         self, request: web.BaseRequest, kind: Kind, settings: Settings
@@ -204,7 +206,7 @@ class ClientServer:
         assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
         tokens = call.exact_prompt_tokens
         if tokens is None:
-            tokens = self._accounts.learned.tokens_per_byte[kind].estimate(call.prompt_bytes)
+            tokens = self._estimate(kind, call.prompt_bytes, settings, prompts=call.prompts)
         flight = Flight(
             call=call,
             request_id=request_id,
@@ -360,13 +362,28 @@ def _method_not_allowed(request: web.BaseRequest, allowed: str) -> ApiError:
     return ApiError(405, f"{request.method} is not allowed here; use {allowed}.", allow=allowed)
 
 
-async def _read_body(request: web.BaseRequest, settings: Settings) -> bytes:
-    most = settings.limits.body_bytes
-    too_large = ApiError(
+def _check_sizes(request: web.BaseRequest, settings: Settings) -> None:
+    """Refuse what says itself that it is too large: nobody need read it to know."""
+    limits = settings.limits
+    header_bytes = sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
+    if header_bytes > limits.header_bytes:
+        raise ApiError(
+            431,
+            f"The headers have {header_bytes} bytes; at most {limits.header_bytes} are accepted.",
+            code="headers_too_large",
+        )
+    if (request.content_length or 0) > limits.body_bytes:
+        raise _body_too_large(limits.body_bytes)
+
+
+def _body_too_large(most: int) -> ApiError:
+    return ApiError(
         413, f"The body is larger than the {most} bytes accepted.", code="body_too_large"
     )
-    if (request.content_length or 0) > most:
-        raise too_large
+
+
+async def _read_body(request: web.BaseRequest, settings: Settings) -> bytes:
+    most = settings.limits.body_bytes
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     parts, size = [], 0
@@ -375,7 +392,7 @@ async def _read_body(request: web.BaseRequest, settings: Settings) -> bytes:
             async for data in request.content.iter_any():
                 size += len(data)
                 if size > most:
-                    raise too_large
+                    raise _body_too_large(most)
                 parts.append(data)
     except (web.RequestPayloadError, web.PayloadAccessError, HttpProcessingError):
         raise ApiError(400, "The body is not valid HTTP.", code="invalid_http") from None

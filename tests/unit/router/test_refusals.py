@@ -221,6 +221,75 @@ async def test_an_engines_own_refusal_reaches_the_client_and_is_no_violation(poo
     assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
 
 
+@pytest.mark.parametrize("role", ["p0", "d0"])
+async def test_what_an_engine_refuses_was_no_arrival_after_all(pool: Pool, role: str) -> None:
+    await pool.stream([5] * 600)
+    before = (await pool.arrivals())["arrivals"]
+    pool.engines["p0"].script.cached_tokens = 2
+    pool.engines[role].script.statuses = [400]
+
+    status, _ = await pool.complete("word " * 300)
+
+    assert status == 400
+    assert (await pool.arrivals())["arrivals"] == before
+    assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
+
+
+async def test_a_second_of_refusals_saw_nothing(pool: Pool) -> None:
+    pool.engines["p0"].script.statuses = [400]
+
+    await pool.complete()
+
+    assert (await pool.arrivals())["arrivals"] == []
+
+
+async def test_no_prompt_counts_for_more_than_the_model_takes(pool: Pool) -> None:
+    pool.engines["p0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.complete("x" * 40_000))
+    await pool.engines["p0"].wait_seen(1)
+
+    [[_, requests, tokens, _]] = (await pool.arrivals())["arrivals"]
+
+    assert (sum(requests), sum(tokens)) == (1, 2048)
+    task.cancel()
+
+
+async def test_a_body_said_to_be_too_large_is_refused_before_it_counts_for_anything(
+    pool: Pool,
+) -> None:
+    pool.configure(limits={"concurrent_requests": 1})
+    pool.engines["p0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.complete([5] * 7))
+    await pool.engines["p0"].wait_seen(1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", pool.router.port)
+
+    writer.write(
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 4%s\r\n\r\n" % (b"0" * 15)
+    )
+    head = await asyncio.wait_for(reader.readline(), 5)
+
+    assert b" 413 " in head
+    [[_, _, tokens, _]] = (await pool.arrivals())["arrivals"]
+    assert sum(tokens) == 7
+    assert pool.metric("tandem_router_prompt_tokens_total") == 0
+    task.cancel()
+    writer.close()
+
+
+async def test_a_body_shed_unread_counts_for_no_more_than_the_model_takes(pool: Pool) -> None:
+    pool.configure(limits={"concurrent_requests": 1})
+    pool.engines["p0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.complete([5] * 7))
+    await pool.engines["p0"].wait_seen(1)
+
+    status, _ = await pool.complete("x" * 40_000)
+
+    assert status == 429
+    rows = (await pool.arrivals())["arrivals"]
+    assert sum(sum(tokens) for _, _, tokens, _ in rows) == 7 + 2048
+    task.cancel()
+
+
 async def test_expect_100_continue_is_honoured(pool: Pool) -> None:
     status, _, _ = await pool.post({"model": "tiny", "prompt": "x"}, expect100=True)
 
