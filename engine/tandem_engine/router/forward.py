@@ -311,7 +311,7 @@ class Forwarder:
                     # Closed, not released: the engine stops work nobody reads.
                     response.release() if response.content.at_eof() else response.close()
         except TimeoutError:
-            return await self._timed_out(flight, sink, pod, waited_s=self._clock() - began)
+            return await self._timed_out(flight, sink, pod, began=began)
         except ApiError as error:
             if error.status < 500:
                 flight.ending = Ending.REFUSED
@@ -346,12 +346,15 @@ class Forwarder:
         )
 
     async def _timed_out(
-        self, flight: Flight, sink: Sink, pod: Pod, *, waited_s: float
+        self, flight: Flight, sink: Sink, pod: Pod, *, began: float
     ) -> web.StreamResponse:
-        # A request that came here with its time all but spent says nothing about the pod.
-        if waited_s >= flight.settings.timeouts.connect_s:
+        last_s = flight.timeline.last_token_s
+        started = last_s is not None
+        heard_s = began if last_s is None else last_s + sink.stalled_s
+        # A request that came here with its time all but spent says nothing about the pod, nor
+        # does one that it served until the end of that.
+        if self._clock() - heard_s >= flight.settings.timeouts.connect_s:
             self._fleet.doubt(pod)
-        started = flight.timeline.first_token_s is not None
         flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
         logger.warning(
             "engine pod was silent for too long",
@@ -398,17 +401,21 @@ class Forwarder:
                         payloads.append(chunk.payload)
             except SHAPE_ERRORS:
                 broken = Reason.MALFORMED
+            # Until the client has taken it nothing is the engine's silence; the sink bounds that.
+            watchdog.move(deadline_s + idle_s)
             if payloads:
                 await sink.send(payloads)
             if fresh:
-                now = clock()
+                now = clock() - sink.stalled_s
                 timeline.last_token_s = now
                 if timeline.first_token_s is None:
                     timeline.first_token_s = now
                     self._waiting.computed(flight.placement)
             if broken is not None:
                 raise UpstreamFailure(broken)
-            if timeline.first_token_s is not None:
+            if timeline.first_token_s is None:
+                watchdog.move(flight.first_token_deadline_s + sink.stalled_s)
+            elif not done:
                 watchdog.move(min(clock() + idle_s, deadline_s))
         answer = await sink.finish()
         flight.ending = Ending.ANSWERED

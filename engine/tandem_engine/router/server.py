@@ -12,12 +12,13 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from tandem_engine.router.call import Kind, parse_call
+from tandem_engine.router.client import Client, ClientGone
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Fleet, Role
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.forward import Forwarder
 from tandem_engine.router.settings import Settings, SettingsHolder
-from tandem_engine.router.sink import AnswerSink, ClientGone, Sink, StreamSink
+from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline
 from tandem_engine.router.waiting import Waiting
 
@@ -219,9 +220,15 @@ class ClientServer:
             task=task,
             arrival_second=self._accounts.arrive(tokens),
         )
+        client = Client(
+            request,
+            idle_s=settings.timeouts.idle_s,
+            until_s=flight.deadline_s,
+            closing=lambda: self.draining,
+        )
         headers = {"X-Request-Id": request_id}
         sink: Sink = (
-            StreamSink(request, headers)
+            StreamSink(client, headers)
             if call.stream
             else AnswerSink(kind, headers, token_ids=bool(call.body.get("return_token_ids")))
         )

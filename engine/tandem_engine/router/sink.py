@@ -7,13 +7,10 @@ from aiohttp import web
 
 from tandem_engine.router.assembly import Assembly
 from tandem_engine.router.call import Kind
+from tandem_engine.router.client import Client
 from tandem_engine.router.errors import ApiError, error_event
 from tandem_engine.router.sse import SHAPE_ERRORS
 from tandem_engine.router.upstream import Reason, UpstreamFailure
-
-
-class ClientGone(Exception):  # noqa: N818 - an event of ordinary operation
-    """The client closed its connection."""
 
 
 class Sink(Protocol):
@@ -22,6 +19,10 @@ class Sink(Protocol):
     @property
     def begun(self) -> bool:
         """Return whether a second try would show the client something twice."""
+
+    @property
+    def stalled_s(self) -> float:
+        """Return for how long, in all, the client took nothing of what it was sent."""
 
     async def send(self, payloads: list[bytes]) -> None:
         """Take the payloads of events, in order.
@@ -40,8 +41,8 @@ class Sink(Protocol):
 class StreamSink:
     """Passes events on as they come."""
 
-    def __init__(self, request: web.BaseRequest, headers: dict[str, str]) -> None:
-        self._request = request
+    def __init__(self, client: Client, headers: dict[str, str]) -> None:
+        self._client = client
         self._response = web.StreamResponse(
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
@@ -56,35 +57,32 @@ class StreamSink:
         """Return whether the client has been sent anything."""
         return self._response.prepared
 
+    @property
+    def stalled_s(self) -> float:
+        """Return for how long the client was waited for."""
+        return self._client.stalled_s
+
     async def send(self, payloads: list[bytes]) -> None:
         """Write the events in one piece."""
         if len(payloads) == 1:
-            await self._write(b"data: " + payloads[0] + b"\n\n")
+            data = b"data: " + payloads[0] + b"\n\n"
         else:
-            await self._write(b"".join(b"data: " + payload + b"\n\n" for payload in payloads))
+            data = b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
+        await self._client.write(self._response, data)
 
     async def finish(self) -> web.StreamResponse:
         """Close the stream."""
-        try:
-            if not self._response.prepared:
-                await self._response.prepare(self._request)
-            await self._response.write_eof()
-        except OSError as error:
-            raise ClientGone from error
+        await self._client.end(self._response)
         return self._response
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
-        """Say in the stream why it ends here."""
-        await self._write(error_event(error.message, code=error.code or "upstream_error"))
+        """Say in the stream why it ends here, unless it has ended."""
+        if self._client.ended:
+            return self._response
+        self._client.hurry()
+        event = error_event(error.message, code=error.code or "upstream_error")
+        await self._client.write(self._response, event)
         return await self.finish()
-
-    async def _write(self, data: bytes) -> None:
-        try:
-            if not self._response.prepared:
-                await self._response.prepare(self._request)
-            await self._response.write(data)
-        except OSError as error:
-            raise ClientGone from error
 
 
 class AnswerSink:
@@ -94,6 +92,7 @@ class AnswerSink:
         self._assembly = Assembly(kind, token_ids=token_ids)
         self._headers = headers
         self.begun = False
+        self.stalled_s = 0.0
 
     async def send(self, payloads: list[bytes]) -> None:
         """Take chunks."""

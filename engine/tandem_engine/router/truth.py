@@ -55,7 +55,8 @@ class Timeline:
         dispatched_s: it left the router's queue.
         prefill_ended_s: the last prefill try ended, well or not; `None` without one.
         held_s: the part of its wait during which no decode pod was usable.
-        first_token_s, last_token_s: sent to the client (seen, for an answer not streamed).
+        first_token_s, last_token_s: sent to the client (seen, for an answer not streamed), less
+            the time for which it took nothing.
         service_s: S(u) as known when the prefill ended; `None` while unknown.
         transfer_s: mean KV transfer time, `None` while unknown or without transfer.
     """

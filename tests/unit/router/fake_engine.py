@@ -31,6 +31,7 @@ class Script:
     final_usage: bool = True
     cached_tokens: int | None = None
     tokens_per_chunk: int = 1
+    text: str | None = None
     prefill_usage: Any = None
     garbage_after: int | None = None
     garbage: bytes = b"{nonsense"
@@ -58,6 +59,7 @@ class FakeEngine:
         self.seen: list[Seen] = []
         self.arrived = asyncio.Condition()
         self.port = 0
+        self.probes = 0
         self.metrics = ""
         self._runner: web.AppRunner | None = None
 
@@ -85,6 +87,7 @@ class FakeEngine:
         return self.seen[count - 1]
 
     async def _health(self, request: web.Request) -> web.Response:
+        self.probes += 1
         if self.script.freeze:
             await asyncio.sleep(60)
         return web.Response()
@@ -185,7 +188,7 @@ class FakeEngine:
             if await self._misbehaves(request, response, made):
                 return response
             step = min(script.tokens_per_chunk, script.tokens - made)
-            text = "".join(f" t{number}" for number in range(made, made + step))
+            text = script.text or "".join(f" t{number}" for number in range(made, made + step))
             made += step
             last = made == script.tokens
             for index in choices:

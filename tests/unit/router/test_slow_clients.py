@@ -1,0 +1,103 @@
+"""Clients that read slowly or not at all: their time is neither the engine's nor without end."""
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+from tests.unit.router.fake_engine import Script
+from tests.unit.router.pool import Pool
+
+# More than loopback's buffers hold.
+LONG = Script(tokens=100, text="x" * 100_000)
+
+
+async def ask(pool: Pool, **fields: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a completion; of the answer next to nothing is read before the reader is."""
+    own = socket.socket()
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    own.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(own, ("127.0.0.1", pool.router.port))
+    reader, writer = await asyncio.open_connection(sock=own, limit=4096)
+    body = json.dumps({"model": "tiny", "prompt": "a b", **fields}).encode()
+    writer.write(
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body) + body
+    )
+    return reader, writer
+
+
+def outcome(pool: Pool, name: str) -> float | None:
+    return pool.metric("tandem_router_requests_total", outcome=name)
+
+
+async def test_a_client_that_takes_nothing_is_given_up_and_no_pod_is_doubted(
+    pool: Pool,
+) -> None:
+    pool.configure(timeouts={"idle_s": 0.6, "connect_s": 0.1})
+    pool.engines["d0"].script = LONG
+    _, writer = await ask(pool, stream=True)
+    await pool.engines["d0"].wait_seen(1)
+
+    await pool.idle()
+    await asyncio.sleep(0.1)
+
+    assert outcome(pool, "gone") == 1
+    assert pool.engines["d0"].probes == 0
+    assert pool.metric("tandem_router_in_flight_requests", phase="decode") == 0
+    writer.close()
+
+
+async def test_a_client_that_takes_a_little_at_a_time_is_served(pool: Pool) -> None:
+    pool.configure(timeouts={"idle_s": 0.3})
+    pool.engines["d0"].script = LONG
+    reader, writer = await ask(pool, stream=True)
+
+    answer = b""
+    for _ in range(20):
+        answer += await reader.read(1 << 16)
+        await asyncio.sleep(0.1)
+    answer += await reader.read()
+
+    assert answer.count(b"x" * 100_000) == 100
+    await pool.idle()
+    assert outcome(pool, "good") == 1
+    writer.close()
+
+
+async def test_what_a_client_is_slow_to_take_is_no_slow_decode_step(pool: Pool) -> None:
+    pool.configure(slo={"tpot_s": 0.01})
+    pool.engines["d0"].script = LONG
+    reader, writer = await ask(pool, stream=True)
+
+    await asyncio.sleep(2)
+    await reader.read()
+
+    await pool.idle()
+    assert outcome(pool, "late_tpot") == 0
+    assert outcome(pool, "good") == 1
+    writer.close()
+
+
+async def test_a_client_that_takes_nothing_holds_up_no_drain(pool: Pool) -> None:
+    pool.configure(timeouts={"idle_s": 60.0})
+    pool.engines["d0"].script = LONG
+    _, writer = await ask(pool, stream=True)
+    await pool.engines["d0"].wait_seen(1)
+
+    async with asyncio.timeout(5):
+        await pool.router.drain()
+
+    assert outcome(pool, "gone") == 1
+    writer.close()
+
+
+async def test_a_pod_that_streamed_until_the_requests_deadline_is_not_doubted(pool: Pool) -> None:
+    pool.configure(timeouts={"request_s": 0.6, "connect_s": 0.2})
+    pool.engines["d0"].script = Script(tokens=1000, gap_s=0.01)
+
+    answer = await pool.stream()
+
+    assert answer[-2]["error"]["code"] == "idle_timeout"
+    await asyncio.sleep(0.1)
+    assert pool.engines["d0"].probes == 0
