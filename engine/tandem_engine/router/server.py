@@ -230,7 +230,9 @@ class ClientServer:
         sink: Sink = (
             StreamSink(client, headers)
             if call.stream
-            else AnswerSink(kind, headers, token_ids=bool(call.body.get("return_token_ids")))
+            else AnswerSink(
+                client, kind, headers, token_ids=bool(call.body.get("return_token_ids"))
+            )
         )
         self._flights.add(flight)
         try:

@@ -77,20 +77,22 @@ class StreamSink:
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
         """Say in the stream why it ends here, unless it has ended."""
-        if self._client.ended:
-            return self._response
         self._client.hurry()
-        event = error_event(error.message, code=error.code or "upstream_error")
-        await self._client.write(self._response, event)
+        if not self._client.ended:
+            event = error_event(error.message, code=error.code or "upstream_error")
+            await self._client.write(self._response, event)
         return await self.finish()
 
 
 class AnswerSink:
     """Collects the stream for a client that wants one document."""
 
-    def __init__(self, kind: Kind, headers: dict[str, str], *, token_ids: bool) -> None:
+    def __init__(
+        self, client: Client, kind: Kind, headers: dict[str, str], *, token_ids: bool
+    ) -> None:
+        self._client = client
         self._assembly = Assembly(kind, token_ids=token_ids)
-        self._headers = headers
+        self._response = web.StreamResponse(headers={"Content-Type": "application/json", **headers})
         self.begun = False
         self.stalled_s = 0.0
 
@@ -105,13 +107,20 @@ class AnswerSink:
             raise UpstreamFailure(Reason.MALFORMED) from error
 
     async def finish(self) -> web.StreamResponse:
-        """Return the whole answer."""
+        """Write the whole answer: what the engine does after it is not waited for."""
         try:
             body = json.dumps(self._assembly.answer()).encode()
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(Reason.MALFORMED) from error
-        return web.Response(body=body, content_type="application/json", headers=self._headers)
+        self._response.content_length = len(body)
+        await self._client.write(self._response, body)
+        await self._client.end(self._response)
+        return self._response
 
     async def fail(self, error: ApiError) -> web.StreamResponse:
-        """Refuse: half an answer is none."""
-        raise error
+        """Refuse, unless the answer is on its way: half an answer is none."""
+        if not self._response.prepared:
+            raise error
+        self._client.hurry()
+        await self._client.end(self._response)
+        return self._response

@@ -1,5 +1,6 @@
 """What a client gets when everything works."""
 
+import asyncio
 from typing import Any
 
 from tests.unit.router.pool import Pool
@@ -45,6 +46,15 @@ async def test_a_request_not_streamed_is_assembled_from_the_stream(pool: Pool) -
     assert choice["logprobs"]["token_logprobs"] == [-0.5] * 4
     assert answer["usage"] == {"prompt_tokens": 3, "total_tokens": 7, "completion_tokens": 4}
     assert pool.engines["d0"].seen[0].body["stream"] is True
+
+
+async def test_a_whole_answer_is_not_held_back_for_the_engines_end(pool: Pool) -> None:
+    pool.engines["d0"].script.linger_s = 5.0
+
+    async with asyncio.timeout(0.8):
+        status, _ = await pool.complete()
+
+    assert status == 200
 
 
 async def test_chat_answers_have_a_message(pool: Pool) -> None:

@@ -5,6 +5,8 @@ import json
 import socket
 from typing import Any
 
+import pytest
+
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool
 
@@ -31,12 +33,13 @@ def outcome(pool: Pool, name: str) -> float | None:
     return pool.metric("tandem_router_requests_total", outcome=name)
 
 
+@pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_takes_nothing_is_given_up_and_no_pod_is_doubted(
-    pool: Pool,
+    pool: Pool, stream: bool
 ) -> None:
     pool.configure(timeouts={"idle_s": 0.6, "connect_s": 0.1})
     pool.engines["d0"].script = LONG
-    _, writer = await ask(pool, stream=True)
+    _, writer = await ask(pool, stream=stream)
     await pool.engines["d0"].wait_seen(1)
 
     await pool.idle()
@@ -48,10 +51,11 @@ async def test_a_client_that_takes_nothing_is_given_up_and_no_pod_is_doubted(
     writer.close()
 
 
-async def test_a_client_that_takes_a_little_at_a_time_is_served(pool: Pool) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_takes_a_little_at_a_time_is_served(pool: Pool, stream: bool) -> None:
     pool.configure(timeouts={"idle_s": 0.3})
     pool.engines["d0"].script = LONG
-    reader, writer = await ask(pool, stream=True)
+    reader, writer = await ask(pool, stream=stream)
 
     answer = b""
     for _ in range(20):
@@ -79,10 +83,11 @@ async def test_what_a_client_is_slow_to_take_is_no_slow_decode_step(pool: Pool) 
     writer.close()
 
 
-async def test_a_client_that_takes_nothing_holds_up_no_drain(pool: Pool) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_takes_nothing_holds_up_no_drain(pool: Pool, stream: bool) -> None:
     pool.configure(timeouts={"idle_s": 60.0})
     pool.engines["d0"].script = LONG
-    _, writer = await ask(pool, stream=True)
+    _, writer = await ask(pool, stream=stream)
     await pool.engines["d0"].wait_seen(1)
 
     async with asyncio.timeout(5):
