@@ -129,12 +129,12 @@ class Forwarder:
         flight.timeline.prefill_started = True
         started = self._clock()
         for last in (False, True):
-            flight.prefill_pod = pod.name
+            flight.prefill_pod, tried_s = pod.name, self._clock()
             try:
                 answer = await self._prefill_once(flight, pod, load, retry=last)
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
-                self._fleet.doubt(pod)
+                self._doubt(flight, pod, silent_s=self._clock() - tried_s)
                 flight.decode_only = DecodeOnly.PREFILL_TIMEOUT
             except UpstreamFailure as failure:
                 flight.decode_only = DecodeOnly.PREFILL_FAILED
@@ -214,6 +214,12 @@ class Forwarder:
     def _other_prefill(self, pod: Pod) -> Pod | None:
         paired = self._fleet.usable(Role.PREFILL, revisions=self._fleet.revisions(Role.DECODE))
         return least_loaded(other for other in paired if other is not pod)
+
+    def _doubt(self, flight: Flight, pod: Pod, *, silent_s: float) -> None:
+        # A request that came to the pod with its time all but spent says nothing about it, nor
+        # does one that it served until the end of that.
+        if silent_s >= flight.settings.timeouts.connect_s:
+            self._fleet.doubt(pod)
 
     def _note_failure(self, pod: Pod, failure: UpstreamFailure) -> None:
         if failure.reason is Reason.REFUSED:
@@ -351,10 +357,7 @@ class Forwarder:
         last_s = flight.timeline.last_token_s
         started = last_s is not None
         heard_s = began if last_s is None else last_s + sink.stalled_s
-        # A request that came here with its time all but spent says nothing about the pod, nor
-        # does one that it served until the end of that.
-        if self._clock() - heard_s >= flight.settings.timeouts.connect_s:
-            self._fleet.doubt(pod)
+        self._doubt(flight, pod, silent_s=self._clock() - heard_s)
         flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
         logger.warning(
             "engine pod was silent for too long",

@@ -105,6 +105,23 @@ async def test_a_slow_prefill_pod_keeps_its_queue(pool: Pool) -> None:
     assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") is None
 
 
+async def test_a_request_whose_own_time_ran_out_says_nothing_about_its_prefill_pod(
+    pool: Pool,
+) -> None:
+    pool.configure(
+        timeouts={"first_token_s": 0.7, "connect_s": 0.4},
+        limits={"prefill_requests_per_pod": 1},
+    )
+    pool.engines["p0"].script.prefill_s = 0.45
+
+    first, second = await asyncio.gather(pool.complete(), pool.complete())
+
+    assert sorted([first[0], second[0]]) == [200, 504]
+    assert pool.metric("tandem_router_decode_only_total", reason="prefill_timeout") == 1
+    await asyncio.sleep(0.1)
+    assert pool.engines["p0"].probes == 0
+
+
 async def test_a_prefill_answer_without_kv_parameters_means_decode_alone(pool: Pool) -> None:
     pool.engines["p0"].script.kv = False
 
