@@ -2,14 +2,11 @@
 
 import asyncio
 import logging
-import re
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from tandem_engine.router.call import Kind, parse_call
 from tandem_engine.router.client import Client, ClientGone
@@ -17,13 +14,12 @@ from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Fleet, Role
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.forward import Forwarder
+from tandem_engine.router.intake import check_sizes, id_of, read_body, upstream_headers
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline
 from tandem_engine.router.waiting import Waiting
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
-_PASSED_HEADERS = ("Authorization", "traceparent", "tracestate")
 # Beyond this aiohttp refuses by itself; below it the settings decide.
 _HARD_HEADER_BYTES = 256 * 1024
 _GENERATE = {kind.path: kind for kind in Kind}
@@ -159,7 +155,7 @@ class ClientServer:
         if self.closed:
             raise _shutting_down()
         try:
-            _check_sizes(request, settings)
+            check_sizes(request, settings)
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
@@ -195,14 +191,14 @@ class ClientServer:
         self, request: web.BaseRequest, kind: Kind, settings: Settings
     ) -> web.StreamResponse:
         try:
-            raw = await _read_body(request, settings)
+            raw = await read_body(request, settings)
             call = parse_call(kind, raw, settings)
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
         except ConnectionError as error:
             raise ClientGone from error
-        request_id = _request_id(request)
+        request_id = id_of(request)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
         tokens = call.exact_prompt_tokens
@@ -211,7 +207,7 @@ class ClientServer:
         flight = Flight(
             call=call,
             request_id=request_id,
-            headers=_upstream_headers(request, request_id),
+            headers=upstream_headers(request, request_id),
             settings=settings,
             timeline=Timeline(received_s=self._clock()),
             received_wall_s=time.time(),
@@ -369,53 +365,3 @@ def _shutting_down() -> ApiError:
 
 def _method_not_allowed(request: web.BaseRequest, allowed: str) -> ApiError:
     return ApiError(405, f"{request.method} is not allowed here; use {allowed}.", allow=allowed)
-
-
-def _check_sizes(request: web.BaseRequest, settings: Settings) -> None:
-    """Refuse what says itself that it is too large: nobody need read it to know."""
-    limits = settings.limits
-    header_bytes = sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
-    if header_bytes > limits.header_bytes:
-        raise ApiError(
-            431,
-            f"The headers have {header_bytes} bytes; at most {limits.header_bytes} are accepted.",
-            code="headers_too_large",
-        )
-    if (request.content_length or 0) > limits.body_bytes:
-        raise _body_too_large(limits.body_bytes)
-
-
-def _body_too_large(most: int) -> ApiError:
-    return ApiError(
-        413, f"The body is larger than the {most} bytes accepted.", code="body_too_large"
-    )
-
-
-async def _read_body(request: web.BaseRequest, settings: Settings) -> bytes:
-    most = settings.limits.body_bytes
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(settings.timeouts.idle_s):
-            async for data in request.content.iter_any():
-                size += len(data)
-                if size > most:
-                    raise _body_too_large(most)
-                parts.append(data)
-    except (web.RequestPayloadError, web.PayloadAccessError, HttpProcessingError):
-        raise ApiError(400, "The body is not valid HTTP.", code="invalid_http") from None
-    except TimeoutError:
-        raise ApiError(408, "The body did not arrive in time.", code="body_timeout") from None
-    return b"".join(parts)
-
-
-def _request_id(request: web.BaseRequest) -> str:
-    given = request.headers.get("X-Request-Id", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-
-
-def _upstream_headers(request: web.BaseRequest, request_id: str) -> dict[str, str]:
-    headers = {name: request.headers[name] for name in _PASSED_HEADERS if name in request.headers}
-    headers["X-Request-Id"] = request_id
-    return headers
