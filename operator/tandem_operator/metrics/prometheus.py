@@ -7,8 +7,9 @@ source owns, behind a hard limit, without retries: the next tick asks again.
 import asyncio
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -26,6 +27,7 @@ from tandem_operator.metrics.samples import (
     buckets_of,
     engine_sample,
     quantiles,
+    rank_of,
 )
 from tandem_operator.metrics.source import LATENCY_WINDOW_S, MAX_AGE_S, Reading, Targets
 
@@ -33,13 +35,17 @@ REQUEST_TIMEOUT_S = 3
 HARD_TIMEOUT_S = 10.0
 THREADS = 2
 
+# Labels of an engine's or a router's own samples, also where a target label took their name.
+_OWN_LABELS = frozenset({"le", "engine", "model_name", "exported_engine", "exported_model_name"})
+
 Query = Callable[[str], list[dict[str, Any]]]
 
 
 class PrometheusSource:
     """A `MetricSource` over one Prometheus server.
 
-    Its samples must carry the target labels `namespace` and `pod`, as PodMonitors give them.
+    Its samples must carry the target labels `namespace` and `pod`, as PodMonitors give them. A pod
+    that several jobs or servers scrape is read from the scrape that is newest.
     """
 
     def __init__(
@@ -100,11 +106,15 @@ def _engines(
         return (), ()
     chosen = _selector(targets.namespace, (engine.pod for engine in targets.engines))
     names = "|".join(re.escape(name).replace("\\", "\\\\") for name in ENGINE_METRICS)
+    scrapes = _newest(ask, RUNNING, chosen)
     by_pod: dict[str, list[Sample]] = {}
     for element in ask(f'{{__name__=~"{names}",{chosen}}}'):
         sample = _sample(element)
-        by_pod.setdefault(sample.labels.get("pod", ""), []).append(sample)
-    ages = _ages_s(ask, RUNNING, chosen)
+        pod = sample.labels.get("pod", "")
+        scrape = scrapes.get((pod, rank_of(sample.labels)))
+        if scrape is not None and scrape.gave(sample):
+            by_pod.setdefault(pod, []).append(sample)
+    ages = _ages_s(scrapes)
     engines, problems = [], []
     for engine in targets.engines:
         age_s = ages.get(engine.pod)
@@ -131,7 +141,7 @@ def _latency(ask: Query, targets: Targets, now_s: float) -> tuple[Latency | None
     if not targets.routers:
         return None, ()
     chosen = _selector(targets.namespace, (router.pod for router in targets.routers))
-    ages = _ages_s(ask, f"{TTFT_BUCKET}", f'le="+Inf",{chosen}')
+    ages = _ages_s(_newest(ask, TTFT_BUCKET, f'le="+Inf",{chosen}'))
     missing = [router.pod for router in targets.routers if router.pod not in ages]
     if missing:
         return None, (f"{missing[0]}: Prometheus has no latency samples",)
@@ -140,7 +150,8 @@ def _latency(ask: Query, targets: Targets, now_s: float) -> tuple[Latency | None
         return None, (f"The latency samples in Prometheus are {oldest_s:.0f} s old",)
     found = {}
     for name in (TTFT_BUCKET, TPOT_BUCKET):
-        answer = ask(f"sum by (le) (increase({name}{{{chosen}}}[{LATENCY_WINDOW_S:.0f}s]))")
+        window = f"increase({name}{{{chosen}}}[{LATENCY_WINDOW_S:.0f}s])"
+        answer = ask(f"sum by (le) (max by (pod, le) ({window}))")
         samples = [
             Sample(name=name, labels=each.labels, value=each.value) for each in map(_sample, answer)
         ]
@@ -151,16 +162,44 @@ def _latency(ask: Query, targets: Targets, now_s: float) -> tuple[Latency | None
     return Latency(now_s - oldest_s, ttft=found[TTFT_BUCKET], tpot=found[TPOT_BUCKET]), ()
 
 
-def _ages_s(ask: Query, metric: str, chosen: str) -> dict[str, float]:
-    """Age of each pod's oldest sample, on Prometheus' own clock. Unreadable ages are absent."""
-    ages: dict[str, float] = {}
+@dataclass(frozen=True, slots=True)
+class _Scrape:
+    """One page of a pod as one job of one Prometheus server read it last.
+
+    Attributes:
+        target: the labels that the server gave all samples of that page.
+        age_s: on the server's own clock.
+    """
+
+    target: Mapping[str, str]
+    age_s: float
+
+    def gave(self, sample: Sample) -> bool:
+        """Whether the sample may be of this page: it has at least the labels of all of them."""
+        return self.target.items() <= sample.labels.items()
+
+
+def _newest(ask: Query, metric: str, chosen: str) -> dict[tuple[str, str], _Scrape]:
+    """The newest scrape of each pod and rank that has the metric. Unreadable ages are absent."""
+    newest: dict[tuple[str, str], _Scrape] = {}
     for element in ask(f"timestamp({metric}{{{chosen}}})"):
         sample = _sample(element)
-        asked_s = float(element["value"][0])
-        age_s = asked_s - sample.value
+        age_s = float(element["value"][0]) - sample.value
         pod = sample.labels.get("pod")
-        if pod is not None and math.isfinite(age_s):
-            ages[pod] = max(ages.get(pod, 0.0), age_s)
+        if pod is None or not math.isfinite(age_s):
+            continue
+        target = {name: text for name, text in sample.labels.items() if name not in _OWN_LABELS}
+        key = (pod, rank_of(sample.labels))
+        if key not in newest or age_s < newest[key].age_s:
+            newest[key] = _Scrape(target, age_s)
+    return newest
+
+
+def _ages_s(scrapes: Mapping[tuple[str, str], _Scrape]) -> dict[str, float]:
+    """Age of each pod's oldest rank."""
+    ages: dict[str, float] = {}
+    for (pod, _), scrape in scrapes.items():
+        ages[pod] = max(ages.get(pod, 0.0), scrape.age_s)
     return ages
 
 

@@ -67,29 +67,33 @@ def parse_page(text: str, *, wanted: Sequence[str]) -> list[Sample]:
 def engine_sample(
     samples: Iterable[Sample], *, pod: str, role: Role, sampled_s: float
 ) -> EngineSample | None:
-    """One pod's sample, over all its engine ranks; `None` where its load is not known."""
-    values: dict[str, list[float]] = {}
-    capacities: list[float | None] = []
+    """One pod's sample, over all its engine ranks; `None` where its load is not known.
+
+    A rank counts once, with its first sample, however many scrapes collected it.
+    """
+    values: dict[str, dict[str, float]] = {}
+    capacities: dict[str, float | None] = {}
     for sample in samples:
+        rank = rank_of(sample.labels)
         if sample.name == CACHE_CONFIG:
-            capacities.append(_capacity_tokens(sample.labels))
+            capacities.setdefault(rank, _capacity_tokens(sample.labels))
         elif math.isfinite(sample.value) and sample.value >= 0:
-            values.setdefault(sample.name, []).append(sample.value)
+            values.setdefault(sample.name, {}).setdefault(rank, sample.value)
     if RUNNING not in values or WAITING not in values:
         return None
 
     def total(name: str) -> float | None:
-        return sum(values[name]) if name in values else None
+        return sum(values[name].values()) if name in values else None
 
-    known = [each for each in capacities if each is not None]
+    known = [each for each in capacities.values() if each is not None]
     usage = values.get(KV_USAGE)
     return EngineSample(
         pod=pod,
         role=role,
         sampled_s=sampled_s,
-        running=sum(values[RUNNING]),
-        waiting=sum(values[WAITING]),
-        kv_usage_ratio=sum(usage) / len(usage) if usage else None,
+        running=sum(values[RUNNING].values()),
+        waiting=sum(values[WAITING].values()),
+        kv_usage_ratio=sum(usage.values()) / len(usage) if usage else None,
         kv_capacity_tokens=sum(known) if known and len(known) == len(capacities) else None,
         itl_sum_s=total(ITL_SUM),
         itl_count=total(ITL_COUNT),
@@ -97,6 +101,14 @@ def engine_sample(
         transfer_sum_s=total(TRANSFER_SUM),
         transfer_count=total(TRANSFER_COUNT),
     )
+
+
+def rank_of(labels: Mapping[str, str]) -> str:
+    """The engine rank within its pod.
+
+    A scrape that has a target label `engine` of its own keeps vLLM's as `exported_engine`.
+    """
+    return labels.get("exported_engine", labels.get("engine", ""))
 
 
 def _capacity_tokens(labels: Mapping[str, str]) -> float | None:

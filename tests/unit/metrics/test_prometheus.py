@@ -87,6 +87,81 @@ async def test_stale_samples_are_no_samples():
     assert "e-1: the samples in Prometheus are 45 s old" in reading.problems
 
 
+def scrape(job, *, age_s, running, clock=9000.0):
+    """What a pod's page of two ranks became in one scrape job, by query."""
+    target = {"pod": "e-1", "namespace": "ns", "job": job}
+    ranks = [{**target, "engine": rank, "model_name": "m"} for rank in ("0", "1")]
+    ages = [{"metric": rank, "value": [clock, str(clock - age_s)]} for rank in ranks]
+    values = {
+        "vllm:num_requests_running": running,
+        "vllm:num_requests_waiting": "1",
+        "vllm:inter_token_latency_seconds_sum": running,
+        "vllm:inter_token_latency_seconds_count": running,
+    }
+    metrics = [
+        {"metric": {"__name__": name, **rank}, "value": [clock, value]}
+        for name, value in values.items()
+        for rank in ranks
+    ]
+    metrics += [
+        {
+            "metric": {
+                "__name__": "vllm:cache_config_info",
+                **target,
+                "engine": rank["engine"],
+                "block_size": "16",
+                "num_gpu_blocks": "100",
+            },
+            "value": [clock, "1"],
+        }
+        for rank in ranks
+    ]
+    return ages, metrics
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_of_two_scrape_jobs_the_newer_one_is_read_and_the_other_is_not_added(order):
+    jobs = (
+        scrape("pods", age_s=40.0, running="3"),
+        scrape("monitor", age_s=4.0, running="5"),
+    )
+
+    def answer(request):
+        query = request.query["query"]
+        if "tandem_router" in query:
+            return web.json_response({"status": "success", "data": {"result": []}})
+        part = 0 if query.startswith("timestamp(") else 1
+        result = [element for job in order for element in jobs[job][part]]
+        return web.json_response({"status": "success", "data": {"result": result}})
+
+    reading, _ = await read(answer)
+
+    (engine,) = reading.engines
+    assert (engine.running, engine.waiting, engine.sampled_s) == (10.0, 2.0, 4996.0)
+    assert (engine.itl_sum_s, engine.itl_count) == (10.0, 10.0)
+    assert engine.kv_capacity_tokens == 3200
+
+
+async def test_a_router_that_two_jobs_scrape_is_as_fresh_as_the_newer_one():
+    server = Prometheus(age_s=4.0)
+
+    def answer(request):
+        query = request.query["query"]
+        result = server.result(query)
+        if query.startswith("timestamp("):
+            result = [
+                {"metric": {**each["metric"], "job": job}, "value": [9000.0, str(9000.0 - age_s)]}
+                for each in result
+                for job, age_s in (("gone", 200.0), ("monitor", 4.0))
+            ]
+        return web.json_response({"status": "success", "data": {"result": result}})
+
+    reading, seen = await read(answer)
+
+    assert reading.latency.sampled_s == 4996.0
+    assert any("max by (pod, le)" in query["query"] for _, query in seen)
+
+
 @pytest.mark.parametrize("value", ["NaN", "-3"])
 async def test_a_load_that_is_no_number_is_unknown(value):
     reading, _ = await read(Prometheus(running=value))

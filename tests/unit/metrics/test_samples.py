@@ -47,6 +47,23 @@ def test_reads_a_vllm_page_over_all_engine_ranks():
     assert (sample.transfer_sum_s, sample.transfer_count) == (0.5, 10.0)
 
 
+def test_series_that_two_scrapes_gave_count_once_for_each_rank():
+    twice = [
+        line.replace("{", f'{{job="{job}",instance="{job}:1",', 1)
+        for line in PAGE.splitlines()
+        if line.startswith("vllm:")
+        for job in ("pods", "monitor")
+    ]
+
+    assert sample_of("\n".join(twice)) == sample_of(PAGE)
+
+
+def test_ranks_are_told_apart_where_a_target_label_took_their_label():
+    renamed = PAGE.replace('engine="', 'engine="vllm",exported_engine="')
+
+    assert sample_of(renamed) == sample_of(PAGE)
+
+
 def test_a_missing_metric_is_unknown_and_not_zero():
     kept = "\n".join(line for line in PAGE.splitlines() if "nixl" not in line and "kv_" not in line)
 
