@@ -160,7 +160,7 @@ class PoolLoop:
         pods = await self._kube.list(
             POD, namespace=name.namespace, selector=f"{POOL_LABEL}={name.name}"
         )
-        targets = targets_of(pods, namespace=name.namespace, pool=name.name)
+        targets = targets_of(pods, namespace=name.namespace, pool=name.name, now_s=self._now())
         collected = await self._collector.collect(targets, metrics, now_s=self._now())
         installation = replace(
             self._installation, pod_monitors=await self._children.serves_pod_monitors()
@@ -172,6 +172,7 @@ class PoolLoop:
             pods=tuple(pods),
             engines=collected.engines,
             routers=collected.routers,
+            router_pods=len(targets.routers),
             latency=collected.latency,
             metrics_source=collected.source,
             memory=known.memory,

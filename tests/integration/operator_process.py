@@ -262,3 +262,27 @@ class Pool:
                 ],
             }
             self.plane.request("PUT", f"{pods}/{name}/status", bound)
+
+    def lose_readiness(self, component, *, ran_s=600):
+        """Show a component's Ready pods as NotReady from now on, their processes as they ran."""
+        stamps = [time.gmtime(time.time() - ago_s) for ago_s in (ran_s, 0)]
+        started, now = (time.strftime("%Y-%m-%dT%H:%M:%SZ", stamp) for stamp in stamps)
+        pods = f"/api/v1/namespaces/{self.namespace}/pods"
+        for pod in self.plane.request("GET", pods)["items"]:
+            name = pod["metadata"]["name"]
+            if not name.startswith(f"{self.name}-{component}-"):
+                continue
+            for each in pod["status"]["conditions"]:
+                if each["type"] in ("Ready", "ContainersReady"):
+                    each |= {"status": "False", "lastTransitionTime": now}
+            pod["status"]["containerStatuses"] = [
+                {
+                    "name": component,
+                    "image": "r",
+                    "imageID": "r",
+                    "ready": False,
+                    "restartCount": 0,
+                    "state": {"running": {"startedAt": started}},
+                }
+            ]
+            self.plane.request("PUT", f"{pods}/{name}/status", pod)

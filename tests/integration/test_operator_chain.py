@@ -54,6 +54,16 @@ def test_more_arrivals_than_one_pod_can_prefill_bring_another_with_a_reason(serv
     assert json.loads(memory["data"]["memory.json"])
 
 
+def test_routers_that_are_no_longer_ready_are_still_read(serving):
+    pool, pods = serving
+    pool.lose_readiness("router")
+
+    load(pool, pods)
+
+    eventually(lambda: pool.replicas("prefill") > 1, within_s=60)
+    assert pool.condition("MetricsFresh")["status"] == "True"
+
+
 def test_silent_routers_freeze_the_counts_and_say_so(serving):
     pool, pods = serving
     load(pool, pods)

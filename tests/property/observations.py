@@ -172,6 +172,7 @@ def reports(draw: st.DrawFn, pods: tuple[PodState, ...], now_s: float) -> Router
         prefill_requests=draw(tallies),
         decode_requests=draw(tallies),
         legs=legs,
+        ended=draw(st.sampled_from([False, False, False, True])),
     )
 
 
@@ -189,6 +190,7 @@ def observations(draw: st.DrawFn, now_s: float) -> Observation:
         routers=tuple(draw(st.lists(reports(pods, now_s), max_size=2))),
         router_pods=draw(st.integers(0, 3)),
         latency=draw(st.none() | st.builds(Latency, st.just(now_s), quantiles, quantiles)),
+        turned_away=draw(st.sampled_from([False, False, False, True])),
     )
 
 

@@ -53,8 +53,8 @@ def test_nothing_shrinks_on_missing_or_stale_data_unless_the_user_ordered_it(
     history: History,
 ) -> None:
     for now_s, seen, decision in run(history):
-        fresh = [r for r in seen.routers if now_s - r.sampled_s <= 20.0]
-        if len(fresh) >= max(1, seen.router_pods):
+        fresh = [r for r in seen.routers if now_s - r.sampled_s <= 20.0 and not r.ended]
+        if len(fresh) >= max(1, seen.router_pods) and not seen.turned_away:
             continue
         for role, plan in decision.roles.items():
             if plan.to < plan.current:
@@ -65,7 +65,7 @@ def test_nothing_shrinks_on_missing_or_stale_data_unless_the_user_ordered_it(
 @given(histories())
 def test_without_any_fresh_router_nothing_grows_either(history: History) -> None:
     for now_s, seen, decision in run(history):
-        if any(now_s - r.sampled_s <= 20.0 for r in seen.routers):
+        if any(now_s - r.sampled_s <= 20.0 and not r.ended for r in seen.routers):
             continue
         for role, plan in decision.roles.items():
             if plan.to > plan.current:

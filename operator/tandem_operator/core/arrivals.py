@@ -42,7 +42,8 @@ class Arrivals:
         counts: one entry per known second up to `end_s`. Before them all is unknown: the history
             begins where the youngest router did.
         seconds: detail of the recent seconds that saw anything, by second.
-        complete: whether every router answered; otherwise the counts are a lower bound.
+        complete: whether every router answered and clients could reach one; otherwise the counts
+            are a lower bound.
         queued_prompt_tokens: of requests that wait in routers now.
         prefill_requests: those that prefill pods have now. Of neither is known yet what was cached.
     """
@@ -65,12 +66,16 @@ class Arrivals:
         return sum(known) / len(known) if known else None
 
 
-def merge(reports: Sequence[RouterReport], *, expected: int) -> Arrivals:
-    """One history out of all fresh reports; `expected` routers should have answered."""
-    complete = len(reports) >= max(1, expected)
-    if not reports:
+def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool = False) -> Arrivals:
+    """One history out of all fresh reports; `expected` routers should have answered.
+
+    Routers that ended add what they saw, but answer for no other.
+    """
+    answered = [report for report in reports if not report.ended]
+    if not answered:
         return Arrivals(end_s=0, counts=(), seconds={}, complete=False)
-    end_s = floor(min(report.sampled_s for report in reports))
+    complete = len(answered) >= max(1, expected) and not turned_away
+    end_s = floor(min(report.sampled_s for report in answered))
     first_s = max(end_s - HISTORY_S, ceil(max(report.started_s for report in reports)))
     length = max(0, end_s - first_s)
     counts: list[float] = [0.0] * length

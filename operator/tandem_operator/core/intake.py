@@ -50,7 +50,8 @@ def usable(observation: Observation, now_s: float) -> Observation:
 
 def freshness(observation: Observation, now_s: float) -> Freshness:
     """How much of the pool a *usable* observation covers."""
-    routers, expected = len(observation.routers), max(1, observation.router_pods)
+    routers = sum(not report.ended for report in observation.routers)
+    expected = max(1, observation.router_pods)
     sampled = {sample.pod for sample in observation.engines}
     ready = [pod for pod in observation.pods if pod.phase is PodPhase.READY]
     # A pod that just became Ready may be younger than the last scrape.
@@ -70,6 +71,9 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
         return Freshness(act=False, shrink=False, message=message)
     if routers < expected:
         message = f"fresh reports from only {routers} of {expected} routers"
+        return Freshness(act=True, shrink=False, message=message)
+    if observation.turned_away:
+        message = "no router is Ready: clients are turned away"
         return Freshness(act=True, shrink=False, message=message)
     if missing:
         message = f"no fresh metrics from {', '.join(missing[:3])}"

@@ -143,6 +143,7 @@ class RouterReport:
             most of its wait.
         overdue_requests: of those that wait, how many became late within the last minute.
         held_overdue_requests: the part of them that decode replicas held back.
+        ended: its process is gone; this is the history that it left.
     """
 
     router: str
@@ -159,6 +160,7 @@ class RouterReport:
     held_prompt_tokens: int = 0
     overdue_requests: int = 0
     held_overdue_requests: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,10 @@ class Observation:
     Attributes:
         replicas: what each Deployment asks for now (`spec.replicas`); absent: no Deployment yet.
         pods: all engine pods that exist, in any phase.
-        routers: the reports that came; fewer than `router_pods` means that some are missing.
-        router_pods: Ready router pods that should have answered.
+        routers: the reports that came; fewer than `router_pods` means that some are missing, where
+            those of routers that ended do not count.
+        router_pods: router pods that should have answered: all that may have clients.
+        turned_away: no router is Ready, so clients find none but those that they are connected to.
     """
 
     replicas: Mapping[Role, int]
@@ -196,3 +200,4 @@ class Observation:
     routers: tuple[RouterReport, ...]
     router_pods: int
     latency: Latency | None = None
+    turned_away: bool = False

@@ -12,7 +12,7 @@ from tandem_operator.core.curve import Curve, demand_curve
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, forecast
-from tandem_operator.core.guard import Scene, guard, hold, remember
+from tandem_operator.core.guard import Past, Scene, Wants, guard, hold, remember
 from tandem_operator.core.headroom import headroom
 from tandem_operator.core.insure import insured, lent, trusted
 from tandem_operator.core.intake import Freshness, freshness, usable
@@ -62,7 +62,7 @@ def decide(
     fleets = {role: fleet(seen, role, starts, now_s) for role in Role}
     learned = learn(memory.learned, seen)
     ready = {role: len(fleets[role].ready) for role in Role}
-    arrivals = merge(seen.routers, expected=seen.router_pods)
+    arrivals = merge(seen.routers, expected=seen.router_pods, turned_away=seen.turned_away)
     outputs = measure_outputs(seen.routers, memory.outputs)
     minute, longer = (outcomes(seen.routers, window_s=s) for s in (MINUTE_S, LONGER_S))
     correction = correct(
@@ -189,7 +189,7 @@ def decide(
         starts=starts,
         track=track,
         correction=correction,
-        past=past,
+        past=past if arrivals.complete else _unwatched(past),
         floors=floors,
         outputs=outputs,
         overhead_s=overhead_s if lasting else None,
@@ -269,6 +269,11 @@ def _curve(
         fixed={role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed},
         good_share=situation.good_share,
     )
+
+
+def _unwatched(past: Mapping[Role, Past]) -> dict[Role, Past]:
+    """The past with no word on what may go: a load of which a part was not seen tells nothing."""
+    return {role: replace(each, keeps=Wants()) for role, each in past.items()}
 
 
 def _step_s(memory: Memory, now_s: float) -> float:

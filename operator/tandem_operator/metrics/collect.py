@@ -13,6 +13,7 @@ import aiohttp
 
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
+from tandem_operator.metrics.departed import Departed
 from tandem_operator.metrics.direct import DirectSource
 from tandem_operator.metrics.prometheus import PrometheusSource
 from tandem_operator.metrics.source import MetricSource, Reading, Targets
@@ -43,6 +44,7 @@ class Collector:
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._direct = DirectSource(session)
+        self._departed = Departed()
         self._prometheus: dict[str, PrometheusSource] = {}
 
     async def collect(self, targets: Targets, wanted: Metrics, *, now_s: float) -> Collected:
@@ -54,7 +56,7 @@ class Collector:
         )
         return Collected(
             engines=tuple(replace(e, start_up=start_ups.get(e.pod)) for e in reading.engines),
-            routers=routers,
+            routers=self._departed.add(targets, routers, now_s=now_s),
             latency=reading.latency,
             source=source,
             problems=(*missing, *reading.problems),
@@ -66,6 +68,7 @@ class Collector:
     def forget(self, *, namespace: str, pool: str) -> None:
         """Drop what is kept of a pool that is gone."""
         self._direct.forget(namespace=namespace, pool=pool)
+        self._departed.forget(namespace=namespace, pool=pool)
 
     def close(self) -> None:
         """Close all Prometheus clients."""

@@ -25,7 +25,7 @@ class EngineTarget:
 
 @dataclass(frozen=True, slots=True)
 class RouterTarget:
-    """A Ready router pod and where its internal port answers."""
+    """A router pod that may have clients, and where its internal port answers."""
 
     pod: str
     host: str

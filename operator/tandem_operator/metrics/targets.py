@@ -3,29 +3,55 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
 from tandem_operator.workloads.labels import ROLE_LABEL
 from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.observe import condition_of, epoch_s, has_ended, phase_of
+
+KILL_TAKES_S = 10.0
+"""How long after the end of its grace period a pod's process may still be there."""
 
 
-def targets_of(pods: Iterable[Mapping[str, Any]], *, namespace: str, pool: str) -> Targets:
-    """Ready engine and router pods with an address."""
+def targets_of(
+    pods: Iterable[Mapping[str, Any]], *, namespace: str, pool: str, now_s: float
+) -> Targets:
+    """Ready engine pods, and router pods that may have clients, with an address."""
     engines, routers = [], []
     for pod in pods:
-        metadata, status = pod["metadata"], pod.get("status") or {}
-        host = status.get("podIP")
-        if not host or "deletionTimestamp" in metadata or not is_ready(pod):
+        name, host = pod["metadata"]["name"], (pod.get("status") or {}).get("podIP")
+        role = (pod["metadata"].get("labels") or {}).get(ROLE_LABEL)
+        if not host:
             continue
-        role = (metadata.get("labels") or {}).get(ROLE_LABEL)
-        if role == ROUTER:
-            routers.append(RouterTarget(pod=metadata["name"], host=host))
-        elif role in {each.value for each in Role}:
-            engines.append(EngineTarget(pod=metadata["name"], role=Role(role), host=host))
+        if role == ROUTER and _may_have_clients(pod, now_s):
+            routers.append(RouterTarget(pod=name, host=host))
+        elif role in {each.value for each in Role} and phase_of(pod) is PodPhase.READY:
+            engines.append(EngineTarget(pod=name, role=Role(role), host=host))
     return Targets(namespace=namespace, pool=pool, engines=tuple(engines), routers=tuple(routers))
 
 
-def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod's Ready condition is True."""
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+def _may_have_clients(pod: Mapping[str, Any], now_s: float) -> bool:
+    """Whether the router's process runs and was Ready in its life.
+
+    One that stopped being Ready, or drains, keeps the connections that it has. One that never was
+    Ready got none, and must not be waited for: it may never start.
+    """
+    killed_s = epoch_s(pod["metadata"].get("deletionTimestamp"))
+    if has_ended(pod) or (killed_s is not None and now_s > killed_s + KILL_TAKES_S):
+        return False
+    ready = condition_of(pod, "Ready")
+    if ready.get("status") == "True":
+        return True
+    # A new process finds the condition as the last one left it: a change is its own doing.
+    since_s, changed_s = _running_since_s(pod), epoch_s(ready.get("lastTransitionTime"))
+    return since_s is not None and changed_s is not None and changed_s > since_s
+
+
+def _running_since_s(pod: Mapping[str, Any]) -> float | None:
+    """When the router's process started; `None` while none runs."""
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        if container.get("name") == ROUTER:
+            running = (container.get("state") or {}).get("running") or {}
+            return epoch_s(running.get("startedAt"))
+    return None

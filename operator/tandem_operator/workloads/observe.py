@@ -62,7 +62,7 @@ class Seen:
 
 def see(world: World, name: PoolName) -> Seen:
     """Read the world's objects."""
-    live = [pod for pod in world.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
+    live = [pod for pod in world.pods if not has_ended(pod)]
     pods = tuple(seen for pod in live if (seen := _seen_pod(pod)) is not None)
     deployments = {
         component: found
@@ -79,13 +79,15 @@ def see(world: World, name: PoolName) -> Seen:
         for component, found in deployments.items()
         if (trouble := deployment_trouble(found)) is not None
     }
-    routers = [pod for pod in pods if pod.component == ROUTER and pod.phase is PodPhase.READY]
     observation = Observation(
         replicas={role: replicas[role] for role in Role if role in replicas},
         pods=tuple(state for pod in live if (state := _pod_state(pod)) is not None),
         engines=world.engines,
         routers=world.routers,
-        router_pods=len(routers),
+        router_pods=world.router_pods,
+        turned_away=not any(
+            pod.component == ROUTER and pod.phase is PodPhase.READY for pod in pods
+        ),
         latency=world.latency,
     )
     return Seen(observation, pods, {str(key): count for key, count in replicas.items()}, refusals)
@@ -122,7 +124,7 @@ def _pod_state(pod: Object) -> PodState | None:
     if labels.get(ROLE_LABEL) not in tuple(Role) or created_s is None:
         return None
     phase = phase_of(pod)
-    changed_s = epoch_s(_condition(pod, "Ready").get("lastTransitionTime"))
+    changed_s = epoch_s(condition_of(pod, "Ready").get("lastTransitionTime"))
     ready = phase is PodPhase.READY
     return PodState(
         name=metadata["name"],
@@ -136,11 +138,16 @@ def _pod_state(pod: Object) -> PodState | None:
     )
 
 
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether all its processes ended for good."""
+    return (pod.get("status") or {}).get("phase") in _ENDED
+
+
 def phase_of(pod: Mapping[str, Any]) -> PodPhase:
     """Where the pod is between its creation and its end."""
     if pod["metadata"].get("deletionTimestamp"):
         return PodPhase.TERMINATING
-    if _condition(pod, "Ready").get("status") == "True":
+    if condition_of(pod, "Ready").get("status") == "True":
         return PodPhase.READY
     if not (pod.get("spec") or {}).get("nodeName"):
         return PodPhase.UNSCHEDULED
@@ -161,7 +168,8 @@ def _trouble(pod: Object, phase: PodPhase) -> str | None:
     return pod_trouble(pod)
 
 
-def _condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def condition_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """One of its conditions; empty where it has none of that kind."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == kind:
             found: Mapping[str, Any] = condition

@@ -34,6 +34,7 @@ class World:
         children: every live object whose controller is this pool (all kinds that `plan` builds),
             whole and with `apiVersion` and `kind`. One that is missing here is created.
         pods: every live pod that carries the pool's label, router pods included.
+        router_pods: router pods that were asked for their arrivals.
         metrics_source: where `engines` and `latency` come from.
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
             read from the ConfigMap among `children`).
@@ -48,6 +49,7 @@ class World:
     pods: tuple[Object, ...] = ()
     engines: tuple[EngineSample, ...] = ()
     routers: tuple[RouterReport, ...] = ()
+    router_pods: int = 0
     latency: Latency | None = None
     metrics_source: MetricsSource = MetricsSource.DIRECT
     memory: Any = None

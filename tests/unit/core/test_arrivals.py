@@ -35,6 +35,23 @@ def test_a_missing_router_makes_the_counts_a_lower_bound() -> None:
     assert merge([report()], expected=1).complete
 
 
+def test_while_clients_are_turned_away_the_counts_are_a_lower_bound() -> None:
+    assert not merge([report()], expected=1, turned_away=True).complete
+
+
+def test_a_router_that_ended_answers_for_no_other() -> None:
+    gone = report(router="router-2", arrivals=[arrival(NOW_S - 5, 3)], ended=True)
+
+    merged = merge([report(), gone], expected=2)
+
+    assert (sum(merged.counts), merged.complete) == (3.0, False)
+    assert merge([report(), gone], expected=1).complete
+
+
+def test_routers_that_ended_alone_know_nothing() -> None:
+    assert merge([report(ended=True)], expected=1) == merge([], expected=1)
+
+
 def test_no_report_at_all_knows_nothing() -> None:
     merged = merge([], expected=1)
 

@@ -65,6 +65,7 @@ def test_a_pool_without_deployments_starts_with_its_minimum() -> None:
     [
         ({"routers": ()}, "no fresh report"),
         ({"routers": (report(now_s=NOW_S - 120),)}, "no fresh report"),
+        ({"routers": (report(ended=True),)}, "no fresh report from any of 1 routers"),
         ({"engines": ()}, "0 of 6 ready engine pods"),
     ],
 )
@@ -101,6 +102,54 @@ def test_a_silent_router_is_not_a_pool_at_rest() -> None:
     decisions = rest(observe(prefill=4, decode=3, router_pods=2))
 
     assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 3} for d in decisions)
+
+
+def test_a_router_that_ended_answers_for_no_other() -> None:
+    both = (report(), report(router="router-2", ended=True))
+    decisions = rest(observe(prefill=4, decode=3, routers=both, router_pods=2))
+
+    assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 3} for d in decisions)
+    assert "from only 1 of 2 routers" in decisions[-1].fresh_message
+
+
+def test_a_pool_that_turns_clients_away_is_not_at_rest() -> None:
+    decisions = rest(observe(prefill=4, decode=3, turned_away=True))
+
+    assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 3} for d in decisions)
+    assert all(d.fresh for d in decisions)
+    assert decisions[-1].fresh_message == "no router is Ready: clients are turned away"
+
+
+def shrinks_after_s(seen: Callable[[float], Observation], *, until_s: int) -> list[int]:
+    """When, after `NOW_S`, prefill was told to shrink under steady light traffic."""
+    spec, memory, shrunk = make_spec(low=1), Memory(), []
+    for step in range(0, until_s, 5):
+        now_s = NOW_S + step
+        observation = seen(now_s)
+        seconds = [now_s - age for age in range(300, 0, -1)]
+        arrivals = [arrival(second, 1, 100) for second in seconds]
+        finished = [ended(second, 1) for second in seconds]
+        told = report(now_s=now_s, arrivals=arrivals, finished=finished)
+        engines = tuple(
+            replace(each, sampled_s=now_s, start_up=START_UP) for each in observation.engines
+        )
+        observation = replace(observation, routers=(told,), engines=engines)
+        decision, memory = decide(spec, observation, memory, now_s)
+        if counts(decision)[Role.PREFILL] < 4:
+            shrunk.append(step)
+    return shrunk
+
+
+def test_a_fleet_shrinks_only_once_the_whole_window_was_seen_by_every_router() -> None:
+    window_s = make_spec().stabilization_s
+    always = shrinks_after_s(lambda _: observe(prefill=4, decode=4), until_s=400)
+    silent_s = always[0] + 100
+
+    def one_silent(now_s: float) -> Observation:
+        silent = now_s < NOW_S + silent_s
+        return observe(prefill=4, decode=4, router_pods=2 if silent else 1)
+
+    assert shrinks_after_s(one_silent, until_s=400)[0] >= silent_s + window_s
 
 
 def two_ticks(

@@ -179,12 +179,30 @@ async def test_what_a_pod_that_is_gone_measured_is_forgotten(source):
     assert len(seen) == 2
 
 
-async def test_reads_arrivals(source):
+async def test_reads_arrivals_and_names_them_after_the_pod(source):
     async with serving({"/arrivals": json.dumps(REPORT)}) as (port, _):
         reports, problems = await source.reports(targets(router=port), now_s=1100.2)
 
-    assert reports[0].router == "tiny-router-abc"
+    assert reports[0].router == "r-1"
+    assert reports[0].arrivals
     assert problems == ()
+
+
+async def test_what_a_router_told_before_its_pod_went_is_still_told():
+    async with (
+        serving({"/arrivals": json.dumps(REPORT)}) as (port, _),
+        aiohttp.ClientSession() as session,
+    ):
+        collector = Collector(session)
+        before = await collector.collect(targets(router=port), Metrics(), now_s=1100.2)
+        after = await collector.collect(targets(), Metrics(), now_s=1105.2)
+        collector.forget(namespace="ns", pool="tiny")
+        forgotten = await collector.collect(targets(), Metrics(), now_s=1110.2)
+        collector.close()
+
+    assert [each.ended for each in (*before.routers, *after.routers)] == [False, True]
+    assert after.routers[0].arrivals == before.routers[0].arrivals
+    assert forgotten.routers == ()
 
 
 async def hangs(_request):

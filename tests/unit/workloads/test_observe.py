@@ -40,13 +40,21 @@ def test_a_pod_that_ended_holds_nothing(phase):
     assert seen(ready=False, status={"phase": phase}).observation.pods == ()
 
 
-def test_only_router_pods_that_are_ready_should_have_answered():
+def test_the_routers_that_were_asked_should_have_answered():
+    assert see(replace(running(), router_pods=2), NAME).observation.router_pods == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "away"),
+    [({}, False), ({"ready": False}, True), ({"deletionTimestamp": NOW}, True)],
+)
+def test_clients_are_turned_away_while_no_router_is_ready(parts, away):
     live = running()
-    second = pod(live, "router", 1, ready=False)
+    engines = tuple(each for each in live.pods if "router" not in each["metadata"]["name"])
 
-    found = see(replace(live, pods=(*live.pods, second)), NAME)
+    found = see(replace(live, pods=(*engines, pod(live, "router", **parts))), NAME)
 
-    assert found.observation.router_pods == 1
+    assert found.observation.turned_away is away
 
 
 def test_a_role_without_a_deployment_has_no_replicas():
