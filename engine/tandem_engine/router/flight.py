@@ -17,6 +17,8 @@ from tandem_engine.router.timing_record import TimingRecord
 from tandem_engine.router.truth import Cause, Ending, Outcome, Timeline, blame, judge
 
 _DEFAULT_OUTPUT_TOKENS = 128.0
+# No engine makes more at once, whatever number a client gives.
+_MOST_STREAMS = 16_384
 # One hiccup must not make overflow look hopeless: while it does, nothing more is learned of it.
 _MOST_WHOLE_RATIO = 4.0
 
@@ -52,6 +54,11 @@ class Flight:
     decode_pod: str | None = None
     tries: int = 0
     stopping: bool = False
+
+    @property
+    def streams(self) -> int:
+        """Return how many answers it makes at once, each of them a stream to a decode pod."""
+        return min(self.call.choices, _MOST_STREAMS)
 
     @property
     def first_token_deadline_s(self) -> float:
@@ -130,7 +137,8 @@ class Learned:
         pace, most = flight.settings.decode, flight.call.max_output_tokens
         told = pace.output_tokens if pace is not None else None
         mean = self.output_tokens.value or told or _DEFAULT_OUTPUT_TOKENS
-        return flight.call.choices * round(mean if most is None else min(mean, most))
+        bounds = [bound for bound in (most, flight.settings.max_model_len) if bound is not None]
+        return flight.streams * round(min(mean, *bounds) if bounds else mean)
 
     def usual_parts(self, prompt_tokens: int) -> dict[Cause, float]:
         """Return the TTFT parts of good requests of like length."""

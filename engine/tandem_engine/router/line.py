@@ -75,6 +75,14 @@ class Turn:
     waiter: Waiter
     expected: Expected
 
+    @staticmethod
+    def of(waiter: Waiter) -> "Turn":
+        """Ask what is expected of `waiter` now; raises `Unfit`."""
+        try:
+            return Turn(waiter, waiter.expected())
+        except Exception as error:
+            raise Unfit(waiter) from error
+
 
 @dataclass(frozen=True, slots=True)
 class Next:
@@ -88,6 +96,14 @@ class Next:
     first: Turn | None
     late: bool
     excess: tuple[Turn, ...] = ()
+
+
+class Unfit(Exception):  # noqa: N818 - carries its cause to the one it is about
+    """Nothing can be said of one of those who wait; `waiter` says of whom."""
+
+    def __init__(self, waiter: Waiter) -> None:
+        super().__init__()
+        self.waiter = waiter
 
 
 class Line:
@@ -120,7 +136,7 @@ class Line:
         while self._hopeless and self._hopeless[0].placed.done():
             self._hopeless.popleft()
         if self._hopeless:
-            first = Turn(self._hopeless[0], self._hopeless[0].expected())
+            first = Turn.of(self._hopeless[0])
         return Next(first, late=True, excess=excess)
 
     def take(self, waiter: Waiter) -> None:
@@ -145,9 +161,9 @@ class Line:
         while self._urgent:
             deadline_s, _, waiter = self._urgent[0]
             if not waiter.placed.done():
-                expected = waiter.expected()
-                if start_s + expected.service_s + expected.rest_s <= deadline_s:
-                    return Turn(waiter, expected)
+                turn = Turn.of(waiter)
+                if start_s + turn.expected.service_s + turn.expected.rest_s <= deadline_s:
+                    return turn
                 self._hopeless.append(waiter)
             del self._urgent[0]
         return None
@@ -158,7 +174,8 @@ class Line:
         for deadline_s, _, waiter in self._urgent[:_LOOKED_AT]:
             if waiter.placed.done():
                 continue
-            turn = Turn(waiter, expected := waiter.expected())
+            turn = Turn.of(waiter)
+            expected = turn.expected
             if start_s + expected.service_s + expected.rest_s > deadline_s:
                 excess.append(turn)
                 continue

@@ -2,22 +2,26 @@
 
 Requests that can still meet their TTFT go first, the most urgent of them foremost; those that no
 longer can wait behind them. An overload then costs the excess and not everybody. Where decode pods
-bear no more streams, all wait here.
+bear no more streams, all wait here. Of whom nothing can be said fails alone: whoever makes the queue
+look again, a pod's watch or the end of another request, hears nothing of it.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
 from tandem_engine.router.gate import Coming, bears
-from tandem_engine.router.line import Line, Prospect, Turn, Waiter
+from tandem_engine.router.line import Line, Prospect, Turn, Unfit, Waiter
 from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
 
 _OVERDUE_S = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class QueueFull(Exception):  # noqa: N818 - an event of ordinary operation, not a fault
@@ -91,14 +95,14 @@ class Waiting:
         self._alive[waiter] = None
         waiter.entered_s = self._clock()
         waiter.held_before_s = self._held.total_s(waiter.entered_s)
-        if waiter.split:
-            self._line.add(waiter)
-        else:
-            self._unsplit.append(waiter)
-        self.pump()
-        if not waiter.placed.done():
-            self._shed_over_bound()
         try:
+            if waiter.split:
+                self._line.add(waiter)
+            else:
+                self._unsplit.append(waiter)
+            self.pump()
+            if not waiter.placed.done():
+                self._shed_over_bound()
             return await waiter.placed
         except BaseException:
             placed = waiter.placed
@@ -130,8 +134,19 @@ class Waiting:
             self.pump()
 
     def pump(self) -> None:
-        """Place every request for which there is room."""
-        self._held.turn(on=self._pumped(), now=self._clock())
+        """Place every request for which there is room; raises nothing."""
+        held = looked = False
+        while not looked:
+            try:
+                held = self._pumped()
+                looked = True
+            except Unfit as unfit:
+                self._fail(unfit)
+            except Exception as error:
+                # Callers have pods and requests to see to that have nothing to do with this.
+                logger.error("a look at the queue failed", extra={"error": type(error).__name__})
+                looked = True
+        self._held.turn(on=held, now=self._clock())
 
     def _pumped(self) -> bool:
         """Place them; return whether decode pods are what the next one waits for."""
@@ -150,7 +165,7 @@ class Waiting:
             waiter = self._unsplit.popleft()
             if waiter.placed.done():
                 continue
-            self._place(Turn(waiter, waiter.expected()), None, DecodeOnly.UNSUPPORTED)
+            self._place(Turn.of(waiter), None, DecodeOnly.UNSUPPORTED)
         paired = self._fleet.usable(Role.PREFILL, revisions=revisions)
         if paired:
             return self._split(paired, settings)
@@ -209,7 +224,10 @@ class Waiting:
                 compute_s=turn.expected.whole_s,
                 deadline_s=turn.waiter.deadline_s,
             )
-            pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
+            try:
+                pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
+            except Exception as error:
+                raise Unfit(turn.waiter) from error
             if pod is not None:
                 self._line.take(turn.waiter)
                 pod.stalls.begin(whole.compute_s, now)
@@ -228,23 +246,35 @@ class Waiting:
             tokens=tokens + sum(self._coming.values()),
             output_tokens=expected.output_tokens,
         )
-        return bears(
-            settings.decode,
-            decode,
-            coming,
-            tpot_s=settings.slo.tpot_s,
-            late=late,
-            now=self._clock(),
-        )
+        try:
+            return bears(
+                settings.decode,
+                decode,
+                coming,
+                tpot_s=settings.slo.tpot_s,
+                late=late,
+                now=self._clock(),
+            )
+        except Exception as error:
+            raise Unfit(turn.waiter) from error
 
     def _shed_over_bound(self) -> None:
         settings = self._settings.current
         if settings is None or len(self._alive) <= settings.limits.queued_requests:
             return
         prospect = self._prospect(self._fleet.usable(Role.PREFILL), settings)
-        waiter = self._line.shed(prospect.start_s) or next(reversed(self._alive))
+        try:
+            waiter = self._line.shed(prospect.start_s) or next(reversed(self._alive))
+        except Unfit as unfit:
+            self._fail(unfit)
+            return
         self._alive.pop(waiter, None)
         waiter.placed.set_exception(QueueFull())
+
+    def _fail(self, unfit: Unfit) -> None:
+        """Answer one request with what made it unfit; whoever serves it says so once."""
+        self._alive.pop(unfit.waiter, None)
+        unfit.waiter.placed.set_exception(unfit.__cause__ or unfit)
 
     def _dismiss(self) -> None:
         for waiter in self._alive:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
-from tandem_engine.router.line import Expected
+from tandem_engine.router.line import Expected, Waiter
 from tandem_engine.router.settings import Limits, parse_settings
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool, decode_pace, settings_document, until
@@ -61,6 +61,75 @@ async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
     assert seen == [0, 1, 2, 1, 0]
     desk.waiting.release(first.prefill, first.load)
     await asyncio.gather(*tasks)
+
+
+def unknowable() -> Expected:
+    raise OverflowError("integer division result too large for a float")
+
+
+@pytest.mark.parametrize("split", [True, False])
+async def test_of_whom_nothing_can_be_expected_fails_alone(split: bool) -> None:
+    desk = Desk()
+    waiter = Waiter(deadline_s=1.0, tokens=10, expected=unknowable, split=split)
+
+    with pytest.raises(OverflowError):
+        await desk.waiting.admit(waiter)
+
+    assert desk.waiting.requests == 0
+    await desk.ask("next", deadline_s=9.0)
+    assert desk.order == ["next"]
+
+
+async def test_who_makes_the_queue_look_hears_nothing_of_a_look_that_fails() -> None:
+    desk = Desk()
+    first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
+    # Nobody is asked what is expected of it before there is a decode pod.
+    decode = desk.fleet.usable(Role.DECODE)[0].endpoint
+    desk.fleet.remove("d")
+    waiter = Waiter(deadline_s=1.0, tokens=10, expected=unknowable, split=True)
+    unfit = asyncio.create_task(desk.waiting.admit(waiter))
+    fit = asyncio.create_task(desk.ask("fit", deadline_s=9.0))
+    await asyncio.sleep(0)
+
+    desk.fleet.upsert(decode)
+    desk.waiting.release(first.prefill, first.load)
+
+    with pytest.raises(OverflowError):
+        await unfit
+    await fit
+    assert desk.order == ["fit"]
+    assert [pod.requests for pod in desk.fleet.pods()] == [0, 0]
+
+
+async def test_a_gate_that_cannot_reckon_with_a_request_lets_the_next_one_ask() -> None:
+    desk = Gated()
+    desk.stream(1)
+    expected = Expected(output_tokens=10**400)
+
+    with pytest.raises(OverflowError):
+        await desk.waiting.admit(desk.waiter(9.0, expected))
+
+    await desk.ask("next", deadline_s=9.0)
+    assert desk.order == ["next"]
+
+
+async def test_an_unfit_request_gives_its_place_in_a_full_queue_to_who_comes() -> None:
+    desk = Desk(queued_requests=1)
+    first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
+    decode = desk.fleet.usable(Role.DECODE)[0].endpoint
+    desk.fleet.remove("d")
+    waiter = Waiter(deadline_s=1.0, tokens=10, expected=unknowable, split=True)
+    unfit = asyncio.create_task(desk.waiting.admit(waiter))
+    await asyncio.sleep(0)
+    fit = asyncio.create_task(desk.ask("fit", deadline_s=9.0))
+
+    with pytest.raises(OverflowError):
+        await unfit
+
+    assert desk.shed == []
+    desk.fleet.upsert(decode)
+    desk.waiting.release(first.prefill, first.load)
+    await fit
 
 
 async def test_short_prompts_that_share_a_pass_are_done_with_it() -> None:

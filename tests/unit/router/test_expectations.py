@@ -1,0 +1,61 @@
+"""What the router expects of a request before it knows: lengths, streams, times."""
+
+import json
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from tandem_engine.router.call import Kind, parse_call
+from tandem_engine.router.flight import Flight, Learned
+from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.truth import Timeline
+from tests.unit.router.pool import decode_pace, settings_document
+
+
+def flight(prompt_tokens: int = 10, *, max_model_len: int | None = 2048, **fields: Any) -> Flight:
+    document = settings_document(max_model_len=max_model_len, decode=decode_pace())
+    settings = parse_settings(json.dumps(document))
+    body = {"model": "tiny", "prompt": [5] * prompt_tokens, **fields}
+    return Flight(
+        call=parse_call(Kind.COMPLETIONS, json.dumps(body).encode(), settings),
+        request_id="x",
+        headers={},
+        settings=settings,
+        timeline=Timeline(received_s=0.0),
+        received_wall_s=0.0,
+        prompt_tokens=prompt_tokens,
+        task=cast("Any", None),
+        arrival_second=0,
+        exact=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("learned", "fields", "tokens"),
+    [
+        (None, {}, 128),
+        (300.0, {}, 300),
+        (300.0, {"max_tokens": 40}, 40),
+        (300.0, {"n": 8}, 2400),
+        (1e6, {}, 2048),
+        (1e6, {"max_model_len": None}, 1_000_000),
+    ],
+)
+def test_an_answer_is_as_long_as_the_mean_and_no_longer_than_it_may_be(
+    learned: float | None, fields: dict[str, Any], tokens: int
+) -> None:
+    known = Learned()
+    known.output_tokens.value = learned
+
+    assert known.expected_output_tokens(flight(**fields)) == tokens
+
+
+def test_a_number_of_choices_that_no_engine_makes_is_one_that_can_be_reckoned_with() -> None:
+    one = flight()
+    many = flight()
+    many.call = replace(many.call, choices=10**400)
+
+    assert many.streams == 16_384
+    assert Learned().expected_output_tokens(many) == 16_384 * 128
+    assert one.streams == 1
