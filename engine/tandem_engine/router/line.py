@@ -1,8 +1,8 @@
 """Who goes next: those who can still meet their TTFT, the most urgent foremost, then others."""
 
 import asyncio
-from bisect import insort
-from collections import deque
+from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -106,23 +106,37 @@ class Unfit(Exception):  # noqa: N818 - carries its cause to the one it is about
         self.waiter = waiter
 
 
+_Entry = tuple[float, int, Waiter]
+
+
 class Line:
-    """Those who wait for a prefill pod. Who was placed or left meanwhile is passed over."""
+    """Those who wait for a prefill pod; who gave up a moment ago is passed over until removed."""
 
     def __init__(self) -> None:
-        self._urgent: list[tuple[float, int, Waiter]] = []
-        self._hopeless: deque[Waiter] = deque()
+        self._urgent: list[_Entry] = []
+        self._hopeless: OrderedDict[Waiter, None] = OrderedDict()
+        self._entries: dict[Waiter, _Entry] = {}
         self._entered = 0
+
+    def __len__(self) -> int:
+        """Return how many are in it."""
+        return len(self._entries)
 
     def add(self, waiter: Waiter) -> None:
         """Let one more wait."""
         self._entered += 1
-        insort(self._urgent, (waiter.deadline_s, self._entered, waiter))
+        entry = self._entries[waiter] = (waiter.deadline_s, self._entered, waiter)
+        insort(self._urgent, entry)
 
-    def clear(self) -> None:
-        """Forget everybody."""
-        self._urgent.clear()
-        self._hopeless.clear()
+    def remove(self, waiter: Waiter) -> None:
+        """Let one leave, wherever it stands; none where it is in line no more."""
+        entry = self._entries.pop(waiter, None)
+        if entry is None:
+            return
+        if waiter in self._hopeless:
+            del self._hopeless[waiter]
+        else:
+            del self._urgent[bisect_left(self._urgent, entry)]
 
     def next(self, prospect: Prospect) -> Next:
         """Say who goes next: the most urgent who will be on time, else the first who cannot."""
@@ -133,39 +147,27 @@ class Line:
             first, excess = self._sorted(prospect)
         if first is not None:
             return Next(first, late=False, excess=excess)
-        while self._hopeless and self._hopeless[0].placed.done():
-            self._hopeless.popleft()
-        if self._hopeless:
-            first = Turn.of(self._hopeless[0])
-        return Next(first, late=True, excess=excess)
-
-    def take(self, waiter: Waiter) -> None:
-        """Let one that `next` named leave the line."""
-        if self._hopeless and self._hopeless[0] is waiter:
-            self._hopeless.popleft()
-            return
-        index = next(i for i, entry in enumerate(self._urgent) if entry[2] is waiter)
-        del self._urgent[index]
+        waiter = next((waiter for waiter in self._hopeless if not waiter.placed.done()), None)
+        return Next(None if waiter is None else Turn.of(waiter), late=True, excess=excess)
 
     def shed(self, start_s: float) -> Waiter | None:
-        """Let the one leave that was found to be late last; `None`: nobody is."""
+        """Return the one that was found to be late last; `None`: nobody is."""
         self._set_hopeless_aside(start_s)
-        while self._hopeless:
-            waiter = self._hopeless.pop()
-            if not waiter.placed.done():
-                return waiter
-        return None
+        late = (waiter for waiter in reversed(self._hopeless) if not waiter.placed.done())
+        return next(late, None)
 
     def _set_hopeless_aside(self, start_s: float) -> Turn | None:
         """Leave at the front of the urgent, and return, who can still meet its TTFT."""
         while self._urgent:
             deadline_s, _, waiter = self._urgent[0]
-            if not waiter.placed.done():
-                turn = Turn.of(waiter)
-                if start_s + turn.expected.service_s + turn.expected.rest_s <= deadline_s:
-                    return turn
-                self._hopeless.append(waiter)
+            if waiter.placed.done():
+                self.remove(waiter)
+                continue
+            turn = Turn.of(waiter)
+            if start_s + turn.expected.service_s + turn.expected.rest_s <= deadline_s:
+                return turn
             del self._urgent[0]
+            self._hopeless[waiter] = None
         return None
 
     def _sorted(self, prospect: Prospect) -> tuple[Turn | None, tuple[Turn, ...]]:

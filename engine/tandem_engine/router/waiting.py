@@ -2,12 +2,11 @@
 
 Requests that can still meet their TTFT go first, the most urgent of them foremost; those that no
 longer can wait behind them. An overload then costs the excess and not everybody. Where decode pods
-bear no more streams, all wait here. Of whom nothing can be said fails alone: whoever makes the queue
-look again, a pod's watch or the end of another request, hears nothing of it.
+bear no more streams, all wait here. Of whom nothing can be said fails alone: whoever makes the
+queue look again, a pod's watch or the end of another request, hears nothing of it.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -53,7 +52,7 @@ class Waiting:
         self._settings = settings
         self._clock = clock
         self._line = Line()
-        self._unsplit: deque[Waiter] = deque()
+        self._unsplit: dict[Waiter, None] = {}
         self._alive: dict[Waiter, None] = {}
         self._coming: dict[Placement, int] = {}
         self._computing: dict[Placement, Pod] = {}
@@ -99,7 +98,7 @@ class Waiting:
             if waiter.split:
                 self._line.add(waiter)
             else:
-                self._unsplit.append(waiter)
+                self._unsplit[waiter] = None
             self.pump()
             if not waiter.placed.done():
                 self._shed_over_bound()
@@ -114,6 +113,8 @@ class Waiting:
             raise
         finally:
             self._alive.pop(waiter, None)
+            self._line.remove(waiter)
+            self._unsplit.pop(waiter, None)
 
     def arrived(self, placement: Placement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
@@ -151,8 +152,6 @@ class Waiting:
     def _pumped(self) -> bool:
         """Place them; return whether decode pods are what the next one waits for."""
         if not self._alive:
-            self._line.clear()
-            self._unsplit.clear()
             return False
         if self._fleet.deserted:
             self._dismiss()
@@ -161,11 +160,9 @@ class Waiting:
         revisions = self._fleet.revisions(Role.DECODE)
         if settings is None or not revisions:
             return False
-        while self._unsplit:
-            waiter = self._unsplit.popleft()
-            if waiter.placed.done():
-                continue
-            self._place(Turn.of(waiter), None, DecodeOnly.UNSUPPORTED)
+        for waiter in self._unsplit:
+            if not waiter.placed.done():
+                self._place(Turn.of(waiter), None, DecodeOnly.UNSUPPORTED)
         paired = self._fleet.usable(Role.PREFILL, revisions=revisions)
         if paired:
             return self._split(paired, settings)
@@ -174,7 +171,7 @@ class Waiting:
             reason = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
             nobody = Prospect(self._clock(), pods=1)
             while (alone := self._line.next(nobody).first) is not None:
-                self._line.take(alone.waiter)
+                self._line.remove(alone.waiter)
                 self._place(alone, None, reason)
         return False
 
@@ -197,7 +194,7 @@ class Waiting:
                 return False
             if not self._borne(turn, decode, settings, late=found.late):
                 return True
-            self._line.take(turn.waiter)
+            self._line.remove(turn.waiter)
             self._place(turn, pod)
 
     def _prospect(self, prefill: Sequence[Pod], settings: Settings) -> Prospect:
@@ -229,7 +226,7 @@ class Waiting:
             except Exception as error:
                 raise Unfit(turn.waiter) from error
             if pod is not None:
-                self._line.take(turn.waiter)
+                self._line.remove(turn.waiter)
                 pod.stalls.begin(whole.compute_s, now)
                 placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
                 self._computing[placement] = pod

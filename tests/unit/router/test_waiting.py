@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+import weakref
 
 import pytest
 
@@ -61,6 +63,58 @@ async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
     assert seen == [0, 1, 2, 1, 0]
     desk.waiting.release(first.prefill, first.load)
     await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize(
+    ("split", "deadline_s"), [(True, 9.0), (True, -1.0), (False, 9.0)], ids=["on time", "late", "n"]
+)
+async def test_who_left_is_not_kept_while_others_wait(split: bool, deadline_s: float) -> None:
+    desk = Desk()
+    first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
+    if not split:
+        desk.fleet.remove("d")
+    patient = asyncio.create_task(desk.ask("patient", deadline_s=99.0))
+    late = asyncio.create_task(desk.ask("late", deadline_s=-2.0))
+    await asyncio.sleep(0)
+
+    def expected() -> Expected:
+        return Expected()
+
+    body = weakref.ref(expected)
+    waiter = Waiter(deadline_s=deadline_s, tokens=10, expected=expected, split=split)
+    task = asyncio.create_task(desk.waiting.admit(waiter))
+    await asyncio.sleep(0)
+    desk.fleet.announce()
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    del expected, waiter, task
+    gc.collect()
+
+    assert desk.waiting.requests == 2
+    assert body() is None
+    desk.fleet.upsert(Endpoint(name="d", role=Role.DECODE, host="h", port=2))
+    desk.waiting.release(first.prefill, first.load)
+    await asyncio.gather(patient, late)
+    assert desk.order == ["patient", "late"]
+
+
+async def test_who_waits_leaves_the_line_from_anywhere_in_it() -> None:
+    desk = Desk()
+    first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
+    tasks = {}
+    for name, deadline_s in (("a", 5.0), ("b", 5.0), ("c", -1.0), ("d", 7.0), ("e", -2.0)):
+        tasks[name] = asyncio.create_task(desk.ask(name, deadline_s=deadline_s))
+        await asyncio.sleep(0)
+    for name in ("b", "c"):
+        tasks[name].cancel()
+    await asyncio.gather(tasks["b"], tasks["c"], return_exceptions=True)
+
+    desk.waiting.release(first.prefill, first.load)
+    await asyncio.gather(*(tasks[name] for name in "ade"))
+
+    assert desk.order == ["a", "d", "e"]
+    assert desk.waiting.requests == 0
 
 
 def unknowable() -> Expected:
