@@ -41,18 +41,46 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one request is to a pod: its tokens, and its seconds of prefill as far as known."""
+    """What one request, or several together, are to a pod.
+
+    Attributes:
+        tokens: prompts and, at decode pods, the answers expected.
+        work_s: seconds of prefill as far as known.
+        streams: answers that are made at once.
+        output_tokens: the expected answers alone, all of them.
+    """
 
     tokens: int
     work_s: float = 0.0
+    streams: int = 1
+    output_tokens: int = 0
+
+    def __add__(self, other: "Load") -> "Load":
+        return Load(
+            tokens=self.tokens + other.tokens,
+            work_s=self.work_s + other.work_s,
+            streams=self.streams + other.streams,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+    def __sub__(self, other: "Load") -> "Load":
+        return Load(
+            tokens=self.tokens - other.tokens,
+            work_s=self.work_s - other.work_s,
+            streams=self.streams - other.streams,
+            output_tokens=self.output_tokens - other.output_tokens,
+        )
+
+
+NO_LOAD = Load(tokens=0, streams=0)
 
 
 class Pod:
     """One engine pod and what this router has outstanding there.
 
     Attributes:
-        requests, tokens: outstanding now.
-        others: requests that the engine has from elsewhere, as last seen.
+        requests, streams, tokens, output_tokens: outstanding now.
+        others: streams that the engine has from elsewhere, as last seen.
         entries: how many requests ever came, to tell whether one had the pod to itself.
         stalls: prompts that it computes although it is a decode pod.
     """
@@ -64,8 +92,10 @@ class Pod:
         "endpoint",
         "entries",
         "others",
+        "output_tokens",
         "requests",
         "stalls",
+        "streams",
         "suspect",
         "tokens",
     )
@@ -75,7 +105,9 @@ class Pod:
         self.suspect = False
         self.doubted = False
         self.requests = 0
+        self.streams = 0
         self.tokens = 0
+        self.output_tokens = 0
         self.others = 0
         self.entries = 0
         self.stalls = Stalls()
@@ -99,13 +131,17 @@ class Pod:
         self._begun_s = max(self._begun_s, now - self._work_s) if self.requests else now
         self.requests += 1
         self.entries += 1
+        self.streams += load.streams
         self.tokens += load.tokens
+        self.output_tokens += load.output_tokens
         self._work_s += load.work_s
 
     def leave(self, load: Load, now: float) -> None:
         """Count a request that is no longer at this pod: what is left there begins now."""
         self.requests -= 1
+        self.streams -= load.streams
         self.tokens -= load.tokens
+        self.output_tokens -= load.output_tokens
         self._work_s = self._work_s - load.work_s if self.requests else 0.0
         self._begun_s = now
 

@@ -31,6 +31,7 @@ class Flight:
         settings: those in force when it came; its deadlines stay as they were.
         prompt_tokens: estimated until the engine says the exact number.
         placement: where it was sent from the queue.
+        output_tokens, longest_tokens: of all its answers, and of the longest of them.
         stopping: the router ends it because it is shutting down itself.
     """
 
@@ -47,6 +48,7 @@ class Flight:
     corrected: bool = False
     cached_tokens: int | None = None
     output_tokens: int = 0
+    longest_tokens: int = 0
     ending: Ending = Ending.FAILED
     placement: Placement = NOWHERE
     decode_only: DecodeOnly | None = None
@@ -91,6 +93,7 @@ class Learned:
     """What the router has learned so far.
 
     Attributes:
+        output_tokens: of one answer.
         whole_ratio: how many times as long a prompt takes at a decode pod as at a prefill pod.
     """
 
@@ -125,6 +128,7 @@ class Learned:
             whole_s=(service_s or 0.0) * (ratio or 1.0),
             rest_s=self.decode_first_s.value or 0.0,
             output_tokens=self.expected_output_tokens(flight),
+            streams=flight.streams,
         )
 
     def overflowed(self, revision: str, *, first_s: float, service_s: float | None) -> None:
@@ -211,7 +215,7 @@ class Accounts:
             ended_s=now,
             slo=settings.slo,
             prompt_tokens=flight.prompt_tokens,
-            output_tokens=flight.output_tokens,
+            output_tokens=flight.longest_tokens,
         )
         usual = self.learned.usual_parts(flight.prompt_tokens)
         cause = blame(verdict, flight.ending, usual=usual)
@@ -219,7 +223,7 @@ class Accounts:
             means = self.learned.usual[prompt_bucket(flight.prompt_tokens)]
             for part, value in verdict.parts.items():
                 means[part].add(value)
-            self.learned.output_tokens.add(flight.output_tokens)
+            self.learned.output_tokens.add(flight.output_tokens / flight.streams)
         self.metrics.finish(
             verdict,
             cause,

@@ -241,7 +241,11 @@ class Forwarder:
             flight.tries += 1
             flight.decode_pod = pod.name
             answer_tokens = self._learned.expected_output_tokens(flight)
-            load = Load(flight.prompt_tokens + answer_tokens)
+            load = Load(
+                flight.prompt_tokens + answer_tokens,
+                streams=flight.streams,
+                output_tokens=answer_tokens,
+            )
             pod.enter(load, self._clock())
             self._waiting.arrived(flight.placement)
             try:
@@ -326,6 +330,7 @@ class Forwarder:
             self._waiting.release(pod, load)
             self._accounts.ledger.leg_ended(pod)
             flight.output_tokens = count.output_tokens
+            flight.longest_tokens = count.longest_tokens
             self._accounts.prompt_known(
                 flight, tokens=count.prompt_tokens, cached=count.cached_tokens
             )

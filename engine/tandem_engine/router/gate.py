@@ -5,9 +5,9 @@ instead, and the excess alone is late. How fast a decode pod is, the operator sa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tandem_engine.router.fleet import Pod
+from tandem_engine.router.fleet import NO_LOAD, Load, Pod
+from tandem_engine.router.placement import Placement
 from tandem_engine.router.settings import DecodePace
 
 TPOT_SHARE = 0.95
@@ -16,18 +16,29 @@ TPOT_SHARE_LATE = 0.9
 KV_SHARE = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Coming:
-    """Requests that this router let in and that are at no decode pod yet, the next one included.
+class Underway:
+    """What this router let in and what is at no decode pod yet."""
 
-    Attributes:
-        tokens: prompts and expected outputs.
-        output_tokens: what a request is expected to make.
-    """
+    def __init__(self) -> None:
+        self._loads: dict[Placement, Load] = {}
+        self.load = NO_LOAD
 
-    requests: int
-    tokens: int
-    output_tokens: float
+    def __len__(self) -> int:
+        """Return how many requests these are."""
+        return len(self._loads)
+
+    def begin(self, placement: Placement, load: Load) -> None:
+        """Count a request as what it will be to its decode pod."""
+        self._loads[placement] = load
+        self.load += load
+
+    def end(self, placement: Placement) -> bool:
+        """Count it no more; return whether it was counted."""
+        load = self._loads.pop(placement, None)
+        if load is None:
+            return False
+        self.load -= load
+        return True
 
 
 def held_tokens(tokens: float, output_tokens: float) -> float:
@@ -38,10 +49,16 @@ def held_tokens(tokens: float, output_tokens: float) -> float:
     return max(1.0, tokens - 0.5 * output_tokens)
 
 
+def streams_at(pod: Pod, pace: DecodePace) -> int:
+    """Return the streams at `pod`, of all routers."""
+    # An engine's own count lags behind; where there is one router, it is this one's that is right.
+    return pod.streams + (pod.others if pace.routers > 1 else 0)
+
+
 def bears(
     pace: DecodePace,
     pods: Sequence[Pod],
-    coming: Coming,
+    coming: Load,
     *,
     tpot_s: float,
     late: bool,
@@ -49,25 +66,27 @@ def bears(
 ) -> bool:
     """Return whether `pods` keep TPOT, their seats and their cache once all that comes is there.
 
-    Requests of other routers are taken to be like this router's own. A stream that could not keep
-    TPOT alone waits for nothing: it is let in while there are seats. Prompts that the pods compute
-    by themselves leave less time for steps.
+    `coming` is on its way to them, the next one included. What a pod has beyond its seats waits
+    there and slows down nobody. Requests of other routers are taken to be like this router's own.
+    A stream that could not keep TPOT alone waits for nothing: it is let in while there are seats.
+    Prompts that the pods compute by themselves leave less time for steps.
     """
-    own = sum(pod.requests for pod in pods) + coming.requests
-    # An engine's own count lags behind; where there is one router, it is this one's that is right.
-    streams = own + (sum(pod.others for pod in pods) if pace.routers > 1 else 0)
+    seats = pace.max_num_seqs
+    streams = coming.streams + sum(min(seats, streams_at(pod, pace)) for pod in pods)
     if streams <= 1:
         return True
     batch = streams / len(pods)
-    tokens = (sum(pod.tokens for pod in pods) + coming.tokens) / own
-    kv_tokens = batch * held_tokens(tokens, coming.output_tokens)
-    if batch > pace.max_num_seqs:
+    own = coming.streams + sum(pod.streams for pod in pods)
+    tokens = coming.tokens + sum(pod.tokens for pod in pods)
+    output_tokens = coming.output_tokens + sum(pod.output_tokens for pod in pods)
+    kv_tokens = batch * held_tokens(tokens / own, output_tokens / own)
+    if batch > seats:
         return False
     if pace.kv_capacity_tokens is not None and kv_tokens > KV_SHARE * pace.kv_capacity_tokens:
         return False
     bound_s = (TPOT_SHARE_LATE if late else TPOT_SHARE) * tpot_s
-    alone_s = pace.seconds(1.0, coming.tokens / coming.requests)
-    life_s = max(1.0, coming.output_tokens) * tpot_s
+    alone_s = pace.seconds(1.0, coming.tokens / coming.streams)
+    life_s = max(1.0, coming.output_tokens / coming.streams) * tpot_s
     shares = [pod.stalls.share(now, life_s=life_s, routers=pace.routers) for pod in pods]
     moving = 1.0 - sum(shares) / len(shares)
     return alone_s > bound_s or pace.seconds(batch, kv_tokens) <= bound_s * moving

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tandem_engine.router.fleet import Load
 from tandem_engine.router.placement import Placement
 
 # With hundreds in line, whether the last of them will be on time shows when they are further ahead.
@@ -21,7 +22,8 @@ class Expected:
         pass_s: the part of that which prompts in one pass share.
         whole_s: its prefill at a decode pod; 0: not known.
         rest_s: from the end of its prefill to its first token.
-        output_tokens: what it will make.
+        output_tokens: what it will make, in all its answers.
+        streams: answers that it makes at once.
     """
 
     service_s: float = 0.0
@@ -29,6 +31,7 @@ class Expected:
     whole_s: float = 0.0
     rest_s: float = 0.0
     output_tokens: int = 0
+    streams: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +77,16 @@ class Turn:
 
     waiter: Waiter
     expected: Expected
+
+    @property
+    def decode_load(self) -> Load:
+        """Return what it will be to a decode pod."""
+        expected = self.expected
+        return Load(
+            tokens=self.waiter.tokens + expected.output_tokens,
+            streams=expected.streams,
+            output_tokens=expected.output_tokens,
+        )
 
     @staticmethod
     def of(waiter: Waiter) -> "Turn":

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Pod, least_loaded
-from tandem_engine.router.gate import KV_SHARE, held_tokens
+from tandem_engine.router.gate import KV_SHARE, held_tokens, streams_at
 from tandem_engine.router.settings import DecodePace
 
 # Outputs may be longer than expected, and what a prompt takes is known from prefill pods.
@@ -44,7 +44,7 @@ def spare(pods: Iterable[Pod], pace: DecodePace, *, tpot_s: float) -> list[Pod]:
         pod
         for pod in pods
         if not pod.stalls.computing
-        and (streams := _streams(pod, pace)) <= pace.max_num_seqs
+        and (streams := 1 + streams_at(pod, pace)) <= pace.max_num_seqs
         and pace.seconds(streams, 0.0) <= TPOT_SHARE * tpot_s
     ]
 
@@ -63,15 +63,11 @@ def slack_for(
     )
 
 
-def _streams(pod: Pod, pace: DecodePace) -> int:
-    """Return how many run there with one more."""
-    return 1 + pod.requests + (pod.others if pace.routers > 1 else 0)
-
-
 def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s: float) -> bool:
-    streams = _streams(pod, pace)
-    tokens = (pod.tokens + whole.prompt_tokens + whole.output_tokens) / (1 + pod.requests)
-    kv_tokens = streams * held_tokens(tokens, whole.output_tokens)
+    streams, own = 1 + streams_at(pod, pace), 1 + pod.streams
+    tokens = pod.tokens + whole.prompt_tokens + whole.output_tokens
+    output_tokens = pod.output_tokens + whole.output_tokens
+    kv_tokens = streams * held_tokens(tokens / own, output_tokens / own)
     capacity = pace.kv_capacity_tokens
     if capacity is not None and kv_tokens > KV_SHARE * capacity:
         return False

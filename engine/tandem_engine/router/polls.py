@@ -91,7 +91,7 @@ class DecodeReads:
                 pod.others = 0
                 continue
             inside, totals = found
-            pod.others = max(0, inside - pod.requests)
+            pod.others = max(0, inside - pod.streams)
             if totals is None:
                 continue
             before = self._seen.get(pod.name, (0.0, 0.0))

@@ -87,6 +87,11 @@ class TokenCount:
         self.cached_tokens: int | None = None
         self.reported = False
 
+    @property
+    def longest_tokens(self) -> int:
+        """Return the output tokens of the longest choice so far."""
+        return self.output_tokens if self._single else max(self._per_choice.values(), default=0)
+
     def read(self, payload: bytes) -> Chunk:
         """Return what `payload` means and count its tokens; raises one of `SHAPE_ERRORS`."""
         if payload == b"[DONE]":

@@ -128,6 +128,7 @@ def judge(
 ) -> Verdict:
     """Return the verdict on one request, at the bounds in force now.
 
+    `output_tokens` are those of one stream, the longest where several answers were made at once.
     A client that left before its TTFT bound is `gone`; one that left after it without a first
     token, or whose first token was late, is a TTFT violation.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
-from tandem_engine.router.gate import Coming, bears
+from tandem_engine.router.gate import Underway, bears
 from tandem_engine.router.line import Line, Prospect, Turn, Unfit, Waiter
 from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.placement import DecodeOnly, Placement
@@ -54,7 +54,7 @@ class Waiting:
         self._line = Line()
         self._unsplit: dict[Waiter, None] = {}
         self._alive: dict[Waiter, None] = {}
-        self._coming: dict[Placement, int] = {}
+        self._coming = Underway()
         self._computing: dict[Placement, Pod] = {}
         self._held = Stopwatch()
         fleet.listen(self.pump)
@@ -107,7 +107,7 @@ class Waiting:
             placed = waiter.placed
             if placed.done() and not placed.cancelled() and placed.exception() is None:
                 placement = placed.result()
-                self._coming.pop(placement, None)
+                self._coming.end(placement)
                 self.computed(placement)
                 self.release(placement.prefill, placement.load)
             raise
@@ -118,7 +118,7 @@ class Waiting:
 
     def arrived(self, placement: Placement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
-        if self._coming.pop(placement, None) is not None:
+        if self._coming.end(placement):
             self.pump()
 
     def computed(self, placement: Placement) -> None:
@@ -236,18 +236,11 @@ class Waiting:
     def _borne(self, turn: Turn, decode: Sequence[Pod], settings: Settings, *, late: bool) -> bool:
         if settings.decode is None or not settings.decode.gate:
             return True
-        expected = turn.expected
-        tokens = turn.waiter.tokens + expected.output_tokens
-        coming = Coming(
-            requests=1 + len(self._coming),
-            tokens=tokens + sum(self._coming.values()),
-            output_tokens=expected.output_tokens,
-        )
         try:
             return bears(
                 settings.decode,
                 decode,
-                coming,
+                self._coming.load + turn.decode_load,
                 tpot_s=settings.slo.tpot_s,
                 late=late,
                 now=self._clock(),
@@ -295,6 +288,6 @@ class Waiting:
         placement = Placement(pod, Load(waiter.tokens, work_s), decode_only, decode)
         if pod is not None:
             pod.enter(placement.load, self._clock())
-        self._coming[placement] = waiter.tokens + expected.output_tokens
+        self._coming.begin(placement, turn.decode_load)
         waiter.placed.set_result(placement)
         return placement

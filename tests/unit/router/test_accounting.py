@@ -204,6 +204,41 @@ async def test_output_is_counted_in_tokens_not_in_chunks(pool: Pool) -> None:
     assert pool.metric("tandem_router_output_tokens_total") == 12
 
 
+async def test_tpot_is_that_of_one_answer_however_many_a_request_makes(
+    pool: Pool, tmp_path: Path
+) -> None:
+    pool.engines["d0"].script = Script(tokens=5, gap_s=0.02)
+
+    await pool.stream(n=8)
+    await pool.idle()
+
+    [row] = timings(tmp_path)
+    assert row["output_tokens"] == 40
+    assert row["tpot_s"] >= 0.01
+    assert row["duration_s"] >= row["ttft_s"] + 4 * row["tpot_s"]
+
+
+async def test_the_length_of_one_answer_is_learned_and_not_that_of_all_in_a_request(
+    pool: Pool,
+) -> None:
+    pool.engines["d0"].script.tokens = 10
+
+    await pool.stream(n=8)
+    await pool.idle()
+    assert pool.router.learned.output_tokens.value == 10
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+    task = asyncio.create_task(pool.stream(n=4))
+    await pool.engines["d0"].wait_seen(2)
+
+    (pod,) = pool.router.fleet.usable(Role.DECODE)
+    assert (pod.requests, pod.streams, pod.output_tokens) == (1, 4, 40)
+    assert pod.tokens - pod.output_tokens < 10
+    hold.set()
+    await task
+    await pool.idle()
+    assert (pod.requests, pod.streams, pod.tokens, pod.output_tokens) == (0, 0, 0, 0)
+
+
 async def test_the_timing_record_joins_by_request_id_and_its_parts_sum_to_ttft(
     pool: Pool, tmp_path: Path
 ) -> None:

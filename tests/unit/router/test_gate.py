@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
-from tandem_engine.router.gate import Coming, bears
+from tandem_engine.router.gate import bears
 from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.router.stopwatch import Stopwatch
@@ -16,7 +16,7 @@ from tests.unit.router.pool import decode_pace, until
 # Four milliseconds and one more per stream: 16 streams keep 95 % of 21.06 ms, 17 do not.
 PACE = DecodePace.model_validate(decode_pace())
 TPOT_S = 0.0211
-ONE = Coming(requests=1, tokens=300, output_tokens=100.0)
+ONE = Load(tokens=300, output_tokens=100)
 
 
 def decode_pods(*requests: int, tokens: int = 300) -> list[Pod]:
@@ -24,12 +24,12 @@ def decode_pods(*requests: int, tokens: int = 300) -> list[Pod]:
     for index, count in enumerate(requests):
         pod = Pod(Endpoint(name=f"d{index}", role=Role.DECODE, host="h", port=1))
         for _ in range(count):
-            pod.enter(Load(tokens), 0.0)
+            pod.enter(Load(tokens, output_tokens=100), 0.0)
         pods.append(pod)
     return pods
 
 
-def borne(pods: list[Pod], coming: Coming = ONE, pace: DecodePace = PACE, **how: Any) -> bool:
+def borne(pods: list[Pod], coming: Load = ONE, pace: DecodePace = PACE, **how: Any) -> bool:
     return bears(pace, pods, coming, **{"tpot_s": TPOT_S, "late": False, "now": 0.0, **how})
 
 
@@ -44,10 +44,30 @@ def test_streams_count_by_the_mean_of_all_pods() -> None:
 
 
 def test_what_prefill_pods_have_comes_too() -> None:
-    several = Coming(requests=4, tokens=1200, output_tokens=100.0)
+    several = Load(tokens=1200, streams=4, output_tokens=400)
 
     assert borne(decode_pods(12), several)
     assert not borne(decode_pods(13), several)
+
+
+def test_each_choice_of_a_request_is_a_stream() -> None:
+    pods = decode_pods(0)
+    pods[0].enter(Load(tokens=1000, streams=8, output_tokens=800), 0.0)
+    eight = Load(tokens=1000, streams=8, output_tokens=800)
+
+    assert borne(pods, eight)
+    assert not borne(pods, eight + ONE)
+    pods[0].leave(eight, 0.0)
+    assert borne(pods, eight + eight)
+
+
+def test_what_has_no_seat_at_its_pod_keeps_nobody_from_the_others() -> None:
+    pods = decode_pods(0, 0, 8)
+    pods[0].enter(Load(tokens=200_000, streams=2000, output_tokens=100_000), 0.0)
+    pace = DecodePace.model_validate(decode_pace(max_num_seqs=32))
+
+    assert borne(pods, pace=pace)
+    assert not borne(pods[:1], pace=pace)
 
 
 def test_streams_of_other_routers_count() -> None:
@@ -93,7 +113,7 @@ def test_a_bound_that_no_stream_keeps_holds_nobody_back() -> None:
 
 
 def test_an_empty_pod_takes_whatever_comes() -> None:
-    huge = Coming(requests=1, tokens=200_000, output_tokens=1.0)
+    huge = Load(tokens=200_000, output_tokens=1)
 
     assert borne(decode_pods(0), huge)
 
@@ -216,6 +236,11 @@ async def test_requests_of_other_routers_are_read_off_the_engine(pool: Whole) ->
 
     await reads.scrape([pod])
     assert pod.others == 5
+    # Each choice of a request is one to the engine.
+    pod.enter(Load(tokens=40, streams=4), 0.0)
+    await reads.scrape([pod])
+    assert pod.others == 1
+    pod.leave(Load(tokens=40, streams=4), 0.0)
 
     pool.engines["d0"].metrics = "broken"
     await reads.scrape([pod])

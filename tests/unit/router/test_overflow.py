@@ -11,7 +11,7 @@ import pytest
 
 from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
 from tandem_engine.router.flight import Learned
-from tandem_engine.router.gate import Coming, bears
+from tandem_engine.router.gate import bears
 from tandem_engine.router.line import Expected
 from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.placement import DecodeOnly, Placement
@@ -24,6 +24,7 @@ from tests.unit.router.pool import decode_pace, until
 # Four milliseconds and one more per stream.
 PACE = DecodePace.model_validate(decode_pace(overflow=True))
 TPOT_S = 0.020
+LOAD = Load(tokens=300, output_tokens=100)
 # Of a life of 2 s one tenth is computed: 80 % of the bound in the rest leaves 14.4 ms, 10 streams.
 ONE = Whole(prompt_tokens=200, output_tokens=100, compute_s=0.2, deadline_s=10.0)
 
@@ -33,7 +34,7 @@ def decode_pods(*requests: int) -> list[Pod]:
     for index, count in enumerate(requests):
         pod = Pod(Endpoint(name=f"d{index}", role=Role.DECODE, host="h", port=1))
         for _ in range(count):
-            pod.enter(Load(300), 0.0)
+            pod.enter(LOAD, 0.0)
         pods.append(pod)
     return pods
 
@@ -54,6 +55,14 @@ def test_the_idlest_pod_takes_it_while_all_inside_keep_tpot_by_a_margin(
     assert chosen(decode_pods(*inside)) == name
 
 
+def test_each_choice_of_a_request_is_a_stream() -> None:
+    pods = decode_pods(0, 5)
+    pods[0].enter(Load(tokens=1000, streams=10, output_tokens=800), 0.0)
+
+    assert chosen(pods[:1]) is None
+    assert chosen(pods) == "d1"
+
+
 def test_prompts_of_late_cost_a_pod_its_slack_for_a_streams_life() -> None:
     pods = decode_pods(7)
     pods[0].stalls.begin(0.2, 5.0)
@@ -63,7 +72,7 @@ def test_prompts_of_late_cost_a_pod_its_slack_for_a_streams_life() -> None:
 
     # Two tenths of a life leave 12.8 ms: 8 streams.
     assert chosen(pods, now=5.5) == "d0"
-    pods[0].enter(Load(300), 5.5)
+    pods[0].enter(LOAD, 5.5)
     assert chosen(pods, now=5.5) is None
     assert chosen(pods, now=7.1) == "d0"
 
@@ -132,7 +141,7 @@ def test_stalls_are_a_share_of_a_streams_life_and_never_all_of_it() -> None:
 
 def test_the_gate_leaves_room_for_prompts_that_decode_pods_compute() -> None:
     pods = decode_pods(13)
-    coming = Coming(requests=1, tokens=300, output_tokens=100.0)
+    coming = LOAD
 
     def borne(now: float) -> bool:
         return bears(PACE, pods, coming, tpot_s=TPOT_S, late=False, now=now)
