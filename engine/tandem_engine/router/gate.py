@@ -41,12 +41,12 @@ class Underway:
         return True
 
 
-def held_tokens(tokens: float, output_tokens: float) -> float:
-    """Return what a stream that has so many tokens in the end holds in cache on average.
+def held_tokens(tokens: int, output_tokens: int, *, streams: int) -> float:
+    """Return what a stream holds in cache on average where so many have so much in the end.
 
     Its cache grows from its prompt to prompt and output.
     """
-    return max(1.0, tokens - 0.5 * output_tokens)
+    return max(1.0, (tokens - 0.5 * output_tokens) / streams)
 
 
 def streams_at(pod: Pod, pace: DecodePace) -> int:
@@ -58,20 +58,21 @@ def streams_at(pod: Pod, pace: DecodePace) -> int:
 def bears(
     pace: DecodePace,
     pods: Sequence[Pod],
-    coming: Load,
+    one: Load,
     *,
+    underway: Load = NO_LOAD,
     tpot_s: float,
     late: bool,
     now: float,
 ) -> bool:
-    """Return whether `pods` keep TPOT, their seats and their cache once all that comes is there.
+    """Return whether `pods` keep TPOT, their seats and their cache with `one` more.
 
-    `coming` is on its way to them, the next one included. What a pod has beyond its seats waits
-    there and slows down nobody. Requests of other routers are taken to be like this router's own.
-    A stream that could not keep TPOT alone waits for nothing: it is let in while there are seats.
-    Prompts that the pods compute by themselves leave less time for steps.
+    `underway` is what is on its way to them, and counts as if it were there. What a pod has beyond
+    its seats waits there and slows down nobody. Requests of other routers are taken to be like this
+    router's own. Who could not keep TPOT alone waits for nothing: it is let in while there are
+    seats. Prompts that the pods compute by themselves leave less time for steps.
     """
-    seats = pace.max_num_seqs
+    coming, seats = underway + one, pace.max_num_seqs
     streams = coming.streams + sum(min(seats, streams_at(pod, pace)) for pod in pods)
     if streams <= 1:
         return True
@@ -79,13 +80,14 @@ def bears(
     own = coming.streams + sum(pod.streams for pod in pods)
     tokens = coming.tokens + sum(pod.tokens for pod in pods)
     output_tokens = coming.output_tokens + sum(pod.output_tokens for pod in pods)
-    kv_tokens = batch * held_tokens(tokens / own, output_tokens / own)
+    kv_tokens = batch * held_tokens(tokens, output_tokens, streams=own)
     if batch > seats:
         return False
     if pace.kv_capacity_tokens is not None and kv_tokens > KV_SHARE * pace.kv_capacity_tokens:
         return False
     bound_s = (TPOT_SHARE_LATE if late else TPOT_SHARE) * tpot_s
-    alone_s = pace.seconds(1.0, coming.tokens / coming.streams)
+    alone_tokens = held_tokens(one.tokens, one.output_tokens, streams=one.streams)
+    alone_s = pace.seconds(one.streams, one.streams * alone_tokens)
     life_s = max(1.0, coming.output_tokens / coming.streams) * tpot_s
     shares = [pod.stalls.share(now, life_s=life_s, routers=pace.routers) for pod in pods]
     moving = 1.0 - sum(shares) / len(shares)

@@ -67,7 +67,7 @@ def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s
     streams, own = 1 + streams_at(pod, pace), 1 + pod.streams
     tokens = pod.tokens + whole.prompt_tokens + whole.output_tokens
     output_tokens = pod.output_tokens + whole.output_tokens
-    kv_tokens = streams * held_tokens(tokens / own, output_tokens / own)
+    kv_tokens = streams * held_tokens(tokens, output_tokens, streams=own)
     capacity = pace.kv_capacity_tokens
     if capacity is not None and kv_tokens > KV_SHARE * capacity:
         return False

@@ -240,7 +240,8 @@ class Waiting:
             return bears(
                 settings.decode,
                 decode,
-                self._coming.load + turn.decode_load,
+                turn.decode_load,
+                underway=self._coming.load,
                 tpot_s=settings.slo.tpot_s,
                 late=late,
                 now=self._clock(),

@@ -29,8 +29,8 @@ def decode_pods(*requests: int, tokens: int = 300) -> list[Pod]:
     return pods
 
 
-def borne(pods: list[Pod], coming: Load = ONE, pace: DecodePace = PACE, **how: Any) -> bool:
-    return bears(pace, pods, coming, **{"tpot_s": TPOT_S, "late": False, "now": 0.0, **how})
+def borne(pods: list[Pod], one: Load = ONE, pace: DecodePace = PACE, **how: Any) -> bool:
+    return bears(pace, pods, one, **{"tpot_s": TPOT_S, "late": False, "now": 0.0, **how})
 
 
 @pytest.mark.parametrize(("inside", "room"), [(0, True), (15, True), (16, False), (40, False)])
@@ -44,10 +44,10 @@ def test_streams_count_by_the_mean_of_all_pods() -> None:
 
 
 def test_what_prefill_pods_have_comes_too() -> None:
-    several = Load(tokens=1200, streams=4, output_tokens=400)
+    three = Load(tokens=900, streams=3, output_tokens=300)
 
-    assert borne(decode_pods(12), several)
-    assert not borne(decode_pods(13), several)
+    assert borne(decode_pods(12), underway=three)
+    assert not borne(decode_pods(13), underway=three)
 
 
 def test_each_choice_of_a_request_is_a_stream() -> None:
@@ -56,9 +56,9 @@ def test_each_choice_of_a_request_is_a_stream() -> None:
     eight = Load(tokens=1000, streams=8, output_tokens=800)
 
     assert borne(pods, eight)
-    assert not borne(pods, eight + ONE)
+    assert not borne(pods, eight, underway=ONE)
     pods[0].leave(eight, 0.0)
-    assert borne(pods, eight + eight)
+    assert borne(pods, eight, underway=eight)
 
 
 def test_what_has_no_seat_at_its_pod_keeps_nobody_from_the_others() -> None:
@@ -110,6 +110,19 @@ def test_seats_and_cache_are_limits_too(pace: dict[str, Any], inside: int, room:
 def test_a_bound_that_no_stream_keeps_holds_nobody_back() -> None:
     assert borne(decode_pods(40), tpot_s=0.003)
     assert not borne(decode_pods(64), tpot_s=0.003)
+
+
+def test_a_giant_on_its_way_lets_nobody_in_who_could_keep_tpot() -> None:
+    pace = DecodePace.model_validate(
+        decode_pace(step_s=[0.004, 0.0001, 1e-7], kv_capacity_tokens=None, max_num_seqs=256)
+    )
+    giant = Load(tokens=400_000, output_tokens=100)
+    pods = decode_pods(100, tokens=500)
+    assert borne(pods, pace=pace)
+
+    assert not borne(pods, pace=pace, underway=giant)
+    # It could not keep TPOT alone.
+    assert borne(pods, giant, pace)
 
 
 def test_an_empty_pod_takes_whatever_comes() -> None:
