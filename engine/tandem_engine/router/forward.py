@@ -213,7 +213,10 @@ class Forwarder:
 
     def _other_prefill(self, pod: Pod) -> Pod | None:
         paired = self._fleet.usable(Role.PREFILL, revisions=self._fleet.revisions(Role.DECODE))
-        return least_loaded(other for other in paired if other is not pod)
+        others = [other for other in paired if other is not pod]
+        # Its decode pods were found to bear the request; another revision's were not asked.
+        same = [other for other in others if other.endpoint.revision == pod.endpoint.revision]
+        return least_loaded(same or others)
 
     def _doubt(self, flight: Flight, pod: Pod, *, silent_s: float) -> None:
         # A request that came to the pod with its time all but spent says nothing about it, nor

@@ -17,11 +17,14 @@ KV_SHARE = 0.95
 
 
 class Underway:
-    """What this router let in and what is at no decode pod yet."""
+    """What this router let in and what is at no decode pod yet, by the revision that is to get it.
+
+    Any revision may get what no prefill pod computes.
+    """
 
     def __init__(self) -> None:
-        self._loads: dict[Placement, Load] = {}
-        self.load = NO_LOAD
+        self._loads: dict[Placement, tuple[str | None, Load]] = {}
+        self._totals: dict[str | None, Load] = {}
 
     def __len__(self) -> int:
         """Return how many requests these are."""
@@ -29,16 +32,25 @@ class Underway:
 
     def begin(self, placement: Placement, load: Load) -> None:
         """Count a request as what it will be to its decode pod."""
-        self._loads[placement] = load
-        self.load += load
+        pod = placement.prefill or placement.decode
+        revision = None if pod is None else pod.endpoint.revision
+        self._loads[placement] = revision, load
+        self._totals[revision] = self._totals.get(revision, NO_LOAD) + load
 
     def end(self, placement: Placement) -> bool:
         """Count it no more; return whether it was counted."""
-        load = self._loads.pop(placement, None)
-        if load is None:
+        counted = self._loads.pop(placement, None)
+        if counted is None:
             return False
-        self.load -= load
+        revision, load = counted
+        self._totals[revision] -= load
+        if not self._totals[revision].streams:
+            del self._totals[revision]
         return True
+
+    def to(self, revision: str) -> Load:
+        """Return all that decode pods of `revision` may get."""
+        return self._totals.get(revision, NO_LOAD) + self._totals.get(None, NO_LOAD)
 
 
 def held_tokens(tokens: int, output_tokens: int, *, streams: int) -> float:

@@ -7,13 +7,15 @@ queue look again, a pod's watch or the end of another request, hears nothing of 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
-from tandem_engine.router.gate import Underway, bears
+from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role
+from tandem_engine.router.gate import Underway
 from tandem_engine.router.line import Line, Prospect, Turn, Unfit, Waiter
 from tandem_engine.router.overflow import Whole, slack_for, spare
+from tandem_engine.router.pairing import pair
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
@@ -178,7 +180,9 @@ class Waiting:
     def _split(self, prefill: Sequence[Pod], settings: Settings) -> bool:
         """Place who uses prefill and decode pods; return whether the latter hold up the next."""
         decode = self._fleet.usable(Role.DECODE)
-        limits = settings.limits
+        by_revision = defaultdict(list)
+        for pod in decode:
+            by_revision[pod.endpoint.revision].append(pod)
         while True:
             found = self._line.next(self._prospect(prefill, settings))
             if self._overflowed(found.excess, decode, settings):
@@ -186,16 +190,15 @@ class Waiting:
             turn = found.first
             if turn is None:
                 return False
-            tokens = turn.waiter.tokens
-            pod = least_loaded(
-                pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)
-            )
-            if pod is None:
+            tokens, limits = turn.waiter.tokens, settings.limits
+            room = [pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)]
+            if not room:
                 return False
-            if not self._borne(turn, decode, settings, late=found.late):
+            chosen = self._paired(turn, room, by_revision, settings, late=found.late)
+            if chosen is None:
                 return True
             self._line.remove(turn.waiter)
-            self._place(turn, pod)
+            self._place(turn, chosen)
 
     def _prospect(self, prefill: Sequence[Pod], settings: Settings) -> Prospect:
         now = self._clock()
@@ -233,16 +236,23 @@ class Waiting:
                 return True
         return False
 
-    def _borne(self, turn: Turn, decode: Sequence[Pod], settings: Settings, *, late: bool) -> bool:
-        if settings.decode is None or not settings.decode.gate:
-            return True
+    def _paired(
+        self,
+        turn: Turn,
+        prefill: Sequence[Pod],
+        decode: Mapping[str, Sequence[Pod]],
+        settings: Settings,
+        *,
+        late: bool,
+    ) -> Pod | None:
+        """Return the one of `prefill` to go to; `None`: decode pods bear no more."""
         try:
-            return bears(
-                settings.decode,
-                decode,
+            return pair(
                 turn.decode_load,
-                underway=self._coming.load,
-                tpot_s=settings.slo.tpot_s,
+                prefill,
+                decode,
+                underway=self._coming,
+                settings=settings,
                 late=late,
                 now=self._clock(),
             )

@@ -1,0 +1,57 @@
+"""Which prefill pod a request goes to: decode pods of the same revision make its answer.
+
+In a rollout the first decode pod of a new revision has several prefill pods before it, or the last
+one of an old revision has. So each revision's decode pods are asked by themselves, and only prefill
+pods before those that bear one more are chosen from.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tandem_engine.router.fleet import Load, Pod
+from tandem_engine.router.gate import Underway, bears
+from tandem_engine.router.settings import Settings
+
+
+def pair(
+    one: Load,
+    prefill: Sequence[Pod],
+    decode: Mapping[str, Sequence[Pod]],
+    *,
+    underway: Underway,
+    settings: Settings,
+    late: bool,
+    now: float,
+) -> Pod | None:
+    """Return the least loaded of `prefill` whose revision's decode pods bear `one` more.
+
+    Among equals it is one before the decode pods with the fewest outstanding tokens. None where no
+    revision bears it. `decode` has the usable pods of each revision in `prefill`.
+    """
+    pace = settings.decode
+    revisions = {pod.endpoint.revision for pod in prefill}
+    if pace is not None and pace.gate:
+        revisions = {
+            revision
+            for revision in revisions
+            if bears(
+                pace,
+                decode[revision],
+                one,
+                underway=underway.to(revision),
+                tpot_s=settings.slo.tpot_s,
+                late=late,
+                now=now,
+            )
+        }
+    tokens = {
+        revision: _tokens_per_pod(decode[revision], underway.to(revision)) for revision in revisions
+    }
+    return min(
+        (pod for pod in prefill if pod.endpoint.revision in revisions),
+        key=lambda pod: (pod.tokens, pod.requests, tokens[pod.endpoint.revision], pod.name),
+        default=None,
+    )
+
+
+def _tokens_per_pod(pods: Sequence[Pod], underway: Load) -> float:
+    return (underway.tokens + sum(pod.tokens for pod in pods)) / len(pods)
