@@ -141,8 +141,10 @@ class Learned:
         pace, most = flight.settings.decode, flight.call.max_output_tokens
         told = pace.output_tokens if pace is not None else None
         mean = self.output_tokens.value or told or _DEFAULT_OUTPUT_TOKENS
-        bounds = [bound for bound in (most, flight.settings.max_model_len) if bound is not None]
-        return flight.streams * round(min(mean, *bounds) if bounds else mean)
+        for bound in (most, flight.settings.max_model_len):
+            if bound is not None and bound < mean:
+                mean = bound
+        return flight.streams * round(mean)
 
     def usual_parts(self, prompt_tokens: int) -> dict[Cause, float]:
         """Return the TTFT parts of good requests of like length."""

@@ -61,6 +61,15 @@ def held_tokens(tokens: int, output_tokens: int, *, streams: int) -> float:
     return max(1.0, (tokens - 0.5 * output_tokens) / streams)
 
 
+def stream_life_s(pod: Pod, *, tpot_s: float, next_tokens: float) -> float:
+    """Return how long a stream at `pod` lasts; where there is none, the next, of so many tokens.
+
+    What stands still for a prompt are the streams that are there, not the next one.
+    """
+    tokens = pod.output_tokens / pod.streams if pod.streams else next_tokens
+    return max(1.0, tokens) * tpot_s
+
+
 def streams_at(pod: Pod, pace: DecodePace) -> int:
     """Return the streams at `pod`, of all routers."""
     # An engine's own count lags behind; where there is one router, it is this one's that is right.
@@ -100,7 +109,12 @@ def bears(
     bound_s = (TPOT_SHARE_LATE if late else TPOT_SHARE) * tpot_s
     alone_tokens = held_tokens(one.tokens, one.output_tokens, streams=one.streams)
     alone_s = pace.seconds(one.streams, one.streams * alone_tokens)
-    life_s = max(1.0, coming.output_tokens / coming.streams) * tpot_s
-    shares = [pod.stalls.share(now, life_s=life_s, routers=pace.routers) for pod in pods]
+    mean = one.output_tokens / one.streams
+    shares = [
+        pod.stalls.share(
+            now, life_s=stream_life_s(pod, tpot_s=tpot_s, next_tokens=mean), routers=pace.routers
+        )
+        for pod in pods
+    ]
     moving = 1.0 - sum(shares) / len(shares)
     return alone_s > bound_s or pace.seconds(batch, kv_tokens) <= bound_s * moving

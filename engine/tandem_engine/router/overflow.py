@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Pod, least_loaded
-from tandem_engine.router.gate import KV_SHARE, held_tokens, streams_at
+from tandem_engine.router.gate import KV_SHARE, held_tokens, stream_life_s, streams_at
 from tandem_engine.router.settings import DecodePace
 
 # Outputs may be longer than expected, and what a prompt takes is known from prefill pods.
@@ -74,7 +74,7 @@ def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s
     step_s = pace.seconds(streams, kv_tokens)
     stalled = pod.stalls.share(
         now,
-        life_s=max(1, whole.output_tokens) * tpot_s,
+        life_s=stream_life_s(pod, tpot_s=tpot_s, next_tokens=whole.output_tokens),
         more_s=whole.compute_s,
         routers=pace.routers,
     )

@@ -1,7 +1,8 @@
 """Prompts that a decode pod computes by itself, and how long its streams stand still for them."""
 
-from collections import deque
+from bisect import bisect_left
 
+LONGEST_LIFE_S = 600.0
 _MOST_SHARE = 0.9
 
 
@@ -12,16 +13,21 @@ class Stalls:
         computing: prompts whose first token has not come.
     """
 
-    __slots__ = ("_begun", "computing")
+    __slots__ = ("_begun", "_sums", "computing")
 
     def __init__(self) -> None:
         self.computing = 0
-        self._begun: deque[tuple[float, float]] = deque()
+        self._begun: list[float] = []
+        # What had been begun before each, and last of all what has been by now.
+        self._sums = [0.0]
 
     def begin(self, seconds: float, now: float) -> None:
         """Take note of a prompt that takes so long."""
         self.computing += 1
-        self._begun.append((now, seconds))
+        forgotten = bisect_left(self._begun, now - LONGEST_LIFE_S)
+        del self._begun[:forgotten], self._sums[:forgotten]
+        self._begun.append(now)
+        self._sums.append(self._sums[-1] + seconds)
 
     def end(self) -> None:
         """Take note that a prompt is computed, or never will be."""
@@ -33,7 +39,8 @@ class Stalls:
         A stream that stands still for a share `s` of its life makes its tokens in the rest: its
         TPOT is that of its steps over 1 - s. Of other routers the same is supposed.
         """
-        while self._begun and self._begun[0][0] < now - life_s:
-            self._begun.popleft()
-        stalled_s = more_s + sum(seconds for _, seconds in self._begun)
-        return min(_MOST_SHARE, routers * stalled_s / life_s) if life_s > 0.0 else 0.0
+        life_s = min(life_s, LONGEST_LIFE_S)
+        if life_s <= 0.0:
+            return 0.0
+        stalled_s = more_s + self._sums[-1] - self._sums[bisect_left(self._begun, now - life_s)]
+        return min(_MOST_SHARE, routers * stalled_s / life_s)

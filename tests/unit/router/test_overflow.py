@@ -16,7 +16,7 @@ from tandem_engine.router.line import Expected
 from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.settings import DecodePace
-from tandem_engine.router.stalls import Stalls
+from tandem_engine.router.stalls import LONGEST_LIFE_S, Stalls
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool as WholePool
 from tests.unit.router.pool import decode_pace, until
@@ -137,6 +137,33 @@ def test_stalls_are_a_share_of_a_streams_life_and_never_all_of_it() -> None:
     assert stalls.share(3.5, life_s=2.0, more_s=0.1, routers=2) == pytest.approx(0.4)
     assert stalls.share(3.5, life_s=2.0, more_s=99.0) == 0.9
     assert stalls.share(9.0, life_s=2.0) == 0.0
+    # To ask about a short life or a late hour makes it forget nothing.
+    assert stalls.share(3.0, life_s=2.0) == pytest.approx(0.3)
+
+
+def test_stalls_of_lives_past_are_forgotten() -> None:
+    stalls = Stalls()
+    for second in range(5000):
+        stalls.begin(0.1, float(second))
+        stalls.end()
+
+    assert stalls.share(4999.0, life_s=1000.0) == pytest.approx(0.1, rel=0.01)
+    assert len(stalls._begun) <= LONGEST_LIFE_S + 1
+
+
+def test_a_request_for_one_token_does_not_wipe_out_what_streams_stood_still_for() -> None:
+    pods = decode_pods(7)
+    let_in = 0
+    for tenth in range(0, 20, 2):
+        while chosen(pods, now=tenth / 10):
+            pods[0].stalls.begin(0.2, tenth / 10)
+            pods[0].stalls.end()
+            let_in += 1
+        short = Whole(prompt_tokens=200, output_tokens=1, compute_s=0.2, deadline_s=10.0)
+        assert (chosen(pods, short, now=tenth / 10) is None) == (let_in == 2)
+
+    # Streams of 100 tokens live 2 s: two tenths of it leave time for eight.
+    assert let_in == 2
 
 
 def test_the_gate_leaves_room_for_prompts_that_decode_pods_compute() -> None:
@@ -150,6 +177,10 @@ def test_the_gate_leaves_room_for_prompts_that_decode_pods_compute() -> None:
     # A tenth of a life: 17.1 ms instead of 19.
     pods[0].stalls.begin(0.2, 0.0)
     assert not borne(0.0)
+    # It is the life of those who are there that counts.
+    short = Load(tokens=201, output_tokens=1)
+    assert not bears(PACE, pods, short, tpot_s=TPOT_S, late=False, now=0.1)
+    assert not borne(0.1)
     # As streams do, stalls count by the mean of all pods: 18.05 ms.
     pods += decode_pods(13)
     assert borne(0.0)
