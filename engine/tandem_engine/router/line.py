@@ -151,6 +151,12 @@ class Line:
         else:
             del self._urgent[bisect_left(self._urgent, entry)]
 
+    def reconsider(self, now: float) -> None:
+        """Let those who were found to be late and whose bound has not passed be asked once more."""
+        for waiter in [waiter for waiter in self._hopeless if waiter.deadline_s > now]:
+            del self._hopeless[waiter]
+            insort(self._urgent, self._entries[waiter])
+
     def next(self, prospect: Prospect) -> Next:
         """Say who goes next: the most urgent who will be on time, else the first who cannot."""
         elsewhere_s = prospect.elsewhere_s

@@ -21,6 +21,8 @@ from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
 
 _OVERDUE_S = 60.0
+# What is expected of requests moves slowly, and each of hundreds is asked.
+_RECONSIDERED_EVERY_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class Waiting:
         self._coming = Underway()
         self._computing: dict[Placement, Pod] = {}
         self._held = Stopwatch()
+        self._prefill: Sequence[Pod] = ()
+        self._reconsidered_s = clock()
         fleet.listen(self.pump)
 
     @property
@@ -179,6 +183,7 @@ class Waiting:
 
     def _split(self, prefill: Sequence[Pod], settings: Settings) -> bool:
         """Place who uses prefill and decode pods; return whether the latter hold up the next."""
+        self._reconsider(prefill)
         decode = self._fleet.usable(Role.DECODE)
         by_revision = defaultdict(list)
         for pod in decode:
@@ -199,6 +204,13 @@ class Waiting:
                 return True
             self._line.remove(turn.waiter)
             self._place(turn, chosen)
+
+    def _reconsider(self, prefill: Sequence[Pod]) -> None:
+        """Ask those found to be late again: other pods are there, or more is known by now."""
+        now = self._clock()
+        if prefill != self._prefill or now >= self._reconsidered_s + _RECONSIDERED_EVERY_S:
+            self._prefill, self._reconsidered_s = prefill, now
+            self._line.reconsider(now)
 
     def _prospect(self, prefill: Sequence[Pod], settings: Settings) -> Prospect:
         now = self._clock()

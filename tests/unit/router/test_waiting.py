@@ -49,6 +49,67 @@ async def test_who_could_be_on_time_only_at_an_idle_pod_waits_behind() -> None:
     assert desk.order == ["punctual", "too_close"]
 
 
+async def queued_at_the_idler_of_two_pods(desk: Desk) -> list["asyncio.Task[None]"]:
+    """Let three wait who will be on time only at `q`: `p` has 20 s of work, `q` one."""
+    desk.fleet.upsert(Endpoint(name="q", role=Role.PREFILL, host="h", port=3))
+    for pod, work_s in zip(desk.fleet.usable(Role.PREFILL), (10.0, 0.5), strict=True):
+        for _ in range(2):
+            pod.enter(Load(10, work_s=work_s), desk.now)
+    tasks = []
+    for name, deadline_s in (("a", 4.0), ("b", 4.5), ("c", 9.0)):
+        tasks.append(asyncio.create_task(desk.ask(name, deadline_s=deadline_s, expected_s=0.5)))
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def test_a_pod_in_doubt_for_an_instant_makes_nobody_late_for_good() -> None:
+    desk = Desk(prefill_requests_per_pod=2)
+    tasks = await queued_at_the_idler_of_two_pods(desk)
+    q = desk.fleet.usable(Role.PREFILL)[1]
+
+    desk.fleet.doubt(q)
+    desk.fleet.trust(q)
+    tasks.append(asyncio.create_task(desk.ask("new", deadline_s=20.0, expected_s=0.5)))
+    await asyncio.sleep(0)
+    desk.waiting.release(q, Load(10, work_s=0.5))
+    await asyncio.gather(*tasks)
+
+    assert desk.order == ["a", "b", "c", "new"]
+
+
+async def test_who_looked_late_is_on_time_again_once_less_is_expected_of_it() -> None:
+    desk = Desk()
+    first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
+    expected = Expected(service_s=50.0)
+    waiter = Waiter(deadline_s=9.0, tokens=10, expected=lambda: expected, split=True)
+    better = asyncio.create_task(desk.waiting.admit(waiter))
+    other = asyncio.create_task(desk.ask("other", deadline_s=10.0))
+    await asyncio.sleep(0)
+
+    expected = Expected(service_s=1.0)
+    desk.now = 1.0
+    desk.waiting.release(first.prefill, first.load)
+
+    placement = await better
+    assert not other.done()
+    desk.waiting.release(placement.prefill, placement.load)
+    await other
+
+
+async def test_whose_bound_has_passed_stays_behind() -> None:
+    desk = Desk(prefill_requests_per_pod=2)
+    tasks = await queued_at_the_idler_of_two_pods(desk)
+    q = desk.fleet.usable(Role.PREFILL)[1]
+    desk.now = 4.2
+
+    desk.fleet.doubt(q)
+    desk.fleet.trust(q)
+    desk.waiting.release(q, Load(10, work_s=0.5))
+    await asyncio.gather(*tasks)
+
+    assert desk.order == ["c", "a", "b"]
+
+
 async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
     desk = Desk()
     first = await desk.waiting.admit(desk.waiter(0.0, Expected()))
