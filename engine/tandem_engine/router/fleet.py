@@ -7,7 +7,8 @@ tells whether it is frozen (then it is suspect) or only slow; for that moment it
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -83,14 +84,17 @@ class Pod:
         others: streams that the engine has from elsewhere, as last seen.
         entries: how many requests ever came, to tell whether one had the pod to itself.
         stalls: prompts that it computes although it is a decode pod.
+        legs: the deadlines of the prompts under way at a prefill pod.
     """
 
     __slots__ = (
         "_begun_s",
+        "_later_s",
         "_work_s",
         "doubted",
         "endpoint",
         "entries",
+        "legs",
         "others",
         "output_tokens",
         "requests",
@@ -111,6 +115,9 @@ class Pod:
         self.others = 0
         self.entries = 0
         self.stalls = Stalls()
+        self.legs: set[asyncio.Timeout] = set()
+        # What came when the work before it was overdue already is not what is late.
+        self._later_s = 0.0
         self._work_s = 0.0
         self._begun_s = 0.0
 
@@ -127,14 +134,17 @@ class Pod:
 
     def enter(self, load: Load, now: float) -> None:
         """Count a request that goes to this pod."""
-        # Work that should be done by now and is not says nothing of what comes after it.
-        self._begun_s = max(self._begun_s, now - self._work_s) if self.requests else now
+        if not self.requests:
+            self._begun_s = now
+        if now > self._begun_s + self._work_s:
+            self._later_s += load.work_s
+        else:
+            self._work_s += load.work_s
         self.requests += 1
         self.entries += 1
         self.streams += load.streams
         self.tokens += load.tokens
         self.output_tokens += load.output_tokens
-        self._work_s += load.work_s
 
     def leave(self, load: Load, now: float) -> None:
         """Count a request that is no longer at this pod: what is left there begins now."""
@@ -142,12 +152,38 @@ class Pod:
         self.streams -= load.streams
         self.tokens -= load.tokens
         self.output_tokens -= load.output_tokens
-        self._work_s = self._work_s - load.work_s if self.requests else 0.0
+        self._work_s = self._work_s + self._later_s - load.work_s if self.requests else 0.0
+        self._later_s = 0.0
         self._begun_s = now
 
     def free_s(self, now: float) -> float:
-        """Return when the prefill work outstanding here should be done."""
-        return max(now, self._begun_s + self._work_s)
+        """Return when the prefill work outstanding here should be done.
+
+        What is overdue is taken to need as long again: nobody should count on a pod that is silent.
+        """
+        due_s = max(now, self._begun_s + self._work_s)
+        return due_s + self.overdue_s(now) + self._later_s
+
+    def overdue_s(self, now: float) -> float:
+        """Return for how long the work outstanding here should have been done, as far as known."""
+        if not self.requests or self._work_s <= 0.0:
+            return 0.0
+        return max(0.0, now - self._begun_s - self._work_s)
+
+    @contextmanager
+    def prefilling(self, leg: asyncio.Timeout) -> Iterator[None]:
+        """Know the deadline of a prompt as long as it is under way here."""
+        self.legs.add(leg)
+        try:
+            yield
+        finally:
+            self.legs.discard(leg)
+
+    def give_up(self) -> None:
+        """End the prompts under way here as if their time were over."""
+        for leg in self.legs:
+            if not leg.expired():
+                leg.reschedule(asyncio.get_running_loop().time())
 
     @property
     def usable(self) -> bool:
@@ -217,12 +253,23 @@ class Fleet:
             self.announce()
 
     def suspect(self, pod: Pod) -> None:
-        """Send nothing to `pod` until it is seen Ready again or answers a probe."""
+        """Send nothing to `pod` until it is seen Ready again or answers a probe.
+
+        In doubt already, it was silent for too long: then it is frozen, and what it has ends too.
+        """
+        if pod.doubted:
+            pod.give_up()
         pod.suspect, pod.doubted = True, False
         self.announce()
 
     def doubt(self, pod: Pod) -> None:
-        """Send nothing to `pod` until a probe has told what it is."""
+        """Send nothing to `pod` until a probe has told what it is.
+
+        A suspect pod gets nothing already: that it is silent too tells that it is frozen.
+        """
+        if pod.suspect:
+            pod.give_up()
+            return
         pod.doubted = True
         self.announce()
 

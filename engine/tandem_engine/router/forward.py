@@ -164,14 +164,15 @@ class Forwarder:
         try:
             async with asyncio.timeout_at(
                 min(started + timeouts.prefill_s, flight.first_token_deadline_s)
-            ):
-                answer = await self._upstream.prefill(
-                    pod,
-                    path=flight.call.kind.path,
-                    body=flight.call.prefill_body(),
-                    headers=flight.headers,
-                    connect_s=timeouts.connect_s,
-                )
+            ) as leg:
+                with pod.prefilling(leg):
+                    answer = await self._upstream.prefill(
+                        pod,
+                        path=flight.call.kind.path,
+                        body=flight.call.prefill_body(),
+                        headers=flight.headers,
+                        connect_s=timeouts.connect_s,
+                    )
         except ApiError:
             flight.ending = Ending.REFUSED
             raise

@@ -89,6 +89,27 @@ async def test_a_frozen_prefill_pod_costs_its_deadline_once_and_is_then_avoided(
     assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") == 1
 
 
+async def test_what_else_a_frozen_prefill_pod_has_goes_to_decode_alone_at_once(
+    pool: Pool,
+) -> None:
+    pool.engines["p0"].script.freeze = True
+    pool.configure(timeouts={"prefill_s": 0.3})
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["p0"].wait_seen(1)
+    pool.configure(timeouts={"prefill_s": 60.0, "first_token_s": 60.0, "request_s": 60.0})
+    others = [asyncio.create_task(pool.stream()) for _ in range(3)]
+    await pool.engines["p0"].wait_seen(4)
+
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(first, *others)
+
+    assert [answer[-1] for answer in answers] == ["[DONE]"] * 4
+    assert pool.metric("tandem_router_decode_only_total", reason="prefill_timeout") == 4
+    await pool.stream()
+    assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") == 1
+    assert len(pool.engines["p0"].seen) == 4
+
+
 async def test_a_slow_prefill_pod_keeps_its_queue(pool: Pool) -> None:
     pool.configure(timeouts={"prefill_s": 1.0}, limits={"prefill_requests_per_pod": 1})
     gate = pool.engines["p0"].script.hold = asyncio.Event()

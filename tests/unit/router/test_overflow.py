@@ -232,6 +232,19 @@ async def test_whoever_will_be_late_in_this_order_overflows_and_the_others_keep_
     await asyncio.gather(first, urgent, return_exceptions=True)
 
 
+async def test_nobody_counts_on_a_pod_that_is_silent() -> None:
+    desk = Helped()
+    await desk.ask_for(9.0)
+    desk.now = 1.9
+
+    # Nine tenths of a second overdue, it may need as long again.
+    assert (await desk.ask_for(3.9)).prefill is desk.prefill
+    desk.now = 2.5
+    placement = await desk.ask_for(5.0)
+
+    assert placement.decode is desk.decode
+
+
 async def test_prefill_pods_share_what_waits() -> None:
     desk = Helped()
     desk.fleet.upsert(Endpoint(name="p2", role=Role.PREFILL, host="h", port=3))

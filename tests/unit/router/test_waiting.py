@@ -362,9 +362,26 @@ def test_work_at_a_pod_is_reckoned_from_when_its_last_answer_came() -> None:
     # The first took longer than expected.
     pod.leave(one, 14.0)
     assert pod.free_s(14.0) == 17.0
-    # The second is overdue when a third comes: that begins now.
+    # The second is overdue when a third comes: it is taken to need as long again.
+    assert pod.free_s(20.0) == 23.0
     pod.enter(one, 20.0)
-    assert pod.free_s(20.0) == 22.0
+    assert pod.free_s(20.0) == 25.0
+    assert pod.free_s(21.0) == 27.0
+    # With the second done, the third begins.
+    pod.leave(two, 22.0)
+    assert pod.free_s(22.0) == 24.0
+    pod.leave(one, 24.0)
+    assert pod.free_s(25.0) == 25.0
+
+
+def test_work_of_which_nothing_is_known_is_never_overdue() -> None:
+    pod = Pod(Endpoint(name="p", role=Role.PREFILL, host="h", port=1))
+
+    pod.enter(Load(10), 10.0)
+    pod.enter(Load(10, work_s=2.0), 15.0)
+
+    assert pod.overdue_s(15.0) == 0.0
+    assert pod.free_s(15.0) == 17.0
 
 
 async def test_beyond_its_bound_the_queue_sheds_the_hopeless_first() -> None:
