@@ -94,6 +94,7 @@ class Learned:
 
     Attributes:
         output_tokens: of one answer.
+        cached_ratio: the share of a prompt that prefill pods have cached, by prompt bucket.
         whole_ratio: how many times as long a prompt takes at a decode pod as at a prefill pod.
     """
 
@@ -103,6 +104,9 @@ class Learned:
     service: dict[str, ServiceTime] = field(default_factory=lambda: defaultdict(ServiceTime))
     whole_ratio: dict[str, Mean] = field(
         default_factory=lambda: defaultdict(lambda: Mean(keep=0.9, value=1.0))
+    )
+    cached_ratio: dict[int, Mean] = field(
+        default_factory=lambda: defaultdict(lambda: Mean(value=0.0))
     )
     newest_revision: str | None = None
     prefill_leg_s: Mean = field(default_factory=Mean)
@@ -116,20 +120,32 @@ class Learned:
     def expected(self, flight: Flight) -> Expected:
         """Return what to expect of a request, as far as it is known."""
         prompt_tokens = flight.prompt_tokens
-        service_s = pass_s = ratio = None
+        service_s = uncached_s = pass_s = ratio = None
         if self.newest_revision is not None:
             model = self.service[self.newest_revision]
-            service_s = model.predict_s(uncached=prompt_tokens, cached=0)
+            service_s = uncached_s = model.predict_s(uncached=prompt_tokens, cached=0)
+            cached = round(
+                prompt_tokens * (self.cached_ratio[prompt_bucket(prompt_tokens)].value or 0.0)
+            )
+            if cached:
+                service_s = model.predict_s(uncached=prompt_tokens - cached, cached=cached)
             pass_s = model.predict_s(uncached=0, cached=0)
             ratio = self.whole_ratio[self.newest_revision].value
         return Expected(
             service_s=service_s or 0.0,
             pass_s=pass_s or 0.0,
-            whole_s=(service_s or 0.0) * (ratio or 1.0),
+            # A decode pod has its own cache, of which little is known.
+            whole_s=(uncached_s or 0.0) * (ratio or 1.0),
             rest_s=self.decode_first_s.value or 0.0,
             output_tokens=self.expected_output_tokens(flight),
             streams=flight.streams,
         )
+
+    def prefilled(self, prompt_tokens: int, *, cached_tokens: int | None) -> None:
+        """Take what a prefill pod had cached of a prompt; `None`: it does not say."""
+        if cached_tokens is not None and prompt_tokens > 0:
+            share = min(1.0, cached_tokens / prompt_tokens)
+            self.cached_ratio[prompt_bucket(prompt_tokens)].add(share)
 
     def overflowed(self, revision: str, *, first_s: float, service_s: float | None) -> None:
         """Take the time to first token of a request that a decode pod served whole."""

@@ -183,6 +183,7 @@ class Forwarder:
         self._accounts.prompt_known(
             flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens
         )
+        self._learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
         cached = flight.cached_tokens or 0
         uncached = flight.prompt_tokens - cached
         self._accounts.ledger.leg_served(

@@ -86,6 +86,14 @@ async def test_an_estimated_prompt_becomes_exact_once_the_engine_has_counted_it(
     assert leg["prompt_token_contexts"] == 200 * (100 + 100)
 
 
+async def test_what_prefill_pods_have_cached_is_learned(pool: Pool) -> None:
+    pool.engines["p0"].script.cached_tokens = 300
+    for _ in range(60):
+        await pool.stream([5] * 600)
+
+    assert pool.router.learned.cached_ratio[2].value == pytest.approx(0.5, rel=0.1)
+
+
 async def test_the_estimate_learns_from_exact_counts(pool: Pool) -> None:
     prompt = "word " * 100
     for _ in range(20):

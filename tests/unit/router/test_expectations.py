@@ -51,6 +51,37 @@ def test_an_answer_is_as_long_as_the_mean_and_no_longer_than_it_may_be(
     assert known.expected_output_tokens(flight(**fields)) == tokens
 
 
+def learned_with_hits(share: float) -> Learned:
+    """Return what is learned of prompts whose uncached tokens take 0.1 ms each, after 20 ms."""
+    known = Learned()
+    known.newest_revision = "a"
+    for tokens in range(1000, 2000, 5):
+        cached = round(share * tokens)
+        known.prefilled(tokens, cached_tokens=cached)
+        uncached = tokens - cached
+        known.service["a"].learn(uncached=uncached, cached=cached, leg_s=0.02 + 1e-4 * uncached)
+    return known
+
+
+@pytest.mark.parametrize(("share", "service_s"), [(0.0, 0.14), (0.9, 0.032)])
+def test_of_a_prompt_that_is_mostly_cached_only_the_rest_takes_time(
+    share: float, service_s: float
+) -> None:
+    expected = learned_with_hits(share).expected(flight(1200, max_tokens=10))
+
+    assert expected.service_s == pytest.approx(service_s, rel=0.1)
+    # A decode pod has no part in that cache.
+    assert expected.whole_s == pytest.approx(0.14, rel=0.1)
+
+
+def test_hits_are_learned_by_prompt_length_and_where_engines_tell_them() -> None:
+    known = learned_with_hits(0.9)
+    for _ in range(100):
+        known.prefilled(100, cached_tokens=None)
+
+    assert known.expected(flight(100)).service_s == pytest.approx(0.03, rel=0.1)
+
+
 def test_a_number_of_choices_that_no_engine_makes_is_one_that_can_be_reckoned_with() -> None:
     one = flight()
     many = flight()
