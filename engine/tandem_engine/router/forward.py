@@ -223,7 +223,8 @@ class Forwarder:
     def _doubt(self, flight: Flight, pod: Pod, *, silent_s: float) -> None:
         # A request that came to the pod with its time all but spent says nothing about it, nor
         # does one that it served until the end of that.
-        if silent_s >= flight.settings.timeouts.connect_s:
+        timeouts = flight.settings.timeouts
+        if silent_s >= min(timeouts.connect_s, timeouts.prefill_s):
             self._fleet.doubt(pod)
 
     def _note_failure(self, pod: Pod, failure: UpstreamFailure) -> None:
