@@ -5,6 +5,7 @@ from math import ceil
 
 from tandem_operator.api import InferencePool, Router, duration_s
 from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.oversize import Oversize, oversize_of
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
@@ -26,6 +27,7 @@ class Case:
         router: how the pool's router works.
         start: replicas that are ready at the start.
         gpu_hour_price: price of one GPU for one hour; `None`: not given.
+        differs: where the simulation is not what the manifest says, in sentences.
     """
 
     name: str
@@ -38,10 +40,22 @@ class Case:
     prefix_caching: bool
     seed: int
     gpu_hour_price: float | None
+    differs: tuple[str, ...] = ()
 
     def gpus(self, fleet: Fleet) -> int:
         """GPUs of that fleet."""
         return gpus_of(self.spec, fleet)
+
+    @property
+    def oversize(self) -> Oversize | None:
+        """The requests that no fleet can serve."""
+        return oversize_of(self.trace, self.spec, self.profile)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its figures do not say by themselves, in sentences."""
+        oversize = self.oversize
+        return self.differs if oversize is None else (*self.differs, oversize.note)
 
 
 def gpus_of(spec: PoolSpec, fleet: Fleet) -> int:

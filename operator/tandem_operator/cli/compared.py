@@ -6,7 +6,7 @@ from typing import Any
 
 from tandem_operator.api import InferencePool
 from tandem_operator.cli.experiment import Run
-from tandem_operator.cli.tables import case_json, engines_text, slo_text
+from tandem_operator.cli.tables import case_json, engines_text, lost, slo_text
 from tandem_operator.cli.traffic import describe
 from tandem_operator.cli.units import UNKNOWN, amount, clock, latency, share
 from tandem_operator.core.role import Role
@@ -67,6 +67,15 @@ def slos(found: Comparison) -> list[str]:
     return [] if old == new else [f"SLO before: {slo_text(old)}", f"SLO after: {slo_text(new)}"]
 
 
+def notes(found: Comparison) -> list[str]:
+    """What the figures do not say by themselves; of one side where it holds for that one alone."""
+    old, new = (run.case.notes for run in found.runs)
+    return [
+        *(note if note in new else f"old: {note}" for note in old),
+        *(f"new: {note}" for note in new if note not in old),
+    ]
+
+
 def rows(found: Comparison) -> Iterator[Row]:
     """Figure, old, new, difference."""
     old, new = found.runs
@@ -78,6 +87,8 @@ def rows(found: Comparison) -> Iterator[Row]:
     yield ("attainment", share(a), share(b), f"{100.0 * (b - a):+.2f} points")
     if old.case.spec.slo != new.case.spec.slo:
         yield ("attainment of the new SLO", share(found.kept_by_old), share(b), "")
+    if any(run.report.failed or run.report.unfinished for run in found.runs):
+        yield ("failed, unfinished", lost(old), lost(new), "")
     yield numbers("GPUs on average", old.mean_gpus, new.mean_gpus)
     yield (
         "GPUs at most",
@@ -146,7 +157,7 @@ def markdown(found: Comparison) -> str:
         "",
         *(f"- `{_cell(edit)}`" for edit in edits(found)),
         "",
-        *(f"{_cell(line)}  " for line in slos(found)),
+        *(f"{_cell(line)}  " for line in (*slos(found), *notes(found))),
         "",
         "| | old | new | difference |",
         "|---|---:|---:|---:|",
@@ -169,6 +180,7 @@ def to_json(found: Comparison) -> dict[str, Any]:
         "verdict": verdict(found),
         "restarts": restarts(found),
         "edits": edits(found),
+        "notes": notes(found),
         "attainment_of_new_slo_at_old_sizes": found.kept_by_old,
         "difference": {
             "attainment": new.report.attainment - old.report.attainment,

@@ -11,6 +11,7 @@ from tandem_operator.cli.compared import (
     Comparison,
     edits,
     markdown,
+    notes,
     restarts,
     rows,
     slos,
@@ -93,8 +94,7 @@ def diff(
         pools=(pools["old"], pools["new"]),
         runs=(runs["old"], runs["new"]),
     )
-    notes = list(dict.fromkeys(note for pool in found.pools for note in engines.notes(pool)))
-    _show(found, notes, markdown_to, json)
+    _show(found, markdown_to, json)
     if markdown_to is not None:
         write(markdown_to, markdown(found))
     write_json(json, to_json(found))
@@ -103,14 +103,14 @@ def diff(
         raise FailedError(f"{new}: {verdict(found)}")
 
 
-def _show(found: Comparison, notes: list[str], *outputs: str | None) -> None:
+def _show(found: Comparison, *outputs: str | None) -> None:
     console = screen(*outputs)
     lines: list[Any] = [
         f"traffic {describe(found.runs[0].case.trace)}",
         *(f"  {edit}" for edit in edits(found)),
         *slos(found),
         restarts(found),
-        *(f"note: {note}" for note in notes),
+        *(f"note: {note}" for note in notes(found)),
     ]
     for line in lines:
         console.print(line, soft_wrap=True)

@@ -256,11 +256,8 @@ class EngineOptions:
             prefix_caching=pool.spec.engine.prefix_caching,
             seed=seed,
             gpu_hour_price=price,
+            differs=(*notes_on(pool), *note_on(self.profile, spec)),
         )
-
-    def notes(self, pool: InferencePool) -> list[str]:
-        """Where the simulation is not what the manifest says, in sentences."""
-        return [*notes_on(pool), *note_on(self.profile, spec_of(pool))]
 
 
 JsonOption = Annotated[

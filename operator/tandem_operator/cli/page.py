@@ -22,6 +22,11 @@ def heading(title: str, note: str = "") -> str:
     return f"<h2>{escape(title)}</h2>{soft}"
 
 
+def notes(sentences: Iterable[str]) -> str:
+    """What the figures below do not say by themselves."""
+    return "".join(f"<p class='note'>{escape(sentence)}</p>" for sentence in sentences)
+
+
 def tiles(pairs: Iterable[tuple[str, str]]) -> str:
     """Figures in a row, each over its label."""
     inner = "".join(

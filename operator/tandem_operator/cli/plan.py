@@ -1,6 +1,5 @@
 """`tandem plan`: the fleets that keep an SLO for a traffic, their cost, and other SLOs' cost."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
@@ -76,7 +75,7 @@ def plan(
         changes=tuple(changes),
         tandem=tandem,
     )
-    show(screen(json), found, engines.notes(pool))
+    show(screen(json), found)
     write_json(json, to_json(found))
     if html is not None:
         write(html, plan_page(found))
@@ -132,10 +131,12 @@ def _inside(size: Size, low: Size, most: Size) -> Size:
     return min(max(size[0], low[0]), most[0]), min(max(size[1], low[1]), most[1])
 
 
-def show(console: Console, found: Plan, notes: Sequence[str]) -> None:
+def show(console: Console, found: Plan) -> None:
     """Tables for a person."""
-    for line in (*case_lines(found.case), *(f"note: {note}" for note in notes)):
+    for line in case_lines(found.case):
         console.print(line, soft_wrap=True)
+    for note in found.case.notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
     fleets = Table(title="Fleets", title_justify="left", show_edge=False, pad_edge=False)
     for number, title in enumerate(FLEET_TITLES):
         fleets.add_column(title, justify="right" if number else "left")

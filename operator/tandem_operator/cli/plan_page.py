@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from tandem_operator.cli.chart import Axis, Chart
-from tandem_operator.cli.page import heading, page, table
+from tandem_operator.cli.page import heading, notes, page, table
 from tandem_operator.cli.planned import (
     CHANGE_TITLES,
     FLEET_TITLES,
@@ -41,6 +41,7 @@ def plan_page(found: Plan) -> str:
     sections = [
         f"<h1>Tandem: fleets for {escape(case.name)}</h1>",
         "".join(f"<p class='soft'>{escape(line)}</p>" for line in case_lines(case)),
+        notes(case.notes),
         f"<p><b>{escape(answer(found))}</b></p>",
         heading(
             "Latency and throughput",

@@ -6,6 +6,7 @@ from typing import Any
 
 from tandem_operator.cli.case import Case
 from tandem_operator.cli.experiment import Run
+from tandem_operator.cli.oversize import Oversize
 from tandem_operator.cli.search import Point
 from tandem_operator.cli.tables import case_json, slo_json
 from tandem_operator.cli.units import amount, fleet_name, latency, share
@@ -70,6 +71,8 @@ def answer(found: Plan) -> str:
     """The plan in a sentence."""
     case, cheapest = found.case, found.cheapest
     slo = case.spec.slo
+    if (barred := _barred(found)) is not None:
+        return barred.answer
     if cheapest is None:
         largest = found.largest
         text = (
@@ -95,6 +98,14 @@ def answer(found: Plan) -> str:
         f" Tandem would hold {amount(mean)} GPUs on average ({found.tandem.most_gpus} at most)"
         f" at {share(found.tandem.report.attainment)}."
     )
+
+
+def _barred(found: Plan) -> Oversize | None:
+    """The requests that are too long, where these alone break the SLO."""
+    oversize = found.case.oversize
+    if oversize is None or oversize.most_attainment >= found.case.spec.slo.attainment:
+        return None
+    return oversize
 
 
 def near(found: Plan) -> list[Point]:
@@ -144,10 +155,11 @@ def tandem_cells(tandem: Run) -> tuple[str, ...]:
 def change_rows(found: Plan) -> Iterator[tuple[str, ...]]:
     """Each step of the SLO as text, the SLO itself first."""
     own = SloChange("as it is", found.case.spec.slo, found.cheapest)
+    none = "none within the bounds" if _barred(found) is None else "none at all"
     for change in (own, *found.changes):
         point = change.point
         if point is None:
-            yield (change.name, "none within the bounds", "-", "-", "-", "-")
+            yield (change.name, none, "-", "-", "-", "-")
             continue
         more = 0 if found.cheapest is None else point.gpus - found.cheapest.gpus
         yield (

@@ -6,7 +6,7 @@ from html import escape
 from tandem_operator.cli.case import Case
 from tandem_operator.cli.chart import Axis, Chart, Point
 from tandem_operator.cli.experiment import Change, Run
-from tandem_operator.cli.page import heading, page, table, tiles
+from tandem_operator.cli.page import heading, notes, page, table, tiles
 from tandem_operator.cli.tables import case_lines, figures
 from tandem_operator.cli.units import amount, clock, latency, share
 from tandem_operator.core.role import Role
@@ -29,6 +29,7 @@ def simulation_page(case: Case, runs: Sequence[Run]) -> str:
     sections = [
         f"<h1>Tandem: {escape(case.name)}</h1>",
         "".join(f"<p class='soft'>{escape(line)}</p>" for line in case_lines(case)),
+        notes(case.notes),
         *([_comparison(runs)] if len(runs) > 1 else []),
         heading("Traffic", f"Requests per second, by {width_s:g} s."),
         rate_chart(case, width_s).svg(),

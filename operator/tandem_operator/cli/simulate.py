@@ -1,6 +1,5 @@
 """`tandem simulate`: one pool's own spec on one traffic, under Tandem and what it is set beside."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
@@ -71,7 +70,7 @@ def simulate(
     with bars() as shown:
         runs = [_run(case, name, static, shown) for name in chosen]
     console = screen(json)
-    show(console, case, runs, engines.notes(pool))
+    show(console, case, runs)
     write_json(json, {**case_json(case), "runs": [each.to_json() for each in runs]})
     if html is not None:
         write(html, simulation_page(case, runs))
@@ -85,11 +84,11 @@ def _run(case: Case, name: PolicyName, static: Fleet, shown: Bars) -> Run:
         return run(case, policy, told=told)
 
 
-def show(console: Console, case: Case, runs: list[Run], notes: Iterable[str]) -> None:
+def show(console: Console, case: Case, runs: list[Run]) -> None:
     """Tables for a person."""
     for line in case_lines(case):
         console.print(line, soft_wrap=True)
-    for note in notes:
+    for note in case.notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
     console.print(figures_table(runs, [each.report.policy for each in runs]))
     for each in runs:

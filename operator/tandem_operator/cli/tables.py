@@ -60,9 +60,7 @@ def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
     if any(run.report.overflowed for run in runs):
         yield row("served by decode alone", lambda run: f"{run.report.overflowed:,}")
     if any(run.report.failed or run.report.unfinished for run in runs):
-        yield row(
-            "failed, unfinished", lambda run: f"{run.report.failed:,}, {run.report.unfinished:,}"
-        )
+        yield row("failed, unfinished", lost)
     yield row("GPU-hours", lambda run: amount(run.report.gpu_hours))
     yield row("GPUs on average", lambda run: amount(run.mean_gpus))
     yield row("GPUs at most", lambda run: f"{run.most_gpus}")
@@ -76,6 +74,11 @@ def figures(runs: Sequence[Run]) -> Iterator[tuple[str, Cells]]:
         yield f"TPOT {at}", tuple(latency(run.report.tpot_s[at]) for run in runs)
     for role in Role:
         yield f"changes of {role}", tuple(f"{run.report.changes[role]}" for run in runs)
+
+
+def lost(run: Run) -> str:
+    """How many requests failed, and how many were still inside at the end."""
+    return f"{run.report.failed:,}, {run.report.unfinished:,}"
 
 
 def figures_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
@@ -132,4 +135,6 @@ def case_json(case: Case) -> dict[str, Any]:
         "gpu_budget": case.spec.gpu_budget,
         "gpu_hour_price": case.gpu_hour_price,
         "seed": case.seed,
+        "notes": list(case.notes),
+        "requests_too_long": 0 if case.oversize is None else case.oversize.count,
     }
