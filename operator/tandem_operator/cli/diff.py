@@ -23,9 +23,8 @@ from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.manifest import STANDARD_INPUT, read_pool
 from tandem_operator.cli.options import OUTPUT, EngineOptions, JsonOption, TrafficOptions
 from tandem_operator.cli.output import (
-    STANDARD_OUTPUT,
     bars,
-    check_writable,
+    check_outputs,
     screen,
     write,
     write_json,
@@ -76,9 +75,15 @@ def diff(
     Both manifests run on the same traffic from the same seed, sized by Tandem; what differs is
     the edit.
     """
-    check_writable(markdown_to, json)
-    if markdown_to == json == STANDARD_OUTPUT:
-        raise BadInputError("--markdown and --json cannot both go to standard output")
+    check_outputs(
+        {"--markdown": markdown_to, "--json": json},
+        inputs={
+            "OLD": old,
+            "NEW": new,
+            "--trace": traffic.trace,
+            "--profile": engines.profile_file,
+        },
+    )
     if str(old) == str(new) == STANDARD_INPUT:
         raise BadInputError("only one of the two manifests can come from standard input")
     pools = {"old": read_pool(old), "new": read_pool(new)}

@@ -13,7 +13,7 @@ from tandem_operator.cli.evidence import Evidence, Where, from_file, gather
 from tandem_operator.cli.explained import show, to_json
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.options import OUTPUT, JsonOption
-from tandem_operator.cli.output import check_writable, screen, write_json
+from tandem_operator.cli.output import check_outputs, screen, write_json
 
 CLUSTER = "Cluster"
 LOOK_EVERY_S = 5.0
@@ -73,7 +73,7 @@ def explain(
 
     Reads status, Events and the operator's memory of the pool; changes nothing.
     """
-    check_writable(json)
+    check_outputs({"--json": json}, inputs={"--file": file, "--kubeconfig": kubeconfig})
     if events < 0:
         raise BadInputError(f"--events must be at least 0; got {events}")
     if file is not None:

@@ -17,7 +17,7 @@ from tandem_operator.cli.case import (
     spec_of,
 )
 from tandem_operator.cli.faults import BadInputError
-from tandem_operator.cli.profiles import names_with, note_on, profile_of
+from tandem_operator.cli.profiles import file_of, names_with, note_on, profile_of
 from tandem_operator.cli.traffic import Made, Recorded, Shape, trace_of
 from tandem_operator.cli.units import fleet, seconds
 from tandem_operator.sim.pods import ColdStart
@@ -218,6 +218,11 @@ class EngineOptions:
             show_default=False,
         ),
     ] = None
+
+    @property
+    def profile_file(self) -> str:
+        """The file that `--profile` names, if it names one."""
+        return file_of(self.profile)
 
     def case(self, pool: InferencePool, trace: Trace, *, seed: int) -> Case:
         """The pool on these engines.

@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,47 @@ def write(target: str, text: str) -> None:
         raise BadInputError(f"{target}: cannot be written ({error.strerror})") from None
 
 
-def check_writable(*targets: str | None) -> None:
-    """Refuse a file that cannot be written before minutes are spent on what would go there.
+def check_outputs(
+    outputs: Mapping[str, str | None], *, inputs: Mapping[str, Path | str | None]
+) -> None:
+    """Refuse outputs that would be lost or destroy something, before minutes are spent on them.
+
+    Both are by the option that names them.
 
     Raises:
-        BadInputError: the folder is missing or the file is none.
+        BadInputError: a folder is missing, a file is none, or is read or written besides.
     """
-    for target in targets:
-        if target is None or target == STANDARD_OUTPUT:
+    wanted = {option: target for option, target in outputs.items() if target is not None}
+    for option, target in wanted.items():
+        if not target:
+            raise BadInputError(f"{option} must name a file, such as {_EXAMPLES[option]}")
+        if target == STANDARD_OUTPUT:
             continue
         path = Path(target)
         if path.is_dir() or not path.parent.is_dir():
             why = "is a folder" if path.is_dir() else f"the folder {path.parent} does not exist"
             raise BadInputError(f"{target}: cannot be written ({why})")
+        for source, read in inputs.items():
+            if read is not None and path.exists() and _same_file(path, Path(read)):
+                raise BadInputError(
+                    f"{option} {target} would overwrite what {source} reads; name another file,"
+                    f" such as {_EXAMPLES[option]}"
+                )
+    for (first, one), (second, other) in combinations(wanted.items(), 2):
+        if one == other == STANDARD_OUTPUT:
+            raise BadInputError(f"{first} and {second} cannot both go to standard output")
+        if _same_file(Path(one), Path(other)):
+            raise BadInputError(f"{first} and {second} both name {other}; name two files")
+
+
+_EXAMPLES = {"--json": "out.json", "--html": "report.html", "--markdown": "comment.md"}
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, by links too; a device keeps nothing to lose."""
+    if one.exists() and other.exists():
+        return one.is_file() and one.samefile(other)
+    return one.resolve() == other.resolve()
 
 
 class Bars:

@@ -15,7 +15,7 @@ from tandem_operator.cli.options import (
     PoolOption,
     TrafficOptions,
 )
-from tandem_operator.cli.output import bars, check_writable, screen, write, write_json
+from tandem_operator.cli.output import bars, check_outputs, screen, write, write_json
 from tandem_operator.cli.plan_page import plan_page
 from tandem_operator.cli.planned import (
     CHANGE_TITLES,
@@ -57,7 +57,10 @@ def plan(
     smallest for SLOs a few steps tighter and looser. Beside them stands what Tandem would hold
     on average.
     """
-    check_writable(json, html)
+    check_outputs(
+        {"--json": json, "--html": html},
+        inputs={"-f": filename, "--trace": traffic.trace, "--profile": engines.profile_file},
+    )
     pool = read_pool(filename)
     case = engines.case(pool, traffic.requests(), seed=traffic.seed)
     with bars() as shown:
@@ -75,7 +78,7 @@ def plan(
         changes=tuple(changes),
         tandem=tandem,
     )
-    show(screen(json), found)
+    show(screen(json, html), found)
     write_json(json, to_json(found))
     if html is not None:
         write(html, plan_page(found))

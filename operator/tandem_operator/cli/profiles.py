@@ -62,7 +62,7 @@ def profile_of(
     if known is not None:
         profile = read_profile(_shipped_text(known.file), source=known.file, table=known.table)
     else:
-        file, _, table = name.partition("#")
+        file, table = file_of(name), name.partition("#")[2]
         path = Path(file)
         if not path.exists():
             raise BadInputError(_unknown(name))
@@ -71,6 +71,11 @@ def profile_of(
     if kv_tokens is not None:
         profile = replace(profile, kv_capacity_tokens=kv_tokens)
     return profile if kv_gb_per_s is None else _over_network(profile, kv_gb_per_s)
+
+
+def file_of(name: str) -> str:
+    """The file that a profile's name is, if it is none of Tandem's own."""
+    return name.partition("#")[0]
 
 
 def _over_network(profile: EngineProfile, gb_per_s: float) -> EngineProfile:

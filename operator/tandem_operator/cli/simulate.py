@@ -18,7 +18,7 @@ from tandem_operator.cli.options import (
     PoolOption,
     TrafficOptions,
 )
-from tandem_operator.cli.output import Bars, bars, check_writable, screen, write, write_json
+from tandem_operator.cli.output import Bars, bars, check_outputs, screen, write, write_json
 from tandem_operator.cli.policies import PolicyName, policy_for
 from tandem_operator.cli.report import simulation_page
 from tandem_operator.cli.tables import case_json, case_lines, changes_table, figures_table
@@ -58,7 +58,10 @@ def simulate(
     SLO, replica bounds, GPU budget and stabilization are those of the manifest. Nothing is
     installed or changed anywhere.
     """
-    check_writable(json, html)
+    check_outputs(
+        {"--json": json, "--html": html},
+        inputs={"-f": filename, "--trace": traffic.trace, "--profile": engines.profile_file},
+    )
     pool = read_pool(filename)
     case = engines.case(pool, traffic.requests(), seed=traffic.seed)
     chosen = list(dict.fromkeys(policy or [PolicyName.TANDEM]))
@@ -69,7 +72,7 @@ def simulate(
         raise BadInputError("--fleet is that of the policy static; add --policy static")
     with bars() as shown:
         runs = [_run(case, name, static, shown) for name in chosen]
-    console = screen(json)
+    console = screen(json, html)
     show(console, case, runs)
     write_json(json, {**case_json(case), "runs": [each.to_json() for each in runs]})
     if html is not None:
