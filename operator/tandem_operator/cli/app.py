@@ -1,6 +1,8 @@
 """All commands, with what their help says."""
 
+import errno
 import inspect
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -11,6 +13,7 @@ import typer
 from tandem_operator.cli.command import Command
 from tandem_operator.cli.diff import diff
 from tandem_operator.cli.explain import explain
+from tandem_operator.cli.faults import EXIT_FAILED
 from tandem_operator.cli.plan import plan
 from tandem_operator.cli.simulate import simulate
 
@@ -51,16 +54,26 @@ app = typer.Typer(
 )
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(metadata.version("tandem-inference"))
+        raise typer.Exit
+
+
 @app.callback()
 def about(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            # Without a command the callback below is never called.
+            callback=_tell_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
-    if version:
-        typer.echo(metadata.version("tandem-inference"))
-        raise typer.Exit
 
 
 for function in (simulate, plan, diff, explain):
@@ -73,4 +86,18 @@ for function in (simulate, plan, diff, explain):
 def run() -> None:
     """Run as the program that was called: kubectl finds its plugins as `kubectl-NAME`."""
     called = Path(sys.argv[0]).name
-    app(prog_name="kubectl tandem" if called == "kubectl-tandem" else "tandem")
+    name = "kubectl tandem" if called == "kubectl-tandem" else "tandem"
+    try:
+        try:
+            app(prog_name=name)
+        finally:
+            # Python's own flush at the end would tell a full disk in its own words.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        if error.errno != errno.EPIPE:
+            typer.echo(f"{name}: standard output: cannot be written ({error.strerror})", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)

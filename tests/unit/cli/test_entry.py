@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
 from tandem_operator.cli.app import app
-from tests.unit.cli.files import tandem
+from tests.unit.cli.files import POOL, PROFILE, tandem
 
 
 def started(code: str) -> subprocess.CompletedProcess[str]:
@@ -47,3 +48,38 @@ def test_the_help_of_every_command_has_an_example_of_it(command):
     assert result.exit_code == 0
     assert "Examples:" in result.stdout
     assert f"tandem {command} " in result.stdout.partition("Examples:")[2]
+
+
+def test_tells_its_version_without_a_command():
+    result = tandem("--version")
+
+    assert result.exit_code == 0
+    assert result.stdout == f"{metadata.version('tandem-inference')}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--version"],
+        ["plan", "--help"],
+        ["simulate", "-f", "-", *PROFILE, "--generate", "poisson", "--span", "2s"],
+        ["simulate", "-f", "-", *PROFILE, "--generate", "poisson", "--span", "2s", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_a_full_disk_behind_standard_output_is_told_in_a_sentence(words):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "tandem_operator.cli", *words],
+            input=POOL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    told = "tandem: standard output: cannot be written (No space left on device)\n"
+    assert result.returncode == 1
+    assert result.stderr.endswith(told)
+    assert "Traceback" not in result.stderr
