@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from math import inf, isfinite, log, sqrt
 from random import Random
 from typing import Any, TypeVar
 
-from tandem_operator.sim.trace import Trace, TraceRequest, in_order, scaled
+from tandem_operator.sim.generate import DAY_S
+from tandem_operator.sim.trace import Trace, TraceRequest, scaled
 
 Number = TypeVar("Number", int, float)
 
@@ -22,6 +23,11 @@ MOST_REQUESTS = 2_000_000
 LEAST_CV, MOST_CV = 0.1, 8.0
 SERVEGEN_SIGMA = 1.0
 WINDOW_S = 600.0
+# The traffic of an office stops for a long weekend. What stops for longer is a time written wrong:
+# simulated it would take minutes, or for ever.
+MOST_GAP_S = 3.0 * DAY_S
+
+Row = tuple[int, TraceRequest]
 
 
 class TraceFormat(StrEnum):
@@ -52,23 +58,24 @@ def read_trace(
     rate. Recorded requests are laid over themselves, as `scaled` does it.
 
     Raises:
-        TraceError: no request, too many of them, a broken line, or a scale that is not positive.
+        TraceError: no request, too many of them, a broken line, a time far from all others, or a
+            scale that is not positive.
     """
     if not (isfinite(rate_scale) and rate_scale > 0.0):
         raise TraceError(f"rate scale must be greater than 0, such as 2; got {rate_scale:g}")
     end_s = inf if span_s is None else span_s
     if form is TraceFormat.SERVEGEN:
-        drawn = _servegen(lines, source, Random(seed), rate_scale)
-        requests = tuple(
-            _at_most(most_requests, takewhile(lambda r: r.at_s < end_s, drawn), source)
-        )
-        trace = Trace(name=source, requests=requests)
+        drawn = _servegen(lines, source, Random(seed), rate_scale, end_s)
+        requests = takewhile(lambda r: r.at_s < end_s, drawn)
+        trace = Trace(name=source, requests=tuple(_at_most(most_requests, requests, source)))
     else:
         read = _azure if form is TraceFormat.AZURE else _mooncake
-        found = in_order(_at_most(most_requests, read(lines, source), source))
-        first_s = found[0].at_s if found else 0.0
-        moved = (replace(r, at_s=r.at_s - first_s) for r in found)
-        trace = Trace(name=source, requests=tuple(r for r in moved if r.at_s < end_s))
+        trace = Trace(source, _recorded(read(lines, source), source, end_s, most_requests))
+        count = len(trace.requests)
+        if count * rate_scale > most_requests:
+            part_s = trace.span_s * most_requests / (count * rate_scale)
+            limit = f", or a rate scale of at most {most_requests // count}"
+            raise _too_many(source, most_requests, part_s, instead=limit)
         if rate_scale != 1.0:
             trace = scaled(trace, rate_scale, seed=seed)
     if not trace.requests:
@@ -79,21 +86,55 @@ def read_trace(
 def _at_most(most: int, requests: Iterable[TraceRequest], source: str) -> Iterator[TraceRequest]:
     for count, request in enumerate(requests):
         if count >= most:
-            raise TraceError(
-                f"{source}: more than {most} requests; take a shorter span, such as "
-                f"{request.at_s / 2.0:.0f} s, or a smaller rate scale"
-            )
+            raise _too_many(source, most, request.at_s, instead=", or a smaller rate scale")
         yield request
 
 
-def _azure(lines: Iterable[str], source: str) -> Iterator[TraceRequest]:
+def _too_many(source: str, most: int, part_s: float, *, instead: str = "") -> TraceError:
+    """The fault; `part_s` is what of the trace holds about as much as may be."""
+    half_s = part_s / 2.0
+    span = f"{half_s:.0f}s" if half_s >= 1.0 else f"{half_s:.2g}s"
+    return TraceError(
+        f"{source}: more than {most:,} requests; take a shorter span, such as {span}{instead}"
+    )
+
+
+def _recorded(
+    rows: Iterable[Row], source: str, end_s: float, most: int
+) -> tuple[TraceRequest, ...]:
+    """The requests by time, the first at zero, until `end_s`."""
+    first_s = inf
+    found: list[Row] = []
+    for number, request in rows:
+        first_s = min(first_s, request.at_s)
+        # Later rows can only bring the beginning forward: this one is past the end for good.
+        if request.at_s - first_s >= end_s:
+            continue
+        if len(found) >= most:
+            raise _too_many(source, most, request.at_s - first_s)
+        found.append((number, request))
+    found.sort(key=lambda row: row[1].at_s)
+    inside = [row for row in found if row[1].at_s - first_s < end_s]
+    for (before, earlier), (number, request) in pairwise(inside):
+        gap_s, part_s = request.at_s - earlier.at_s, earlier.at_s - first_s
+        if gap_s > MOST_GAP_S:
+            part = f", such as {part_s + 1.0:.0f}s" if part_s > 0.0 else ""
+            raise TraceError(
+                f"{source}:{number}: comes {gap_s / DAY_S:,.0f} days after line {before}, the"
+                f" request before it; mend the one that is wrong or take a shorter span{part}"
+            )
+    return tuple(replace(request, at_s=request.at_s - first_s) for _, request in inside)
+
+
+def _azure(lines: Iterable[str], source: str) -> Iterator[Row]:
     for number, row in _rows(lines, source, ("TIMESTAMP", "ContextTokens", "GeneratedTokens")):
         where = f"{source}:{number}"
-        yield TraceRequest(
+        request = TraceRequest(
             at_s=_moment_s(row["TIMESTAMP"], where),
             prompt_tokens=_tokens(row, "ContextTokens", where),
             output_tokens=_tokens(row, "GeneratedTokens", where),
         )
+        yield number, request
 
 
 def _moment_s(text: str, where: str) -> float:
@@ -108,7 +149,7 @@ def _moment_s(text: str, where: str) -> float:
         ) from None
 
 
-def _mooncake(lines: Iterable[str], source: str) -> Iterator[TraceRequest]:
+def _mooncake(lines: Iterable[str], source: str) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -123,20 +164,21 @@ def _mooncake(lines: Iterable[str], source: str) -> Iterator[TraceRequest]:
         blocks = [] if blocks is None else blocks
         if not isinstance(blocks, list) or not all(isinstance(b, int) for b in blocks):
             raise TraceError(f"{where}: hash_ids must be a list of whole numbers")
-        yield TraceRequest(
+        request = TraceRequest(
             at_s=_number(row, "timestamp", where) / 1000.0,
             prompt_tokens=_tokens(row, "input_length", where),
             output_tokens=_tokens(row, "output_length", where),
             blocks=tuple(blocks),
         )
+        yield number, request
 
 
 def _servegen(
-    lines: Iterable[str], source: str, random: Random, rate_scale: float
+    lines: Iterable[str], source: str, random: Random, rate_scale: float, end_s: float
 ) -> Iterator[TraceRequest]:
     """Per window: gamma gaps at its rate and burstiness, lognormal lengths around its means."""
     at_s = 0.0
-    for start_s, rate, cv, prompt, output in _windows(lines, source):
+    for start_s, rate, cv, prompt, output in _windows(lines, source, end_s):
         if rate == 0.0:
             continue
         shape = min(MOST_CV, max(cv, LEAST_CV)) ** -2.0
@@ -147,7 +189,7 @@ def _servegen(
             at_s += random.gammavariate(shape, mean_gap_s / shape)
 
 
-def _windows(lines: Iterable[str], source: str) -> Iterator[tuple[float, ...]]:
+def _windows(lines: Iterable[str], source: str, end_s: float) -> Iterator[tuple[float, ...]]:
     """Start, rate, CV and mean lengths of each window.
 
     One whose columns are all zero is a gap in the source, and unknown is not zero: it is taken to
@@ -156,9 +198,16 @@ def _windows(lines: Iterable[str], source: str) -> Iterator[tuple[float, ...]]:
     columns = ("t_s", "rate_rps", "rate_weighted_cv", "mean_input_tokens", "mean_output_tokens")
     unknown: list[float] = []
     last: tuple[float, ...] | None = None
+    before, before_s = 1, 0.0
     for number, row in _rows(lines, source, columns):
         where = f"{source}:{number}"
         start_s, *values = (_number(row, name, where) for name in columns)
+        if before_s + MOST_GAP_S < start_s < end_s:
+            raise TraceError(
+                f"{where}: begins {(start_s - before_s) / DAY_S:,.0f} days after line {before};"
+                " mend the one that is wrong or take a shorter span"
+            )
+        before, before_s = number, start_s
         if any(values):
             last = tuple(values)
         elif last is None:

@@ -112,6 +112,83 @@ def test_a_trace_too_large_to_hold_says_what_would_do() -> None:
         read(SERVEGEN, TraceFormat.SERVEGEN, most_requests=100)
 
 
+def test_a_recorded_trace_too_large_to_hold_says_what_would_do() -> None:
+    with pytest.raises(
+        TraceError, match=r"more than 2 requests; take a shorter span, such as 0\.66s"
+    ):
+        read(AZURE, TraceFormat.AZURE, most_requests=2)
+
+
+def test_a_span_spares_a_trace_what_comes_later_in_a_large_file() -> None:
+    assert len(read(AZURE, TraceFormat.AZURE, span_s=2.0, most_requests=2).requests) == 2
+
+
+def test_a_scale_that_makes_too_many_requests_is_refused_before_they_are_made() -> None:
+    with pytest.raises(
+        TraceError, match=r"more than 9 requests; .*, or a rate scale of at most 3$"
+    ):
+        read(AZURE, TraceFormat.AZURE, rate_scale=1e9, most_requests=9)
+
+
+MONTH_LATER = "2023-12-16 18:15:52.0,10,10\n"
+CENTURY_BEFORE = "1923-11-16 18:15:46.0,10,10\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "lines", "sentence"),
+    [
+        (
+            TraceFormat.AZURE,
+            [*AZURE, MONTH_LATER],
+            "some.file:5: comes 30 days after line 3, the request before it; mend the one that is"
+            " wrong or take a shorter span, such as 5s",
+        ),
+        (
+            TraceFormat.AZURE,
+            [AZURE[0], CENTURY_BEFORE, *AZURE[1:]],
+            "some.file:3: comes 36,525 days after line 2, the request before it; mend the one that"
+            " is wrong",
+        ),
+        (
+            TraceFormat.MOONCAKE,
+            [*MOONCAKE, MOONCAKE[0].replace("3000", "1e12")],
+            "some.file:4: comes 11,574 days after line 3",
+        ),
+        (
+            TraceFormat.SERVEGEN,
+            [*SERVEGEN, "9e8,5,1.0,400,100,9\n"],
+            "some.file:5: begins 10,417 days after line 4",
+        ),
+    ],
+)
+def test_a_time_far_from_all_others_is_named_by_file_and_line(
+    form: TraceFormat, lines: list[str], sentence: str
+) -> None:
+    with pytest.raises(TraceError) as raised:
+        read(lines, form)
+
+    assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        (TraceFormat.AZURE, [*AZURE, MONTH_LATER]),
+        (TraceFormat.SERVEGEN, [*SERVEGEN, "9e8,5,1.0,400,100,9\n"]),
+    ],
+)
+def test_a_span_that_ends_before_such_a_time_takes_the_rest(
+    form: TraceFormat, lines: list[str]
+) -> None:
+    assert read(lines, form, span_s=60.0) == read(lines[:4], form, span_s=60.0)
+
+
+def test_a_weekend_without_requests_is_no_mistake() -> None:
+    lines = [*AZURE, "2023-11-19 08:00:00.0,10,10\n"]
+
+    assert read(lines, TraceFormat.AZURE).span_s > 2 * 86_400.0
+
+
 @pytest.mark.parametrize(
     ("form", "lines", "sentence"),
     [
