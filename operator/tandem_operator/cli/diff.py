@@ -21,7 +21,7 @@ from tandem_operator.cli.compared import (
 from tandem_operator.cli.experiment import Run, run
 from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.manifest import STANDARD_INPUT, read_pool
-from tandem_operator.cli.options import OUTPUT, EngineOptions, JsonOption, TrafficOptions
+from tandem_operator.cli.options import OUTPUT, EngineOptions, JsonOption
 from tandem_operator.cli.output import (
     bars,
     check_outputs,
@@ -32,6 +32,7 @@ from tandem_operator.cli.output import (
 from tandem_operator.cli.policies import PolicyName, policy_for
 from tandem_operator.cli.tables import changes_table
 from tandem_operator.cli.traffic import describe
+from tandem_operator.cli.traffic_options import TrafficOptions
 
 SHOWN_CHANGES = 5
 

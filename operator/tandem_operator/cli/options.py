@@ -1,4 +1,4 @@
-"""The options that several commands share, as bundles that a command takes whole."""
+"""The options on engines and outputs that several commands share."""
 
 import dataclasses
 from pathlib import Path
@@ -18,144 +18,12 @@ from tandem_operator.cli.case import (
 )
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.profiles import file_of, names_with, note_on, profile_of
-from tandem_operator.cli.traffic import Made, Recorded, Shape, trace_of
 from tandem_operator.cli.units import fleet, seconds
 from tandem_operator.sim.pods import ColdStart
-from tandem_operator.sim.readers import TraceFormat
 from tandem_operator.sim.trace import Trace
 
-TRAFFIC = "Traffic"
 ENGINES = "Engines and cluster"
 OUTPUT = "Output"
-USUAL_SPAN_S = 1200.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TrafficOptions:
-    """What users ask for: a recorded trace or made traffic."""
-
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="Recorded requests to replay.", rich_help_panel=TRAFFIC),
-    ] = None
-    form: Annotated[
-        TraceFormat | None,
-        typer.Option(
-            "--format",
-            help="Who published the trace; told from its first line if left out.",
-            rich_help_panel=TRAFFIC,
-            show_default=False,
-        ),
-    ] = None
-    rate_scale: Annotated[
-        float,
-        typer.Option(
-            help="Times the trace's load: copies laid over each other.", rich_help_panel=TRAFFIC
-        ),
-    ] = 1.0
-    generate: Annotated[
-        Shape | None,
-        typer.Option(help="Make traffic of this shape instead.", rich_help_panel=TRAFFIC),
-    ] = None
-    rate: Annotated[
-        float,
-        typer.Option(help="Requests per second; the low of a shape.", rich_help_panel=TRAFFIC),
-    ] = 10.0
-    peak: Annotated[
-        float | None,
-        typer.Option(
-            help="Requests per second at the high of a shape; 3 x --rate if left out.",
-            rich_help_panel=TRAFFIC,
-            show_default=False,
-        ),
-    ] = None
-    span: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="How much traffic: 20m if made, the whole trace if recorded.",
-            rich_help_panel=TRAFFIC,
-            show_default=False,
-        ),
-    ] = None
-    period: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Length of a sine's wave, of a day, or of mmpp's calm; the span if left out"
-            " (mmpp: a fifth).",
-            rich_help_panel=TRAFFIC,
-            show_default=False,
-        ),
-    ] = None
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="When a burst, step or ramp begins; a third into the span if left out.",
-            rich_help_panel=TRAFFIC,
-            show_default=False,
-        ),
-    ] = None
-    lasting: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            metavar="DURATION",
-            help="How long a burst, a ramp or mmpp's rush takes; a sixth of the span if left out.",
-            rich_help_panel=TRAFFIC,
-            show_default=False,
-        ),
-    ] = None
-    prompt_tokens: Annotated[
-        float, typer.Option(help="Median tokens of a made prompt.", rich_help_panel=TRAFFIC)
-    ] = 1500.0
-    output_tokens: Annotated[
-        float, typer.Option(help="Median tokens of a made answer.", rich_help_panel=TRAFFIC)
-    ] = 200.0
-    length_sigma: Annotated[
-        float,
-        typer.Option(
-            help="Spread of made lengths, as a lognormal's sigma; 0: none.", rich_help_panel=TRAFFIC
-        ),
-    ] = 0.6
-    seed: Annotated[
-        int,
-        typer.Option(help="The same seed gives the same run.", rich_help_panel=TRAFFIC),
-    ] = 1
-
-    def requests(self) -> Trace:
-        """The requests that these options ask for.
-
-        Raises:
-            BadInputError: options that make no sense together, or a broken trace.
-        """
-        if (self.trace is None) == (self.generate is None):
-            what = "both were given" if self.trace is not None else "neither was given"
-            raise BadInputError(
-                f"traffic comes from either --trace FILE or --generate SHAPE; {what}"
-            )
-        span_s = None if self.span is None else seconds("--span", self.span)
-        if self.trace is not None:
-            recorded = Recorded(self.trace, self.form, self.rate_scale, span_s)
-            return trace_of(recorded, seed=self.seed)
-        shape = self.generate or Shape.POISSON
-        return trace_of(self._made(shape, span_s or USUAL_SPAN_S), seed=self.seed)
-
-    def _made(self, shape: Shape, span_s: float) -> Made:
-        usual_period_s = span_s / 5.0 if shape is Shape.MMPP else span_s
-        return Made(
-            shape=shape,
-            rate_rps=self.rate,
-            peak_rps=3.0 * self.rate if self.peak is None else self.peak,
-            span_s=span_s,
-            period_s=usual_period_s if self.period is None else seconds("--period", self.period),
-            at_s=span_s / 3.0 if self.at is None else seconds("--at", self.at, positive=False),
-            for_s=span_s / 6.0 if self.lasting is None else seconds("--for", self.lasting),
-            prompt_tokens=self.prompt_tokens,
-            output_tokens=self.output_tokens,
-            sigma=self.length_sigma,
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from tandem_operator.cli.options import (
     HtmlOption,
     JsonOption,
     PoolOption,
-    TrafficOptions,
 )
 from tandem_operator.cli.output import bars, check_outputs, screen, write, write_json
 from tandem_operator.cli.plan_page import plan_page
@@ -32,6 +31,7 @@ from tandem_operator.cli.planned import (
 from tandem_operator.cli.policies import PolicyName, policy_for
 from tandem_operator.cli.search import Found, Point, Search, Size
 from tandem_operator.cli.tables import case_lines
+from tandem_operator.cli.traffic_options import TrafficOptions
 from tandem_operator.cli.units import latency
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo

@@ -16,12 +16,12 @@ from tandem_operator.cli.options import (
     HtmlOption,
     JsonOption,
     PoolOption,
-    TrafficOptions,
 )
 from tandem_operator.cli.output import Bars, bars, check_outputs, screen, write, write_json
 from tandem_operator.cli.policies import PolicyName, policy_for
 from tandem_operator.cli.report import simulation_page
 from tandem_operator.cli.tables import case_json, case_lines, changes_table, figures_table
+from tandem_operator.cli.traffic_options import TrafficOptions
 from tandem_operator.cli.units import Fleet, fleet
 
 SHOWN_CHANGES = 10

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 
 from tandem_operator.cli.faults import BadInputError
-from tandem_operator.cli.units import amount, clock
+from tandem_operator.cli.units import amount, clock, duration
 from tandem_operator.sim.generate import (
     Agents,
     Lengths,
@@ -41,6 +41,10 @@ class Shape(StrEnum):
     DAY = "day"
     MMPP = "mmpp"
     AGENTS = "agents"
+
+
+# The shapes without a peak.
+LEVEL = (Shape.POISSON, Shape.AGENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +140,15 @@ def _form_of(path: Path, lines: Iterator[str]) -> TraceFormat:
 
 def _make(made: Made, seed: int) -> Trace:
     _check(made)
-    expected = made.span_s * max(made.rate_rps, made.peak_rps)
+    level = made.shape in LEVEL
+    most_rps = made.rate_rps if level else made.peak_rps
+    expected = made.span_s * most_rps
     if expected > MOST_REQUESTS:
+        upto = "" if level else "up to "
         raise BadInputError(
-            f"--rate, --peak and --span ask for up to {expected:,.0f} requests, more than"
-            f" {MOST_REQUESTS:,}; take a shorter span, such as"
-            f" {clock(made.span_s * MOST_REQUESTS / expected / 2)}"
+            f"{upto}{most_rps:g} requests/s for {duration(made.span_s)} are {upto}{expected:,.0f}"
+            f" requests, more than {MOST_REQUESTS:,}; take a lower rate or a shorter span, such as"
+            f" --span {duration(0.9 * MOST_REQUESTS / most_rps)}"
         )
     mix = Mix(Lengths(made.prompt_tokens, made.sigma), Lengths(made.output_tokens, made.sigma))
     if made.shape is Shape.MMPP:
@@ -195,7 +202,7 @@ def _check(made: Made) -> None:
 
 
 def _name(made: Made) -> str:
-    if made.shape in (Shape.POISSON, Shape.AGENTS):
+    if made.shape in LEVEL:
         return f"{made.shape} {made.rate_rps:g}/s"
     return f"{made.shape} {made.rate_rps:g}-{made.peak_rps:g}/s"
 

@@ -70,6 +70,16 @@ def amount(value: float | None, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
+def duration(value_s: float) -> str:
+    """A duration as options take it, rounded down: `1h30m`, `5m33s`, `500ms`."""
+    if value_s < 1.0:
+        return f"{int(1000.0 * value_s)}ms"
+    minutes, rest = divmod(int(value_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{count}{unit}" for count, unit in parts if count)
+
+
 def clock(at_s: float) -> str:
     """Time since the start, as minutes and seconds; hours where there are any."""
     minutes, rest = divmod(round(at_s), 60)

@@ -120,12 +120,37 @@ def test_a_broken_profile_is_told_with_its_file(tmp_path, pool, text, words):
         (("--generate", "poisson", "--span", "soon"), "--span must be a duration such as 90s"),
         (("--generate", "poisson", "--span", "0s"), "--span must be above 0"),
         (("--generate", "poisson", "--prompt-tokens", "0"), "--prompt-tokens must be at least 1"),
-        (("--generate", "poisson", "--rate", "1e6"), "take a shorter span, such as"),
+        (
+            ("--generate", "poisson", "--rate", "1e3", "--span", "20m"),
+            "1000 requests/s for 20m are 1,200,000 requests, more than 1,000,000; take a lower rate"
+            " or a shorter span, such as --span 15m",
+        ),
+        (
+            ("--generate", "sine", "--rate", "9", "--peak", "2700", "--span", "7m"),
+            "up to 2700 requests/s for 7m are up to 1,134,000 requests, more than 1,000,000;"
+            " take a lower rate or a shorter span, such as --span 5m33s",
+        ),
         (("--generate", "poisson", "--rate", "nan"), "--rate must be above 0"),
         (("--generate", "step", "--length-sigma", "-1"), "--length-sigma must be from 0 to 3"),
         ((), "either --trace FILE or --generate SHAPE; neither was given"),
         (("--generate", "step", "--trace", "x"), "--generate SHAPE; both were given"),
         (("--trace", "missing.csv"), "missing.csv: cannot be read (No such file or directory)"),
+        (("--trace", "x", "--rate", "5"), "--rate is for --generate; leave it out with --trace"),
+        (("--trace", "x", "--prompt-tokens", "9"), "--prompt-tokens is for --generate; leave it"),
+        (("--trace", "x", "--at", "9s"), "--at is for --generate; leave it out with --trace"),
+        ((*SHORT, "--rate-scale", "2"), "--rate-scale is for --trace; leave it out with"),
+        ((*SHORT, "--format", "azure"), "--format is for --trace; leave it out with --generate"),
+        ((*SHORT, "--peak", "90"), "--peak changes nothing of poisson; leave it out, or take"),
+        (("--generate", "sine", "--at", "9s"), "--at changes nothing of sine; leave it out"),
+        (("--generate", "day", "--for", "9s"), "--for changes nothing of day; leave it out"),
+        (("--generate", "step", "--period", "9s"), "or take --generate sine"),
+        *(
+            (
+                ("--generate", shape, "--span", "5m", "--at", "10m"),
+                "--at must be before the end of the traffic, 5m by --span, such as 1m40s; got",
+            )
+            for shape in ("burst", "step", "ramp")
+        ),
         ((*SHORT, "--start", "0P1D"), "--start must be a fleet such as 5P3D"),
         ((*SHORT, "--start", "5P1D"), "--start 5P1D: prefill must be from 1 to 4"),
         ((*SHORT, "--start", "4P3D"), "holds 7 GPUs, more than the pool's gpuBudget of 6"),
