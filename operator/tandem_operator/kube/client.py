@@ -28,6 +28,7 @@ Object = dict[str, Any]
 
 REQUEST_TIMEOUT_S = 15.0
 CHILD_MANAGER = "tandem"
+USUAL_KUBECONFIG = "~/.kube/config"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
@@ -238,16 +239,20 @@ def usual_namespace(config_file: str | None, context: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _kubeconfig(config_file: str | None) -> Iterator[str | None]:
+def _kubeconfig(config_file: str | None) -> Iterator[str]:
     """The file that is meant; what its reader stumbles over names it in one sentence."""
-    path = config_file or os.environ.get("KUBECONFIG")
+    path = config_file or os.environ.get("KUBECONFIG") or USUAL_KUBECONFIG
+    # The official reader logs a line of its own and goes on with an empty one.
+    if not any(Path(each).expanduser().exists() for each in path.split(os.pathsep) if each):
+        raise ConfigException(
+            f"{path} does not exist; name a kubeconfig that does, for example in $KUBECONFIG"
+        )
     try:
         yield path
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
         # The official reader looks into whatever the file holds.
-        named = path or "~/.kube/config"
         raise ConfigException(
-            f"{named} is not a kubeconfig; name one that `kubectl config view` shows contexts of"
+            f"{path} is not a kubeconfig; name one that `kubectl config view` shows contexts of"
         ) from error
 
 
