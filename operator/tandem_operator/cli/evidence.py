@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_operator.api import (
+    API_VERSION,
+    GROUP,
     KIND,
     InferencePool,
     InvalidPoolError,
@@ -17,7 +19,7 @@ from tandem_operator.api import (
     parse_status,
 )
 from tandem_operator.cli.faults import BadInputError, FailedError
-from tandem_operator.cli.manifest import objects
+from tandem_operator.cli.manifest import is_pool, objects
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.workloads.names import MEMORY_KEY, PoolName
 
@@ -75,24 +77,32 @@ class Where:
     kubeconfig: Path | None
 
 
-def from_file(path: Path, name: str | None) -> Evidence:
+def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
     """The evidence that a saved file holds.
 
     Raises:
-        BadInputError: no pool, or several and no name.
+        BadInputError: no such pool, or several.
     """
     found = objects(path)
-    pools = [obj for obj in found if obj.get("kind") == KIND]
-    if name is not None:
-        pools = [obj for obj in pools if _name(obj) == name]
+    every = [obj for obj in found if is_pool(obj)]
+    pools = [
+        obj
+        for obj in every
+        if name in (None, _name(obj)) and (namespace is None or _is_in(obj, namespace))
+    ]
     if len(pools) != 1:
         called = f" {name}" if name else ""
+        where = f" in namespace {namespace}" if namespace else ""
         count = "no InferencePool" if not pools else f"{len(pools)} InferencePools"
-        hint = "; name one of them" if len(pools) > 1 and name is None else ""
-        raise BadInputError(f"{path}: holds {count}{called}; expected exactly one{hint}")
+        there = ", ".join(sorted(f"{_namespace(obj)}/{_name(obj)}" for obj in every))
+        raise BadInputError(
+            f"{path}: holds {count}{called}{where}; expected exactly one of {GROUP}"
+            + (f"; there are {there}" if there else "")
+        )
     [pool] = pools
-    events = [obj for obj in found if obj.get("kind") == "Event"]
-    maps = [obj for obj in found if obj.get("kind") == "ConfigMap"]
+    around = [obj for obj in found if _is_in(obj, _namespace(pool))]
+    events = [obj for obj in around if obj.get("kind") == "Event"]
+    maps = [obj for obj in around if obj.get("kind") == "ConfigMap"]
     memory = next((obj for obj in maps if _name(obj) == _memory_name(pool)), None)
     try:
         return _evidence(pool, events, memory)
@@ -169,7 +179,7 @@ def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> 
     told = [_told(each) for each in events if _is_about(each, name, uid)]
     return Evidence(
         name=name,
-        namespace=str(metadata.get("namespace") or "default"),
+        namespace=_namespace(pool),
         pool=parsed,
         fault=fault,
         status=parse_status(pool),
@@ -182,7 +192,8 @@ def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> 
 def _is_about(event: Object, name: str, uid: str | None) -> bool:
     about = event.get("regarding") or event.get("involvedObject") or {}
     same = uid is None or about.get("uid") in (None, "", uid)
-    return bool(about.get("kind") == KIND and about.get("name") == name and same)
+    ours = is_pool({**about, "apiVersion": about.get("apiVersion") or API_VERSION})
+    return bool(ours and about.get("name") == name and same)
 
 
 def _told(event: Object) -> Told:
@@ -200,6 +211,16 @@ def _told(event: Object) -> Told:
 
 def _name(obj: Object) -> str:
     return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def _namespace(obj: Object) -> str:
+    return str((obj.get("metadata") or {}).get("namespace") or "default")
+
+
+def _is_in(obj: Object, namespace: str) -> bool:
+    """Whether it is in that namespace, or says of none."""
+    named = (obj.get("metadata") or {}).get("namespace")
+    return named in (None, "", namespace)
 
 
 def _memory_name(pool: Object) -> str:

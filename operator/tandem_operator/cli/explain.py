@@ -31,7 +31,7 @@ def explain(
         typer.Option(
             "--namespace",
             "-n",
-            help="Namespace of the pool; that of the context if left out.",
+            help="Namespace of the pool; if left out that of the context, or any of --file.",
             rich_help_panel=CLUSTER,
             show_default=False,
         ),
@@ -79,7 +79,10 @@ def explain(
     if file is not None:
         if watch:
             raise BadInputError("--watch needs a cluster; leave out --file")
-        _tell(from_file(file, pool), events, json)
+        for option, value in (("--context", context), ("--kubeconfig", kubeconfig)):
+            if value is not None:
+                raise BadInputError(f"{option} needs a cluster; leave out --file")
+        _tell(from_file(file, pool, namespace), events, json)
         return
     if pool is None:
         raise BadInputError("name a pool, such as `tandem explain qwen`, or give --file")

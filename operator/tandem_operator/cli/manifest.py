@@ -1,7 +1,7 @@
 """Read one InferencePool from a YAML file; what is wrong is told with file and line."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from tandem_operator.api import KIND, InferencePool, InvalidPoolError, parse_pool
+from tandem_operator.api import GROUP, KIND, InferencePool, InvalidPoolError, parse_pool
 from tandem_operator.api.parse import sentences
 from tandem_operator.cli.faults import BadInputError
 
@@ -38,7 +38,9 @@ def read_pool(path: Path) -> InferencePool:
     Raises:
         BadInputError: no YAML, no pool or several, or a pool that Tandem cannot run.
     """
-    pools = [node for node in documents(path) if _plain(node, path).get("kind") == KIND]
+    named = [node for node in documents(path) if _plain(node, path).get("kind") == KIND]
+    # The Gateway API has an InferencePool too. Alone it may be ours with a wrong apiVersion.
+    pools = [node for node in named if is_pool(_plain(node, path))] or named
     if len(pools) != 1:
         found = "no InferencePool" if not pools else f"{len(pools)} InferencePools"
         raise BadInputError(f"{path}: holds {found}; expected exactly one")
@@ -55,6 +57,12 @@ def read_pool(path: Path) -> InferencePool:
             )
         ]
         raise BadInputError("\n".join(wrong)) from None
+
+
+def is_pool(obj: Mapping[str, Any]) -> bool:
+    """Whether an object is Tandem's InferencePool, of whatever version."""
+    group, _, _ = str(obj.get("apiVersion", "")).partition("/")
+    return (group, obj.get("kind")) == (GROUP, KIND)
 
 
 def documents(path: Path) -> Iterator[yaml.Node]:

@@ -91,6 +91,32 @@ def test_a_file_with_two_pools_is_refused(tmp_path):
     )
 
 
+GATEWAY = """\
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: chat, namespace: team}
+spec: {}
+"""
+
+
+@pytest.mark.parametrize("text", [f"{GATEWAY}---\n{POOL}", f"{POOL}---\n{GATEWAY}"])
+def test_a_pool_of_the_gateway_api_beside_it_does_not_matter(tmp_path, text):
+    path = write(tmp_path, "both.yaml", text)
+
+    result = tandem("simulate", "-f", path, *PROFILE, *SHORT, "--span", "5s")
+
+    assert result.exit_code == 0, result.output
+
+
+def test_a_pool_of_the_gateway_api_alone_is_told_as_such(tmp_path):
+    path = write(tmp_path, "gateway.yaml", f"---\n{GATEWAY}")
+
+    said = sentence(tandem("simulate", "-f", path, *PROFILE, *SHORT))
+
+    assert "gateway.yaml:2: expected apiVersion tandem-inference.io/v1alpha1" in said
+    assert "inference.networking.k8s.io/v1" in said
+
+
 def test_an_unknown_profile_names_the_known_ones(pool):
     said = sentence(tandem("simulate", "-f", pool, "--profile", "h200-llama-3.1-8b", *SHORT))
 

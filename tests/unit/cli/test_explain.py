@@ -1,7 +1,10 @@
 """`tandem explain` tells a saved pool's decisions, what they rest on, and what to do."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -144,8 +147,35 @@ def test_an_unreachable_cluster_is_one_sentence_and_exit_code_1(tmp_path):
     missing = tandem("explain", "chat", "--kubeconfig", str(tmp_path / "none"))
 
     assert missing.exit_code == 1
-    assert missing.stderr.startswith("tandem explain: no cluster to ask: ")
+    assert missing.stderr == (
+        f"tandem explain: no cluster to ask: {tmp_path / 'none'} does not exist; name a kubeconfig"
+        " that does, for example in $KUBECONFIG\n"
+    )
     assert isinstance(missing.exception, SystemExit)
+
+
+@pytest.mark.parametrize("named", [None, "", "nowhere/a:nowhere/b"])
+def test_without_a_kubeconfig_the_places_that_were_looked_at_are_told_in_one_line(tmp_path, named):
+    # The client takes the home folder when it is imported.
+    around = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PYTHONPATH": os.pathsep.join(sys.path)}
+    if named is not None:
+        around["KUBECONFIG"] = named
+
+    result = subprocess.run(
+        [sys.executable, "-m", "tandem_operator.cli", "explain", "chat"],
+        env=around,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    looked = named or "~/.kube/config"
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"tandem explain: no cluster to ask: {looked} does not exist; name a kubeconfig that"
+        " does, for example in $KUBECONFIG\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,3 +238,70 @@ def test_says_where_a_data_sheet_stands_in_for_what_nobody_has_measured(explain)
 
     for line in (told["prefill of u tokens"], told["decode step of b streams"]):
         assert "data sheet, not measured yet" in line
+
+
+def of_gateway():
+    return {
+        "apiVersion": "inference.networking.k8s.io/v1",
+        "kind": "InferencePool",
+        "metadata": {"name": "chat", "namespace": "team"},
+        "status": {"parents": []},
+    }
+
+
+def about_gateway():
+    about = {"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool"}
+    return {**event("not ours"), "regarding": {**about, "name": "chat"}}
+
+
+def test_a_pool_of_the_gateway_api_of_the_same_name_does_not_matter(explain):
+    result = explain(of_gateway(), pool(), about_gateway(), event("ours"), words=("chat",))
+
+    assert result.exit_code == 0, result.output
+    assert "ours" in result.stdout
+    assert "not ours" not in result.stdout
+
+
+def test_a_file_with_a_pool_of_the_gateway_api_alone_holds_none(explain):
+    assert "holds no InferencePool; expected exactly one of tandem-inference.io" in sentence(
+        explain(of_gateway())
+    )
+
+
+def elsewhere():
+    found = pool(endpoint="http://chat-router.other.svc")
+    found["metadata"] |= {"namespace": "other", "uid": "u-2"}
+    return found
+
+
+def test_a_namespace_picks_the_pool_of_that_namespace_and_its_memory(explain):
+    strange = memory("{}")
+    strange["metadata"]["namespace"] = "other"
+    both = (elsewhere(), strange, pool(), memory())
+
+    for words in (("chat", "-n", "team"), ("-n", "team")):
+        told = json.loads(explain(*both, words=(*words, "--json")).stdout)
+        assert told["namespace"] == "team"
+        assert told["memory_fault"] is None
+        assert told["learned"]
+
+    assert "team/chat" not in explain(*both, words=("chat", "-n", "other")).stdout
+
+
+def test_pools_of_one_name_in_two_namespaces_ask_for_one(explain):
+    said = sentence(explain(elsewhere(), pool(), words=("chat",)))
+
+    assert "holds 2 InferencePools chat; expected exactly one of tandem-inference.io" in said
+    assert "; there are other/chat, team/chat" in said
+
+
+def test_a_namespace_without_the_pool_names_those_that_there_are(explain):
+    said = sentence(explain(pool(), words=("chat", "-n", "nowhere")))
+
+    assert "holds no InferencePool chat in namespace nowhere; expected exactly one" in said
+    assert said.endswith("; there are team/chat\n")
+
+
+@pytest.mark.parametrize("words", [("--context", "x"), ("--kubeconfig", "x")])
+def test_options_of_a_cluster_are_refused_beside_a_file(explain, words):
+    assert f"{words[0]} needs a cluster; leave out --file" in sentence(explain(pool(), words=words))
