@@ -1,5 +1,6 @@
 """From an object of the API server to an `InferencePool`, or to one sentence on what is wrong."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,27 +31,28 @@ def parse_pool(obj: Mapping[str, Any], *, strict: bool = False) -> InferencePool
             f"expected apiVersion {API_VERSION} and kind {KIND},"
             f" not {obj.get('apiVersion')!r} and {obj.get('kind')!r}"
         )
-    known = {
-        "metadata": {
-            alias: value
-            for alias, value in (obj.get("metadata") or {}).items()
-            if alias in _METADATA_FIELDS
-        },
-        "spec": obj.get("spec"),
-    }
+    metadata = obj.get("metadata") or {}
+    if isinstance(metadata, Mapping):
+        metadata = {name: metadata[name] for name in metadata if name in _METADATA_FIELDS}
+    known = {name: value for name, value in obj.items() if name not in _NOT_READ}
+    known["metadata"] = metadata
     try:
         return InferencePool.model_validate(
             known, by_alias=True, by_name=False, extra="forbid" if strict else "ignore"
         )
     except ValidationError as error:
-        raise InvalidPoolError("; ".join(sentences(error))) from error
+        raise InvalidPoolError("; ".join(faults(error))) from error
 
 
-def sentences(error: ValidationError) -> list[str]:
-    """One sentence for each thing that is wrong, in the order of `error.errors()`."""
-    return [_sentence(each) for each in error.errors()]
+def faults(error: ValidationError) -> dict[str, ErrorDetails]:
+    """What is wrong by the sentence on it; of a value that may be of two types, one for both."""
+    told: dict[str, ErrorDetails] = {}
+    for each in error.errors():
+        told.setdefault(_sentence(each), each)
+    return told
 
 
+_NOT_READ = {"apiVersion", "kind", "status"}
 _METADATA_FIELDS = {"name", "namespace", "uid", "generation", "deletionTimestamp"}
 
 
@@ -58,12 +60,66 @@ def _sentence(error: ErrorDetails) -> str:
     steps = [step for step in error["loc"] if step not in _UNION_BRANCHES]
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     path = (path + error.get("ctx", {}).get("field", "")).lstrip(".")
-    message = _PLAINLY.get(error["type"], error["msg"])
+    message = _message(error, field=str(steps[-1]) if steps else "")
     return f"{path}: {message}" if path else message
+
+
+def _message(error: ErrorDetails, *, field: str) -> str:
+    """What is wrong, and what would be right, without pydantic's own words."""
+    if error["type"] == "missing":
+        example = _EXAMPLES.get(field)
+        return "this field is required" + (
+            f"; write for example {field}: {example}" if example else ""
+        )
+    kind = error["type"]
+    if kind in ("int_type", "string_type") and error["loc"][-1] in _UNION_BRANCHES:
+        kind = "quantity"
+    plainly = _PLAINLY.get(kind)
+    if plainly is None:
+        return error["msg"]
+    return plainly.format(**error.get("ctx", {}), got=_shown(error["input"]))
+
+
+def _shown(value: Any) -> str:
+    """What came, in a few characters, as YAML and JSON write it."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 _UNION_BRANCHES = {"int", "str", "constrained-int", "constrained-str"}
 _PLAINLY = {
     "extra_forbidden": "this version of Tandem has no such field; check its spelling or remove it",
-    "missing": "this field is required",
+    "quantity": "must be a quantity such as 500m, 2 or 64Mi; got {got}",
+    "int_type": "must be a whole number, such as 4; got {got}",
+    "bool_type": "must be true or false; got {got}",
+    "string_type": "must be text, if need be in quotes; got {got}",
+    "enum": "must be {expected}; got {got}",
+    "literal_error": "must be {expected}; got {got}",
+    "model_type": "must be an object, with fields; got {got}",
+    "dict_type": "must be an object, with fields; got {got}",
+    "list_type": "must be a list; got {got}",
+    "tuple_type": "must be a list; got {got}",
+    "greater_than_equal": "must be at least {ge}; got {got}",
+    "less_than_equal": "must be at most {le}; got {got}",
+    "string_too_long": "must be at most {max_length} characters; got {got}",
+    "string_too_short": "must be at least {min_length} character(s); got {got}",
+    "too_long": "must hold at most {max_length} entries, not {actual_length}",
 }
+# Of the fields that have no default, by their last step.
+_EXAMPLES = {
+    "name": "chat-8b",
+    "spec": "{model: ..., slo: ..., prefill: ..., decode: ...}",
+    "model": "{name: chat-8b, maxModelLen: 16384, source: ...}",
+    "maxModelLen": "16384",
+    "source": "{huggingFace: {repo: Qwen/Qwen3-8B}}",
+    "repo": "Qwen/Qwen3-8B",
+    "slo": "{preset: Chat}",
+    "prefill": "{maxReplicas: 4}",
+    "decode": "{maxReplicas: 4}",
+    "maxReplicas": "4",
+}
+_LONGEST_SHOWN = 40

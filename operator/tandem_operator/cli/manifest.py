@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tandem_operator.api import GROUP, KIND, InferencePool, InvalidPoolError, parse_pool
-from tandem_operator.api.parse import sentences
+from tandem_operator.api.parse import faults
 from tandem_operator.cli.faults import BadInputError
 
 STANDARD_INPUT = "-"
@@ -52,9 +52,7 @@ def read_pool(path: Path) -> InferencePool:
             raise BadInputError(f"{path}:{_line(node)}: {error}") from None
         wrong = [
             f"{path}:{_line_of(node, _way(fault))}: {text}"
-            for fault, text in zip(
-                error.__cause__.errors(), sentences(error.__cause__), strict=True
-            )
+            for text, fault in faults(error.__cause__).items()
         ]
         raise BadInputError("\n".join(wrong)) from None
 

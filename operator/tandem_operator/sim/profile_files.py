@@ -65,6 +65,12 @@ def _estimated(
     tables: Sequence[Mapping[str, Any]], source: str, wanted: str | None
 ) -> EngineProfile:
     names = [f"{t['system']}/{t['model'].rsplit('/', 1)[-1]}/tp{t['tp']}" for t in tables]
+    if not names:
+        raise ProfileError(f"{source}: holds no table; expected one for each kind of engine")
+    if wanted is None:
+        raise ProfileError(
+            f"{source}: holds {len(names)} tables; pick one, such as {source}#{names[0]}"
+        )
     if wanted not in names:
         raise ProfileError(f"{source}: no table {wanted!r}; one of {', '.join(names)}")
     found = tables[names.index(wanted)]

@@ -79,6 +79,75 @@ def test_refuses_a_spec_that_is_no_object(spec: object) -> None:
         parse_pool({**GOOD, "spec": spec})
 
 
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        (
+            {"prefill": {"maxReplicas": "4"}},
+            'maxReplicas: must be a whole number, such as 4; got "4"',
+        ),
+        (
+            {"prefill": {"maxReplicas": 4.5}},
+            "maxReplicas: must be a whole number, such as 4; got 4.5",
+        ),
+        ({"prefill": {"maxReplicas": float("nan")}}, "must be a whole number, such as 4; got NaN"),
+        ({"prefill": {"maxReplicas": True}}, "must be a whole number, such as 4; got true"),
+        ({"prefill": {"maxReplicas": 10**30}}, "maxReplicas: must be at most 1000; got 1000"),
+        ({"router": {"minReplicas": 0}}, "router.minReplicas: must be at least 1; got 0"),
+        ({"engine": {"device": "TPU"}}, "engine.device: must be 'CPU' or 'NVIDIA'; got \"TPU\""),
+        ({"engine": {"prefixCaching": "yes"}}, 'must be true or false; got "yes"'),
+        ({"engine": []}, "spec.engine: must be an object, with fields; got a list"),
+        ({"model": {"name": 3}}, "spec.model.name: must be text, if need be in quotes; got 3"),
+        ({"model": {"name": "x" * 999}}, "spec.model.name: must be at most 128 characters"),
+        ({"engine": {"extraArgs": "--x"}}, 'spec.engine.extraArgs: must be a list; got "--x"'),
+        ({"slo": {"attainment": {"a": 1}}}, "must be text, if need be in quotes; got an object"),
+        ({"slo": None}, "spec.slo: this field is required; write for example slo: {preset: Chat}"),
+    ],
+)
+def test_every_sentence_is_of_ours_and_says_what_came(patch, sentence) -> None:
+    with pytest.raises(InvalidPoolError) as refusal:
+        parse_pool(merged(GOOD, {"spec": patch}))
+
+    assert sentence in str(refusal.value)
+    assert "Input should" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("obj", "sentence"),
+    [
+        (merged(GOOD, {"spec": None}), "spec: this field is required; write for example spec: {mo"),
+        ({**GOOD, "spec": None}, "spec: must be an object, with fields; got null"),
+        ({**GOOD, "metadata": ["good"]}, "metadata: must be an object, with fields; got a list"),
+        (
+            {**GOOD, "metadata": None},
+            "metadata.name: this field is required; write for example name: chat-8b",
+        ),
+    ],
+)
+def test_an_object_without_its_parts_is_told_what_they_are(obj, sentence) -> None:
+    with pytest.raises(InvalidPoolError) as refusal:
+        parse_pool(obj)
+
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_an_amount_of_another_type_is_told_once() -> None:
+    with pytest.raises(InvalidPoolError) as refusal:
+        parse_pool(merged(GOOD, {"spec": {"engine": {"kvCacheMemory": 4.5}}}))
+
+    assert str(refusal.value) == (
+        "spec.engine.kvCacheMemory: must be a quantity such as 500m, 2 or 64Mi; got 4.5"
+    )
+
+
+def test_a_field_beside_the_spec_that_nobody_knows_is_told_by_a_linter() -> None:
+    mistyped = {**GOOD, "specc": {}}
+
+    assert parse_pool(mistyped) == parse_pool(GOOD)
+    with pytest.raises(InvalidPoolError, match=r"^specc: this version of Tandem has no such"):
+        parse_pool(mistyped, strict=True)
+
+
 def test_status_does_not_matter_to_the_spec() -> None:
     assert parse_pool({**GOOD, "status": {"conditions": "nonsense"}}) == parse_pool(GOOD)
 

@@ -1,6 +1,7 @@
 """Bad input gets one sentence with file and line, and exit code 2; nothing is simulated before."""
 
 import json
+import re
 from importlib.resources import files
 
 import pytest
@@ -58,6 +59,10 @@ def test_a_trace_that_is_no_text_is_refused(tmp_path, pool):
         ("kind: InferencePool", "kind: Deployment", "pool.yaml: holds no InferencePool"),
         ("kind: InferencePool", "kind: [InferencePool", "pool.yaml:3: is no YAML: "),
         ("/v1alpha1", "/v9", "pool.yaml:1: expected apiVersion"),
+        ("spec:\n", "specc: {}\nspec:\n", "pool.yaml:6: specc: this version of Tandem has no"),
+        ("maxReplicas: 4", 'maxReplicas: "4"', "spec.prefill.maxReplicas: must be a whole number"),
+        ("maxReplicas: 4", "maxReplicas: .nan", "must be a whole number, such as 4; got NaN"),
+        ("  name: chat\n", "", "pool.yaml:3: metadata.name: this field is required; write for"),
         (
             "    maxReplicas: 3\n",
             "    maxReplicas: 3\n    maxReplicas: 5\n",
@@ -130,6 +135,7 @@ def test_an_unknown_profile_names_the_known_ones(pool):
         ("{}", "own.json: lacks the field 'prefill'"),
         ("{", "own.json:1: not JSON"),
         ("[]", "own.json: expected an object"),
+        ('{"tables": []}', "own.json: holds no table"),
     ],
 )
 def test_a_broken_profile_is_told_with_its_file(tmp_path, pool, text, words):
@@ -199,6 +205,17 @@ def own_profile(folder, **changes):
     fields = {**json.loads(shipped.read_text()), **changes}
     kept = {name: value for name, value in fields.items() if value is not None}
     return write(folder, "own.json", json.dumps(kept))
+
+
+def test_a_file_of_several_profiles_asks_for_one_of_them(tmp_path, pool):
+    shipped = files("tandem_operator.cli") / "profiles/estimates.json"
+    path = write(tmp_path, "own.json", shipped.read_text())
+
+    said = sentence(tandem("simulate", "-f", pool, "--profile", path, *SHORT))
+
+    [example] = re.findall(r"own.json: holds \d+ tables; pick one, such as (\S+)\n", said)
+    result = tandem("simulate", "-f", pool, "--profile", example, *SHORT, "--span", "5s")
+    assert result.exit_code == 0, result.output
 
 
 def test_a_speed_of_kv_transfer_needs_the_size_of_a_token(tmp_path, pool):
