@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.compared import (
@@ -20,6 +19,7 @@ from tandem_operator.cli.compared import (
 )
 from tandem_operator.cli.experiment import Run, run
 from tandem_operator.cli.faults import BadInputError, FailedError
+from tandem_operator.cli.figure_table import FigureTable
 from tandem_operator.cli.manifest import STANDARD_INPUT, read_pool
 from tandem_operator.cli.options import OUTPUT, EngineOptions, JsonOption
 from tandem_operator.cli.output import (
@@ -120,12 +120,7 @@ def _show(found: Comparison, *outputs: str | None) -> None:
     ]
     for line in lines:
         console.print(line, soft_wrap=True)
-    table = Table(show_edge=False, pad_edge=False)
-    for number, title in enumerate(("", "old", "new", "difference")):
-        table.add_column(title, justify="right" if number else "left")
-    for cells in rows(found):
-        table.add_row(*cells)
-    console.print(table)
+    console.print(FigureTable(("", "old", "new", "difference"), tuple(rows(found))))
     if found.runs[1].changes:
         last = found.runs[1].changes[-SHOWN_CHANGES:]
         console.print(changes_table(last, "Last changes under the new spec"))

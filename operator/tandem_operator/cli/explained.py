@@ -9,6 +9,7 @@ from rich.table import Table
 from tandem_operator.api import ConditionType, LatencyStatus, RoleStatus
 from tandem_operator.cli.advice import is_bad, to_do
 from tandem_operator.cli.evidence import Evidence
+from tandem_operator.cli.figure_table import FigureTable
 from tandem_operator.cli.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency
 from tandem_operator.core.first import First
@@ -43,6 +44,7 @@ INPUTS = {
     "correction_decode": ("decode slower than its model", "{} x"),
     "late_price": ("price of a late request", "{} x"),
 }
+FLEET_TITLES = ("", "asked for", "ready", "wanted", "starting", "capacity", "used")
 
 
 def show(console: Console, found: Evidence, *, events: int) -> None:
@@ -93,22 +95,15 @@ def slo_of(found: Evidence) -> Slo | None:
     return None if found.pool is None else policy_of(found.pool.spec).slo
 
 
-def _fleets(found: Evidence) -> Table:
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("")
-    for title in ("asked for", "ready", "wanted", "starting", "capacity", "used"):
-        table.add_column(title, justify="right")
+def _fleets(found: Evidence) -> FigureTable:
+    rows = []
     for role in Role:
         fleet = _fleet(found, role)
         counts = (fleet.current, fleet.ready, fleet.desired, fleet.pending)
         capacity = UNKNOWN if fleet.capacity is None else f"{fleet.capacity} requests/s"
-        table.add_row(
-            role.value,
-            *(UNKNOWN if count is None else str(count) for count in counts),
-            capacity,
-            fleet.utilization or UNKNOWN,
-        )
-    return table
+        told = (UNKNOWN if count is None else str(count) for count in counts)
+        rows.append((role.value, *told, capacity, fleet.utilization or UNKNOWN))
+    return FigureTable(FLEET_TITLES, rows)
 
 
 def _fleet(found: Evidence, role: Role) -> RoleStatus:
@@ -210,14 +205,21 @@ def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
 
 
 def _pairs(rows: list[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
+    table = _grid(2)
     for label, value in rows:
         table.add_row(f"  {label}", value)
     return table
 
 
-def _events(found: Evidence, most: int) -> Table:
+def _grid(columns: int) -> Table:
     table = Table.grid(padding=(0, 2))
+    for _ in range(columns):
+        table.add_column(overflow="fold")
+    return table
+
+
+def _events(found: Evidence, most: int) -> Table:
+    table = _grid(3)
     for event in found.events[-most:]:
         style = "yellow" if event.warning else None
         table.add_row(f"  {event.at[:19]}", event.reason, event.message, style=style)

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from rich.console import Console
-from rich.table import Table
 
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.experiment import run
+from tandem_operator.cli.figure_table import FigureTable
 from tandem_operator.cli.manifest import read_pool
 from tandem_operator.cli.options import (
     EngineOptions,
@@ -140,20 +140,13 @@ def show(console: Console, found: Plan) -> None:
         console.print(line, soft_wrap=True)
     for note in found.case.notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    fleets = Table(title="Fleets", title_justify="left", show_edge=False, pad_edge=False)
-    for number, title in enumerate(FLEET_TITLES):
-        fleets.add_column(title, justify="right" if number else "left")
-    for point in near(found):
-        style = "bold green" if point == found.cheapest else None if point.meets else "dim"
-        fleets.add_row(*fleet_cells(point), style=style)
-    fleets.add_row(*tandem_cells(found.tandem))
-    console.print(fleets)
-    costs = Table(
-        title="What another SLO would cost", title_justify="left", show_edge=False, pad_edge=False
+    points = near(found)
+    styles = (
+        "bold green" if point == found.cheapest else None if point.meets else "dim"
+        for point in points
     )
-    for number, title in enumerate(CHANGE_TITLES):
-        costs.add_column(title, justify="right" if number else "left")
-    for cells in change_rows(found):
-        costs.add_row(*cells)
-    console.print(costs)
+    rows = (*map(fleet_cells, points), tandem_cells(found.tandem))
+    console.print(FigureTable(FLEET_TITLES, rows, title="Fleets", styles=(*styles, None)))
+    changes = tuple(change_rows(found))
+    console.print(FigureTable(CHANGE_TITLES, changes, title="What another SLO would cost"))
     console.print(answer(found), soft_wrap=True)

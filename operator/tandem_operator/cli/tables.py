@@ -7,6 +7,7 @@ from rich.table import Table
 
 from tandem_operator.cli.case import Case
 from tandem_operator.cli.experiment import Change, Run
+from tandem_operator.cli.figure_table import FigureTable
 from tandem_operator.cli.traffic import describe
 from tandem_operator.cli.units import amount, clock, fleet_name, latency, share
 from tandem_operator.core.role import Role
@@ -81,15 +82,9 @@ def lost(run: Run) -> str:
     return f"{run.report.failed:,}, {run.report.unfinished:,}"
 
 
-def figures_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
+def figures_table(runs: Sequence[Run], names: Sequence[str]) -> FigureTable:
     """All figures, a column for each run."""
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("")
-    for name in names:
-        table.add_column(name, justify="right")
-    for label, cells in figures(runs):
-        table.add_row(label, *cells)
-    return table
+    return FigureTable(("", *names), [(label, *cells) for label, cells in figures(runs)])
 
 
 def changes_table(changes: Sequence[Change], title: str) -> Table:
@@ -101,7 +96,7 @@ def changes_table(changes: Sequence[Change], title: str) -> Table:
         show_edge=False,
         pad_edge=False,
     )
-    table.add_column("at", justify="right")
+    table.add_column("at", justify="right", no_wrap=True)
     table.add_column("what and why", overflow="fold")
     for change in changes:
         table.add_row(clock(change.at_s), change.sentence)
