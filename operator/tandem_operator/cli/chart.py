@@ -8,6 +8,9 @@ from html import escape
 Point = tuple[float, float]
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1080.0, 78.0, 14.0, 12.0, 24.0
+# Of names: the width of a letter and the height of a line at most, and how far from their point.
+LETTER, LINE = 7.0, 14.0
+ASIDE, ABOVE, BELOW = 8.0, -6.0, 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,42 @@ def _round_step(step: float) -> float:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A text whose line is at `y` and that begins at `x`, or ends there if not `right`."""
+
+    text: str
+    css: str
+    x: float
+    y: float
+    right: bool
+
+    @property
+    def _sides(self) -> tuple[float, float]:
+        width = LETTER * len(self.text)
+        return (self.x, self.x + width) if self.right else (self.x - width, self.x)
+
+    def is_inside(self, height: float) -> bool:
+        """Whether all of it is on the plot."""
+        left, right = self._sides
+        return left >= LEFT and right <= WIDTH and LINE <= self.y <= height - BOTTOM
+
+    def is_over(self, other: "Label") -> bool:
+        """Whether the two share any ground."""
+        (left, right), (its_left, its_right) = self._sides, other._sides
+        return left < its_right and its_left < right and abs(self.y - other.y) < LINE
+
+    def covers(self, x: float, y: float) -> bool:
+        """Whether it lies over the middle of a dot."""
+        left, right = self._sides
+        return left <= x <= right and self.y - LINE <= y <= self.y
+
+    def svg(self) -> str:
+        """The text element."""
+        css = self.css if self.right else f"{self.css} end"
+        return f'<text class="{css}" x="{self.x:.1f}" y="{self.y:.1f}">{escape(self.text)}</text>'
+
+
 class Chart:
     """One plot; the marks are drawn in the order in which they are added."""
 
@@ -80,6 +119,8 @@ class Chart:
         self._bands = bands or (Band(x.low, x.high),)
         self._height = height
         self._marks: list[str] = []
+        self._dots: list[Point] = []
+        self._names: list[Label] = []
 
     def _x(self, value: float) -> float:
         return round(LEFT + self._axes[0].place(value) * (WIDTH - LEFT - RIGHT), 1)
@@ -107,11 +148,13 @@ class Chart:
         self, points: Iterable[tuple[float, float, str]], *, css: str, radius: float = 2.0
     ) -> "Chart":
         """One dot per point, with a text that shows when the pointer rests on it."""
-        self._marks += [
-            f'<circle class="{css}" cx="{self._x(x)}" cy="{self._y(y)}" r="{radius:g}">'
-            f"<title>{escape(text)}</title></circle>"
-            for x, y, text in points
-        ]
+        for at_x, at_y, text in points:
+            x, y = self._x(at_x), self._y(at_y)
+            self._dots.append((x, y))
+            self._marks.append(
+                f'<circle class="{css}" cx="{x}" cy="{y}" r="{radius:g}">'
+                f"<title>{escape(text)}</title></circle>"
+            )
         return self
 
     def markers(self, points: Iterable[tuple[float, float, str, str]], *, css: str) -> "Chart":
@@ -126,16 +169,37 @@ class Chart:
         return self
 
     def names(
-        self, points: Iterable[tuple[float, float, str]], *, css: str, below: bool = False
+        self, points: Iterable[tuple[float, float, str]], *, css: str, needed: bool = False
     ) -> "Chart":
-        """A short text beside each point."""
-        down = 16 if below else -6
-        self._marks += [
-            f'<text class="{css}" x="{self._x(x) + 8}" y="{self._y(y) + down}">'
-            f"{escape(text)}</text>"
-            for x, y, text in points
-        ]
+        """A short text beside each point, over everything else and never over another name.
+
+        One for which there is no room is left out, unless it is `needed`: name those first.
+        """
+        for at_x, at_y, text in points:
+            label = self._placed(self._x(at_x), self._y(at_y), text, css=css, needed=needed)
+            if label is not None:
+                self._names.append(label)
         return self
+
+    def _placed(self, x: float, y: float, text: str, *, css: str, needed: bool) -> Label | None:
+        beside = [(side, y + down) for side in (True, False) for down in (ABOVE, BELOW)]
+        rows = range(1, int(self._height / LINE)) if needed else ()
+        further = [
+            (True, y + down + sign * LINE * row)
+            for row in rows
+            for sign, down in ((1, BELOW), (-1, ABOVE))
+        ]
+        labels = [
+            Label(text, css, x + ASIDE if right else x - ASIDE, at_y, right=right)
+            for right, at_y in (*beside, *further)
+        ]
+        free = [
+            label
+            for label in labels
+            if label.is_inside(self._height) and not any(map(label.is_over, self._names))
+        ]
+        clear = [label for label in free if not any(label.covers(*dot) for dot in self._dots)]
+        return next(iter((*clear, *free)), labels[0] if needed else None)
 
     def svg(self) -> str:
         """The whole plot."""
@@ -161,4 +225,5 @@ class Chart:
             parts.append(
                 f'<text class="tick mid" x="{self._x(tick)}" y="{bottom + 16}">{text}</text>'
             )
-        return "".join([*parts, *self._marks, "</svg>"])
+        names = [label.svg() for label in self._names]
+        return "".join([*parts, *self._marks, *names, "</svg>"])

@@ -23,7 +23,6 @@ from tandem_operator.cli.tables import case_lines
 from tandem_operator.cli.units import amount, fleet_name, latency, share
 
 ROOM_FOR_NAMES = 1.2
-NAME_SHARE = 0.06
 KEY = (
     "<p class='soft key'><i class='dot' style='background:var(--good)'></i>keeps the SLO"
     "<i class='dot' style='background:var(--soft)'></i>does not"
@@ -96,37 +95,26 @@ def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: floa
             css=css,
             radius=5.0,
         )
-    chart.names(
-        (
-            (p.tokens_per_gpu_s, p95_s(p, name) or 0.0, fleet_name(p.fleet))
-            for p in _apart(frontier, found, NAME_SHARE * widest)
-        ),
-        css="name soft",
-    )
     if found.cheapest is not None:
         x, y = found.cheapest.tokens_per_gpu_s, p95_s(found.cheapest, name) or 0.0
         chart.dots([(x, y, _told(found.cheapest))], css="chosen", radius=9.0)
-        chart.names([(x, y, f"{fleet_name(found.cheapest.fleet)}, the smallest")], css="name")
+        smallest = f"{fleet_name(found.cheapest.fleet)}, the smallest"
+        chart.names([(x, y, smallest)], css="name", needed=True)
     if tandem_s is not None:
         told = (
             f"Tandem: {amount(found.tandem.mean_gpus)} GPUs on average,"
             f" {share(report.attainment)} attainment"
         )
         chart.dots([(tandem_x, tandem_s, told)], css="tandem", radius=6.0)
-        # Where traffic is steady both are the same point.
-        chart.names([(tandem_x, tandem_s, "Tandem")], css="name", below=True)
-    return chart
-
-
-def _apart(frontier: list[Point], found: Plan, width: float) -> list[Point]:
-    """The points of the frontier whose names would not lie over each other or the smallest's."""
-    taken = [] if found.cheapest is None else [found.cheapest.tokens_per_gpu_s]
-    kept = []
-    for point in frontier:
-        if all(abs(point.tokens_per_gpu_s - x) >= width for x in taken):
-            taken.append(point.tokens_per_gpu_s)
-            kept.append(point)
-    return kept
+        chart.names([(tandem_x, tandem_s, "Tandem")], css="name", needed=True)
+    return chart.names(
+        (
+            (p.tokens_per_gpu_s, p95_s(p, name) or 0.0, fleet_name(p.fleet))
+            for p in frontier
+            if p != found.cheapest
+        ),
+        css="name soft",
+    )
 
 
 def _told(point: Point) -> str:

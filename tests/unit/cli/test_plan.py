@@ -147,7 +147,9 @@ def test_names_of_the_same_point_do_not_lie_over_each_other_nor_past_the_edge(pl
     charts = [chart for chart in page.split("</svg>") if ">Tandem</text>" in chart]
     assert len(charts) == 2
     for chart in charts:
-        named = re.findall(r'<text class="name" x="([\d.]+)" y="([\d.]+)">([^<]+)</text>', chart)
+        named = re.findall(
+            r'<text class="name(?: end)?" x="([\d.]+)" y="([\d.]+)">([^<]+)</text>', chart
+        )
         (x, y, _), (other_x, other_y, _) = named
         assert abs(float(x) - float(other_x)) > 100 or abs(float(y) - float(other_y)) > 12
         assert all(float(x) + 6 * len(text) <= WIDTH for x, _, text in named)
