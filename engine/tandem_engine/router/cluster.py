@@ -8,8 +8,9 @@ from typing import Any
 
 import aiohttp
 
-from tandem_engine.router.fleet import Endpoint, Fleet, Role
+from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.kube import ApiServer, Listeners, Watch
+from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
 
 POOL_LABEL = "tandem-inference.io/pool"

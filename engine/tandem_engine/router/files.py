@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from tandem_engine.router.fleet import Endpoint, Fleet, Role
+from tandem_engine.router.fleet import Fleet
+from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
 
 _LOOK_EVERY_S = 0.2

@@ -16,10 +16,11 @@ import aiohttp
 from aiohttp import web
 
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
-from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role, least_loaded
+from tandem_engine.router.fleet import Deserted, Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import DecodeOnly, Placement
+from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import SHAPE_ERRORS, Events, TokenCount
 from tandem_engine.router.truth import Ending

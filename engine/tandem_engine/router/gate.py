@@ -6,8 +6,8 @@ instead, and the excess alone is late. How fast a decode pod is, the operator sa
 
 from collections.abc import Sequence
 
-from tandem_engine.router.fleet import NO_LOAD, Load, Pod
 from tandem_engine.router.placement import Placement
+from tandem_engine.router.pod import NO_LOAD, Load, Pod
 from tandem_engine.router.settings import DecodePace
 
 TPOT_SHARE = 0.95

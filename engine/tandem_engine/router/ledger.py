@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tandem_engine.router.fleet import Pod, Role
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.truth import Cause, Outcome, Verdict
 
 BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tandem_engine.router.fleet import Load
 from tandem_engine.router.placement import Placement
+from tandem_engine.router.pod import Load
 
 # With hundreds in line, whether the last of them will be on time shows when they are further ahead.
 _LOOKED_AT = 64

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
-from tandem_engine.router.fleet import Fleet, Role
+from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.ledger import BUCKET_EDGES_TOKENS, prompt_bucket
+from tandem_engine.router.pod import Role
 from tandem_engine.router.truth import Cause, Outcome, Verdict
 
 _BUCKET_RATIO = 1.15

@@ -8,8 +8,8 @@ for it, so a pod takes a prompt only while all of them keep TPOT by a margin.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tandem_engine.router.fleet import Pod, least_loaded
 from tandem_engine.router.gate import KV_SHARE, held_tokens, stream_life_s, streams_at
+from tandem_engine.router.pod import Pod, least_loaded
 from tandem_engine.router.settings import DecodePace
 
 # Outputs may be longer than expected, and what a prompt takes is known from prefill pods.

@@ -7,8 +7,8 @@ pods before those that bear one more are chosen from.
 
 from collections.abc import Mapping, Sequence
 
-from tandem_engine.router.fleet import Load, Pod
 from tandem_engine.router.gate import Underway, bears
+from tandem_engine.router.pod import Load, Pod
 from tandem_engine.router.settings import Settings
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tandem_engine.router.fleet import Load, Pod
+from tandem_engine.router.pod import Load, Pod
 
 
 class DecodeOnly(StrEnum):

@@ -6,8 +6,9 @@ import logging
 import re
 from collections.abc import Iterable
 
-from tandem_engine.router.fleet import Fleet, Pod, Role
+from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Learned
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.upstream import Upstream, UpstreamFailure
 
 _PROBE_EVERY_S = 0.5

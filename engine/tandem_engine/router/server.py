@@ -11,10 +11,11 @@ from aiohttp import web
 from tandem_engine.router.call import Kind, parse_call
 from tandem_engine.router.client import Client, ClientGone
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
-from tandem_engine.router.fleet import Fleet, Role
+from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.forward import Forwarder
 from tandem_engine.router.intake import check_sizes, id_of, read_body, upstream_headers
+from tandem_engine.router.pod import Role
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from tandem_engine.router.errors import ApiError
-from tandem_engine.router.fleet import Pod
+from tandem_engine.router.pod import Pod
 from tandem_engine.router.sse import SHAPE_ERRORS, prompt_usage
 
 _LARGEST_PREFILL_ANSWER_BYTES = 32 * 1024 * 1024

@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tandem_engine.router.fleet import Deserted, Fleet, Load, Pod, Role
+from tandem_engine.router.fleet import Deserted, Fleet
 from tandem_engine.router.gate import Underway
 from tandem_engine.router.line import Line, Prospect, Turn, Unfit, Waiter
 from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.pairing import pair
 from tandem_engine.router.placement import DecodeOnly, Placement
+from tandem_engine.router.pod import Load, Pod, Role
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
 

@@ -4,8 +4,9 @@ import asyncio
 import json
 from typing import Any
 
-from tandem_engine.router.fleet import Endpoint, Fleet, Role
+from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.line import Expected, Waiter
+from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import SettingsHolder, parse_settings
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tests.unit.router.pool import settings_document

@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 
 from tandem_engine.router.cluster import ClusterSource, endpoint_of
-from tandem_engine.router.fleet import Fleet, Role
+from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.kube import ApiServer
+from tandem_engine.router.pod import Role
 from tandem_engine.router.settings import SettingsHolder
 from tests.unit.router.fake_api_server import FakeApiServer, config_map, pod
 from tests.unit.router.pool import settings_document, until

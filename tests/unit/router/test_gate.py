@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
 from tandem_engine.router.gate import bears
+from tandem_engine.router.pod import Endpoint, Load, Pod, Role
 from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.router.stopwatch import Stopwatch

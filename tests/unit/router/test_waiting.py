@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
-from tandem_engine.router.fleet import Endpoint, Load, Pod, Role
 from tandem_engine.router.line import Expected, Waiter
+from tandem_engine.router.pod import Endpoint, Load, Pod, Role
 from tandem_engine.router.settings import Limits, parse_settings
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool, decode_pace, settings_document, until
