@@ -141,6 +141,13 @@ class Learned:
             streams=flight.streams,
         )
 
+    def service_s(self, revision: str, flight: Flight) -> float | None:
+        """Return S(u) of the request's prompt, as learned from prefill pods of `revision`."""
+        cached = flight.cached_tokens or 0
+        return self.service[revision].predict_s(
+            uncached=flight.prompt_tokens - cached, cached=cached
+        )
+
     def prefilled(self, prompt_tokens: int, *, cached_tokens: int | None) -> None:
         """Take what a prefill pod had cached of a prompt; `None`: it does not say."""
         if cached_tokens is not None and prompt_tokens > 0:

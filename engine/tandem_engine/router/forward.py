@@ -21,10 +21,12 @@ from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
+from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import SHAPE_ERRORS, Events, TokenCount
+from tandem_engine.router.suspicion import doubt, note_failure
 from tandem_engine.router.truth import Ending
-from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
+from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
 
@@ -54,6 +56,9 @@ class Forwarder:
         self._accounts = accounts
         self._learned = accounts.learned
         self._clock = clock
+        self._prefill_leg = PrefillLeg(
+            fleet=fleet, waiting=waiting, upstream=upstream, accounts=accounts, clock=clock
+        )
 
     async def serve(self, flight: Flight, sink: Sink) -> web.StreamResponse:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
@@ -62,7 +67,7 @@ class Forwarder:
         try:
             pod, answer = placement.prefill, None
             if pod is not None:
-                answer = await self._prefill(flight, pod, placement.load)
+                answer = await self._prefill_leg.run(flight, pod, placement.load)
             if flight.decode_only is not None:
                 self._accounts.metrics.decode_only.labels(flight.decode_only.value).inc()
             kv_params, revision = None, None
@@ -123,119 +128,6 @@ class Forwarder:
         leg_s = self._learned.prefill_leg_s.value or 1.0
         return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / at_once)))
 
-    async def _prefill(
-        self, flight: Flight, pod: Pod, load: Load
-    ) -> tuple[PrefillAnswer, str] | None:
-        """Return a prefill pod's answer and revision, or `None`: the decode pod does it all."""
-        flight.timeline.prefill_started = True
-        started = self._clock()
-        for last in (False, True):
-            flight.prefill_pod, tried_s = pod.name, self._clock()
-            try:
-                answer = await self._prefill_once(flight, pod, load, retry=last)
-            except TimeoutError:
-                # What is left of the deadline goes to the decode pod, not to a second wait.
-                self._doubt(flight, pod, silent_s=self._clock() - tried_s)
-                flight.decode_only = DecodeOnly.PREFILL_TIMEOUT
-            except UpstreamFailure as failure:
-                flight.decode_only = DecodeOnly.PREFILL_FAILED
-                self._note_failure(pod, failure)
-                other = None if last else self._other_prefill(pod)
-                if other is not None:
-                    self._accounts.metrics.retries.labels(failure.reason.value).inc()
-                    pod = other
-                    pod.enter(load, self._clock())
-                    continue
-            else:
-                self._learn_prefill(flight, answer, started)
-                if answer.kv_params:
-                    flight.decode_only = None
-                    return answer, pod.endpoint.revision
-                flight.decode_only = DecodeOnly.NO_KV_PARAMS
-            break
-        flight.timeline.prefill_ended_s = self._clock()
-        return None
-
-    async def _prefill_once(
-        self, flight: Flight, pod: Pod, load: Load, *, retry: bool
-    ) -> PrefillAnswer:
-        started, entries, alone = self._clock(), pod.entries, pod.requests == 1 and not retry
-        timeouts = flight.settings.timeouts
-        self._accounts.ledger.leg_began(pod)
-        try:
-            async with asyncio.timeout_at(
-                min(started + timeouts.prefill_s, flight.first_token_deadline_s)
-            ) as leg:
-                with pod.prefilling(leg):
-                    answer = await self._upstream.prefill(
-                        pod,
-                        path=flight.call.kind.path,
-                        body=flight.call.prefill_body(),
-                        headers=flight.headers,
-                        connect_s=timeouts.connect_s,
-                    )
-        except ApiError:
-            flight.ending = Ending.REFUSED
-            raise
-        finally:
-            self._accounts.ledger.leg_ended(pod)
-            self._waiting.release(pod, load)
-        ended = self._clock()
-        self._accounts.prompt_known(
-            flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens
-        )
-        self._learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
-        cached = flight.cached_tokens or 0
-        uncached = flight.prompt_tokens - cached
-        self._accounts.ledger.leg_served(
-            pod,
-            prompt_tokens=flight.prompt_tokens,
-            cached_tokens=cached,
-            computed_tokens=uncached,
-            output_tokens=0,
-        )
-        flight.timeline.service_s = self._service_s(pod, flight)
-        if alone and pod.entries == entries:
-            model = self._learned.service[pod.endpoint.revision]
-            model.learn(uncached=uncached, cached=cached, leg_s=ended - started)
-            self._learned.newest_revision = pod.endpoint.revision
-        return answer
-
-    def _service_s(self, pod: Pod, flight: Flight) -> float | None:
-        """Return S(u) of the request's prompt, as learned from pods like this one."""
-        cached = flight.cached_tokens or 0
-        model = self._learned.service[pod.endpoint.revision]
-        return model.predict_s(uncached=flight.prompt_tokens - cached, cached=cached)
-
-    def _learn_prefill(self, flight: Flight, answer: PrefillAnswer, started: float) -> None:
-        now = self._clock()
-        flight.timeline.prefill_ended_s = now
-        self._learned.prefill_leg_s.add(now - started)
-        if answer.kv_params:
-            flight.timeline.transfer_s = self._learned.transfer_s
-
-    def _other_prefill(self, pod: Pod) -> Pod | None:
-        paired = self._fleet.usable(Role.PREFILL, revisions=self._fleet.revisions(Role.DECODE))
-        others = [other for other in paired if other is not pod]
-        # Its decode pods were found to bear the request; another revision's were not asked.
-        same = [other for other in others if other.endpoint.revision == pod.endpoint.revision]
-        return least_loaded(same or others)
-
-    def _doubt(self, flight: Flight, pod: Pod, *, silent_s: float) -> None:
-        # A request that came to the pod with its time all but spent says nothing about it, nor
-        # does one that it served until the end of that.
-        timeouts = flight.settings.timeouts
-        if silent_s >= min(timeouts.connect_s, timeouts.prefill_s):
-            self._fleet.doubt(pod)
-
-    def _note_failure(self, pod: Pod, failure: UpstreamFailure) -> None:
-        if failure.reason is Reason.REFUSED:
-            self._fleet.suspect(pod)
-        logger.warning(
-            "engine pod did not serve a request",
-            extra={"pod": pod.name, "reason": failure.reason.value, "status": failure.status},
-        )
-
     async def _decode(
         self, flight: Flight, sink: Sink, kv_params: Any, revision: str | None
     ) -> web.StreamResponse:
@@ -258,7 +150,7 @@ class Forwarder:
             try:
                 return await self._decode_once(flight, sink, pod, load, kv_params)
             except UpstreamFailure as failure:
-                self._note_failure(pod, failure)
+                note_failure(self._fleet, pod, failure)
                 error = _gateway_error(failure)
                 if sink.begun:
                     return await sink.fail(error)
@@ -342,7 +234,7 @@ class Forwarder:
                 flight, tokens=count.prompt_tokens, cached=count.cached_tokens
             )
             if not flight.timeline.prefill_started:
-                flight.timeline.service_s = self._service_s(pod, flight)
+                flight.timeline.service_s = self._learned.service_s(pod.endpoint.revision, flight)
             if flight.timeline.first_token_s is not None:
                 self._decode_served(flight, pod, began, pulled=kv_params is not None)
 
@@ -369,7 +261,7 @@ class Forwarder:
         last_s = flight.timeline.last_token_s
         started = last_s is not None
         heard_s = began if last_s is None else last_s + sink.stalled_s
-        self._doubt(flight, pod, silent_s=self._clock() - heard_s)
+        doubt(self._fleet, flight, pod, silent_s=self._clock() - heard_s)
         flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
         logger.warning(
             "engine pod was silent for too long",
