@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
@@ -14,24 +15,15 @@ from tandem_engine.router.upstream import PrefillAnswer, Upstream, UpstreamFailu
 from tandem_engine.router.waiting import Waiting
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillLeg:
     """Runs prefill legs."""
 
-    def __init__(
-        self,
-        *,
-        fleet: Fleet,
-        waiting: Waiting,
-        upstream: Upstream,
-        accounts: Accounts,
-        clock: Callable[[], float],
-    ) -> None:
-        self._fleet = fleet
-        self._waiting = waiting
-        self._upstream = upstream
-        self._accounts = accounts
-        self._learned = accounts.learned
-        self._clock = clock
+    fleet: Fleet
+    waiting: Waiting
+    upstream: Upstream
+    accounts: Accounts
+    clock: Callable[[], float]
 
     async def run(self, flight: Flight, pod: Pod, load: Load) -> tuple[PrefillAnswer, str] | None:
         """Return a prefill pod's answer and revision, or `None`: the decode pod does it all.
@@ -39,23 +31,23 @@ class PrefillLeg:
         A leg that fails is tried once more, at another pod; one that is silent is not.
         """
         flight.timeline.prefill_started = True
-        started = self._clock()
+        started = self.clock()
         for last in (False, True):
-            flight.prefill_pod, tried_s = pod.name, self._clock()
+            flight.prefill_pod, tried_s = pod.name, self.clock()
             try:
                 answer = await self._once(flight, pod, load, retry=last)
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
-                doubt(self._fleet, flight, pod, silent_s=self._clock() - tried_s)
+                doubt(self.fleet, flight, pod, silent_s=self.clock() - tried_s)
                 flight.decode_only = DecodeOnly.PREFILL_TIMEOUT
             except UpstreamFailure as failure:
                 flight.decode_only = DecodeOnly.PREFILL_FAILED
-                note_failure(self._fleet, pod, failure)
+                note_failure(self.fleet, pod, failure)
                 other = None if last else self._other(pod)
                 if other is not None:
-                    self._accounts.metrics.retries.labels(failure.reason.value).inc()
+                    self.accounts.metrics.retries.labels(failure.reason.value).inc()
                     pod = other
-                    pod.enter(load, self._clock())
+                    pod.enter(load, self.clock())
                     continue
             else:
                 self._learn(flight, answer, started)
@@ -64,19 +56,19 @@ class PrefillLeg:
                     return answer, pod.endpoint.revision
                 flight.decode_only = DecodeOnly.NO_KV_PARAMS
             break
-        flight.timeline.prefill_ended_s = self._clock()
+        flight.timeline.prefill_ended_s = self.clock()
         return None
 
     async def _once(self, flight: Flight, pod: Pod, load: Load, *, retry: bool) -> PrefillAnswer:
-        started, entries, alone = self._clock(), pod.entries, pod.requests == 1 and not retry
+        started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
         timeouts = flight.settings.timeouts
-        self._accounts.ledger.leg_began(pod)
+        self.accounts.ledger.leg_began(pod)
         try:
             async with asyncio.timeout_at(
                 min(started + timeouts.prefill_s, flight.first_token_deadline_s)
             ) as leg:
                 with pod.prefilling(leg):
-                    answer = await self._upstream.prefill(
+                    answer = await self.upstream.prefill(
                         pod,
                         path=flight.call.kind.path,
                         body=flight.call.prefill_body(),
@@ -87,38 +79,36 @@ class PrefillLeg:
             flight.ending = Ending.REFUSED
             raise
         finally:
-            self._accounts.ledger.leg_ended(pod)
-            self._waiting.release(pod, load)
-        ended = self._clock()
-        self._accounts.prompt_known(
-            flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens
-        )
-        self._learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
+            self.accounts.ledger.leg_ended(pod)
+            self.waiting.release(pod, load)
+        ended = self.clock()
+        self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
+        self.accounts.learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
         cached = flight.cached_tokens or 0
         uncached = flight.prompt_tokens - cached
-        self._accounts.ledger.leg_served(
+        self.accounts.ledger.leg_served(
             pod,
             prompt_tokens=flight.prompt_tokens,
             cached_tokens=cached,
             computed_tokens=uncached,
             output_tokens=0,
         )
-        flight.timeline.service_s = self._learned.service_s(pod.endpoint.revision, flight)
+        flight.timeline.service_s = self.accounts.learned.service_s(pod.endpoint.revision, flight)
         if alone and pod.entries == entries:
-            model = self._learned.service[pod.endpoint.revision]
+            model = self.accounts.learned.service[pod.endpoint.revision]
             model.learn(uncached=uncached, cached=cached, leg_s=ended - started)
-            self._learned.newest_revision = pod.endpoint.revision
+            self.accounts.learned.newest_revision = pod.endpoint.revision
         return answer
 
     def _learn(self, flight: Flight, answer: PrefillAnswer, started: float) -> None:
-        now = self._clock()
+        now = self.clock()
         flight.timeline.prefill_ended_s = now
-        self._learned.prefill_leg_s.add(now - started)
+        self.accounts.learned.prefill_leg_s.add(now - started)
         if answer.kv_params:
-            flight.timeline.transfer_s = self._learned.transfer_s
+            flight.timeline.transfer_s = self.accounts.learned.transfer_s
 
     def _other(self, pod: Pod) -> Pod | None:
-        paired = self._fleet.usable(Role.PREFILL, revisions=self._fleet.revisions(Role.DECODE))
+        paired = self.fleet.usable(Role.PREFILL, revisions=self.fleet.revisions(Role.DECODE))
         others = [other for other in paired if other is not pod]
         # Its decode pods were found to bear the request; another revision's were not asked.
         same = [other for other in others if other.endpoint.revision == pod.endpoint.revision]
