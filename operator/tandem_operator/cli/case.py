@@ -1,6 +1,7 @@
 """One pool's own spec on one traffic: what is simulated, and the fleet that it begins with."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 
 from tandem_operator.api import InferencePool, Router, duration_s
@@ -19,7 +20,7 @@ START_LOAD = 0.7
 START_WINDOW_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     """A pool, its traffic and its engines; everything that a run depends on but the policy.
 
@@ -46,9 +47,9 @@ class Case:
         """GPUs of that fleet."""
         return gpus_of(self.spec, fleet)
 
-    @property
+    @cached_property
     def oversize(self) -> Oversize | None:
-        """The requests that no fleet can serve."""
+        """The requests that no fleet can serve; each of a trace is looked at, and once."""
         return oversize_of(self.trace, self.spec, self.profile)
 
     @property
