@@ -9,7 +9,7 @@ from tandem_operator.core.experts import EXPERTS, predict_all
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.season import Season, season
 from tandem_operator.core.steps import last_step_s
-from tandem_operator.core.track import SCORE_WINDOW_S, Loss, Track, score
+from tandem_operator.core.track import SCORE_WINDOW_S, Loss, Pending, Track, score
 
 SEASON = "season"
 LOOK_AHEAD_S = 60.0
@@ -76,14 +76,15 @@ def forecast(
                 samples_rps=tuple(room * rate for rate in samples),
             )
         )
-    asked = {
-        due: {name: rates[horizons_s.index(due)] for name, rates in predictions.items()}
-        for due in (horizons_s[1], lead_s)
-    }
     record = replace(scored, at_s=now_s, since_s=since_s)
     if arrivals.complete:
         # What was foreseen from half of the traffic says nothing of foresight.
-        record = record.foreseen(asked, near_s=horizons_s[1], lead_s=lead_s, now_s=now_s)
+        said = {s: {n: r[i] for n, r in predictions.items()} for i, s in enumerate(horizons_s)}
+        near_s = horizons_s[1]
+        record = record.foreseen(
+            Pending(made_s=now_s, due_s=now_s + near_s, near=True, rates=said[near_s]),
+            Pending(made_s=now_s, due_s=now_s + lead_s, near=False, rates=said[lead_s]),
+        )
     jumped = _jumped_up(counts, step_age_s)
     return Forecast(lead_s=lead_s, levels=tuple(levels), jumped=jumped, room=room), record
 

@@ -62,21 +62,15 @@ class Track:
     at_s: float | None = None
     since_s: float | None = None
 
-    def foreseen(
-        self,
-        asked: Mapping[float, Mapping[str, float]],
-        *,
-        near_s: float,
-        lead_s: float,
-        now_s: float,
-    ) -> "Track":
-        """The record with what the experts say now of `near_s` and of `lead_s` from now."""
-        pending = (*self.pending, Pending(now_s, now_s + near_s, near=True, rates=asked[near_s]))
+    def foreseen(self, near: Pending, far: Pending) -> "Track":
+        """The record with what the experts say now of soon, and of when a start is over."""
+        pending = (*self.pending, near)
         # As many wait at once as are kept, however long a start takes and however often is looked:
         # the oldest must live until it is due.
         last_s = max((p.made_s for p in self.pending if not p.near), default=None)
-        if last_s is None or not 0.0 <= now_s - last_s < lead_s / FAR_KEPT:
-            pending = (*pending, Pending(now_s, now_s + lead_s, near=False, rates=asked[lead_s]))
+        apart_s = (far.due_s - far.made_s) / FAR_KEPT
+        if last_s is None or not 0.0 <= far.made_s - last_s < apart_s:
+            pending = (*pending, far)
         return replace(self, pending=pending[-PENDING_KEPT:])
 
 
