@@ -160,8 +160,9 @@ class PoolLoop:
         pods = await self._kube.list(
             POD, namespace=name.namespace, selector=f"{POOL_LABEL}={name.name}"
         )
-        targets = targets_of(pods, namespace=name.namespace, pool=name.name, now_s=self._now())
-        collected = await self._collector.collect(targets, metrics, now_s=self._now())
+        now_s = self._now()
+        targets = targets_of(pods, namespace=name.namespace, pool=name.name, now_s=now_s)
+        collected = await self._collector.collect(targets, metrics, now_s=now_s)
         installation = replace(
             self._installation, pod_monitors=await self._children.serves_pod_monitors()
         )
