@@ -89,6 +89,20 @@ def test_a_made_trace_is_the_published_one(name: str, requests: int, digest: str
     assert hashlib.sha256(lines.encode()).hexdigest().startswith(digest)
 
 
+def test_traces_near_azure_x4_are_so_many_copies_of_the_hour(tmp_path: Path) -> None:
+    rows = "".join(f"2023-11-16 18:{m:02}:{s:02}.0,100,10\n" for m in range(20) for s in range(60))
+    (tmp_path / "azure2023_conv.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + rows)
+
+    fewer, four, more = (
+        RECIPES[name].make(tmp_path) for name in ("azure-x3.6", "azure-x4", "azure-x4.4")
+    )
+
+    assert len(four.requests) == 4 * 1200
+    assert len(fewer.requests) / 1200 == pytest.approx(3.6, abs=0.05)
+    assert len(more.requests) / 1200 == pytest.approx(4.4, abs=0.05)
+    assert four.span_s == pytest.approx(200.0, abs=1.0)
+
+
 def test_unseen_traces_use_seeds_of_their_own() -> None:
     tuned = {name for name, recipe in SUITE.items() if not recipe.unseen}
 

@@ -33,6 +33,7 @@ def test_a_pods_phase_follows_its_life(parts, phase):
     assert found.phase is phase
     assert found.created_s == NOW_S
     assert found.ready_s == (NOW_S if phase is PodPhase.READY else None)
+    assert found.unready_s == (None if phase is PodPhase.READY else NOW_S)
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
