@@ -72,6 +72,16 @@ async def test_a_refused_memory_is_tried_again_every_half_minute(store):
     assert store.tried.count(MEMORY) == 3
 
 
+async def test_a_clock_that_is_set_back_puts_off_no_second_try(store):
+    store.refusals[MEMORY] = QUOTA
+    await store.passes()
+
+    store.now_s -= 3600.0
+    await store.passes()
+
+    assert store.tried.count(MEMORY) == 2
+
+
 async def test_a_memory_that_is_taken_at_last_is_told_of_no_more(store):
     store.refusals[MEMORY] = QUOTA
     await store.passes()
