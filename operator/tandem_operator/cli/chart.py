@@ -221,9 +221,12 @@ class Chart:
             text = escape(y_axis.label(tick))
             parts.append(f'<text class="tick end" x="{LEFT - 8}" y="{y + 4}">{text}</text>')
         for tick in x_axis.ticks(parts=10):
-            text = escape(x_axis.label(tick))
+            x, text = self._x(tick), x_axis.label(tick)
+            # The middle of the last one may stand where its second half would be cut.
+            cut = x + 0.5 * LETTER * len(text) > WIDTH
+            x, css = (WIDTH, "end") if cut else (x, "mid")
             parts.append(
-                f'<text class="tick mid" x="{self._x(tick)}" y="{bottom + 16}">{text}</text>'
+                f'<text class="tick {css}" x="{x}" y="{bottom + 16}">{escape(text)}</text>'
             )
         names = [label.svg() for label in self._names]
         return "".join([*parts, *self._marks, *names, "</svg>"])

@@ -61,3 +61,16 @@ def test_a_name_keeps_clear_of_the_dots_of_others_where_it_can():
     [(x, y)] = re.findall(r'<circle class="meets" cx="([\d.]+)" cy="([\d.]+)"', drawn.svg())
     left, top, right, bottom = named(drawn.svg())["2P3D"]
     assert not (left < float(x) < right and top < float(y) < bottom)
+
+
+def test_the_last_tick_is_not_cut_at_the_edge():
+    wide = Chart("t", x=Axis(0.0, 100.0, "minutes"), y=Axis(0.0, 10.0, ""), height=300.0)
+
+    ticks = re.findall(
+        r'<text class="tick (mid|end)" x="([\d.]+)" y="([\d.]+)">([^<]+)', wide.svg()
+    )
+    below = [(css, float(x), text) for css, x, y, text in ticks if text.endswith("minutes")]
+
+    assert below[-1][2] == "100minutes"
+    for css, x, text in below:
+        assert x + LETTER * len(text) * (0.5 if css == "mid" else 0.0) <= WIDTH
