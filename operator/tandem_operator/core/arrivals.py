@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, floor
+from math import ceil, floor, sqrt
 from typing import NamedTuple
 
 from tandem_operator.core.observation import FinishedSecond, RouterReport
@@ -13,6 +13,9 @@ GROUPS_S = 240
 MOST_PER_SECOND = 10**6
 MOST_TOKENS = 10**7
 MOST_TOTAL = 10**15
+# How soon after its start a router is reached, how long those take who waited for it, what they are
+# compared with, and how many deviations above it no traffic is by chance.
+REACHED_S, HERD_S, AFTER_HERD_S, HERD_DEVIATIONS = 30, 5, 15, 6.0
 
 
 class PromptGroup(NamedTuple):
@@ -40,7 +43,7 @@ class Arrivals:
     Attributes:
         end_s: the first second that is not over yet.
         counts: one entry per known second up to `end_s`. Before them all is unknown: the history
-            begins where the youngest router did.
+            begins where the youngest router did, after those who had waited for it.
         seconds: detail of the recent seconds that saw anything, by second.
         complete: whether every router answered and clients could reach one; otherwise the counts
             are a lower bound.
@@ -76,7 +79,8 @@ def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool =
         return Arrivals(end_s=0, counts=(), seconds={}, complete=False)
     complete = len(answered) >= max(1, expected) and not turned_away
     end_s = floor(min(report.sampled_s for report in answered))
-    first_s = max(end_s - HISTORY_S, ceil(max(report.started_s for report in reports)))
+    began_s = ceil(max(report.started_s for report in reports))
+    first_s = max(end_s - HISTORY_S, began_s)
     length = max(0, end_s - first_s)
     counts: list[float] = [0.0] * length
     groups: dict[int, tuple[PromptGroup, ...]] = {}
@@ -91,18 +95,36 @@ def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool =
                 found = _groups(row.requests, row.prompt_tokens)
                 groups[row.second] = groups.get(row.second, ()) + found
                 cached[row.second] = cached.get(row.second, 0.0) + row.cached_tokens
+    herd_s = _herd_s(counts) if first_s == began_s else 0
     seconds = {
         second: Second(groups=groups[second], cached_tokens=cached[second])
         for second in sorted(groups)
+        if second >= first_s + herd_s
     }
     return Arrivals(
         end_s=end_s,
-        counts=tuple(counts),
+        counts=tuple(counts[herd_s:]),
         seconds=seconds,
         complete=complete,
         queued_prompt_tokens=sum(report.queued_prompt_tokens for report in reports),
         prefill_requests=sum(report.prefill_requests for report in reports),
     )
+
+
+def _herd_s(counts: Sequence[float]) -> int:
+    """Seconds until all had come who waited for the router; 0 where nobody did.
+
+    They are a backlog and are served as one. Taken for a burst of the traffic, they would be sized
+    for as long as the history shows them.
+    """
+    first = next((second for second, count in enumerate(counts[:REACHED_S]) if count), 0)
+    end = first
+    while end < first + HERD_S and end + AFTER_HERD_S < len(counts):
+        level = sum(counts[end + 1 : end + 1 + AFTER_HERD_S]) / AFTER_HERD_S
+        if counts[end] <= level + HERD_DEVIATIONS * sqrt(max(1.0, level)):
+            break
+        end += 1
+    return end if end > first else 0
 
 
 @lru_cache(maxsize=4096)

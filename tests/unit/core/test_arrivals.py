@@ -1,4 +1,6 @@
-from tandem_operator.core.arrivals import merge, outcomes
+import pytest
+
+from tandem_operator.core.arrivals import HISTORY_S, Arrivals, merge, outcomes
 from tests.unit.core.scene import NOW_S, arrival, ended, report
 
 
@@ -17,6 +19,44 @@ def test_seconds_before_the_youngest_router_started_are_unknown() -> None:
 
     assert merged.known_s == 20
     assert sum(merged.counts) == 1
+
+
+def _since_start(*counts: int, before: int = 0) -> Arrivals:
+    """What a router saw that started so long ago; a `before` makes the history longer than kept."""
+    start_s = NOW_S - len(counts)
+    rows = [arrival(start_s + i, count, 100 * count) for i, count in enumerate(counts) if count]
+    return merge([report(started_s=start_s - before, arrivals=rows)], expected=1)
+
+
+STEADY = (18, 22, 20, 17, 25, 19, 21, 20, 16, 24, 20, 23, 18, 20, 22, 19)
+
+
+@pytest.mark.parametrize("waited", [(90,), (0, 0, 0, 90), (90, 70, 60)])
+def test_those_who_waited_for_a_router_are_no_burst_of_its_traffic(waited: tuple[int, ...]) -> None:
+    merged = _since_start(*waited, *STEADY, *STEADY)
+
+    assert merged.counts == (*STEADY, *STEADY)
+    assert min(merged.seconds) == merged.end_s - len(merged.counts)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [(), (35,), (0, 0, 0), (*STEADY, 90), (*([0] * 60), 90)],
+    ids=["steady", "chance", "quiet", "a burst later", "a burst on an idle pool"],
+)
+def test_any_other_traffic_since_the_start_counts(first: tuple[int, ...]) -> None:
+    assert _since_start(*first, *STEADY).counts == (*first, *STEADY)
+
+
+def test_whether_anybody_waited_is_not_told_before_what_followed_was_seen() -> None:
+    assert _since_start(90, *STEADY[:14]).known_s == 15
+    assert _since_start(90, *STEADY[:15]).known_s == 15
+
+
+def test_a_burst_at_the_edge_of_what_is_kept_is_a_burst() -> None:
+    merged = _since_start(90, *([20] * (HISTORY_S - 1)), before=60)
+
+    assert merged.counts[0] == 90
 
 
 def test_requests_of_all_routers_add_up() -> None:
