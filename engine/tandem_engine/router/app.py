@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,20 @@ from aiohttp import web
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Learned
 from tandem_engine.router.forward import Forwarder
+from tandem_engine.router.internal import InternalServer
 from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.polls import DecodeReads, Probes
-from tandem_engine.router.server import ClientServer, InternalServer, listen
+from tandem_engine.router.server import ClientServer, listen
 from tandem_engine.router.settings import SettingsHolder
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_engine.router.upstream import Upstream
 from tandem_engine.router.waiting import Waiting
 
 logger = logging.getLogger(__name__)
+
+LAST_READ_S = 12.0
+"""Two ticks of the operator, and some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,10 @@ class Router:
             logger.warning("drain bound reached", extra={"requests": self.clients.requests})
             self.clients.stop_requests()
             await self.clients.drained()
+        # Who came since the last look, and how they fared, would be lost with this process.
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(min(deadline_s, loop.time() + LAST_READ_S)):
+                await self._internal.last_read()
 
     async def close(self) -> None:
         """Stop everything now."""

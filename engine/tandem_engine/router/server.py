@@ -1,4 +1,4 @@
-"""The two HTTP ports: clients on one, the operator and Prometheus on the other."""
+"""The port for clients, and what every HTTP port here has in common."""
 
 import asyncio
 import logging
@@ -19,7 +19,6 @@ from tandem_engine.router.pod import Role
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline
-from tandem_engine.router.waiting import Waiting
 
 # Beyond this aiohttp refuses by itself; below it the settings decide.
 _HARD_HEADER_BYTES = 256 * 1024
@@ -260,38 +259,6 @@ class ClientServer:
         if sink.begun:
             return await sink.fail(failed)
         raise failed
-
-
-class InternalServer:
-    """Answers the operator and Prometheus."""
-
-    def __init__(self, *, fleet: Fleet, waiting: Waiting, accounts: Accounts) -> None:
-        self._fleet = fleet
-        self._waiting = waiting
-        self._accounts = accounts
-
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer `/metrics` and `/arrivals`."""
-        if request.path == "/metrics":
-            return web.Response(
-                body=self._accounts.metrics.exposition(),
-                headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
-            )
-        if request.path == "/arrivals":
-            queued = self._waiting.queued()
-            in_system = {
-                "queued_requests": queued.requests,
-                "queued_prompt_tokens": queued.prompt_tokens,
-                "held_prompt_tokens": queued.held_prompt_tokens,
-                "overdue_requests": queued.overdue,
-                "held_overdue_requests": queued.held_overdue,
-                **{f"{role.value}_requests": self._at(role) for role in Role},
-            }
-            return web.json_response(self._accounts.ledger.report(in_system))
-        return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
-
-    def _at(self, role: Role) -> int:
-        return sum(pod.requests for pod in self._fleet.pods() if pod.endpoint.role is role)
 
 
 class _Connection(web.RequestHandler):

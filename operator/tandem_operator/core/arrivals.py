@@ -43,7 +43,8 @@ class Arrivals:
     Attributes:
         end_s: the first second that is not over yet.
         counts: one entry per known second up to `end_s`. Before them all is unknown: the history
-            begins where the youngest router did, after those who had waited for it.
+            begins where the youngest router did that joined no others, after those who had waited
+            for it.
         seconds: detail of the recent seconds that saw anything, by second.
         complete: whether every router answered and clients could reach one; otherwise the counts
             are a lower bound.
@@ -72,14 +73,15 @@ class Arrivals:
 def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool = False) -> Arrivals:
     """One history out of all fresh reports; `expected` routers should have answered.
 
-    Routers that ended add what they saw, but answer for no other.
+    Routers that ended add what they saw, but answer for no other. One that joined others has missed
+    nothing that they did not see.
     """
     answered = [report for report in reports if not report.ended]
     if not answered:
         return Arrivals(end_s=0, counts=(), seconds={}, complete=False)
     complete = len(answered) >= max(1, expected) and not turned_away
     end_s = floor(min(report.sampled_s for report in answered))
-    began_s = ceil(max(report.started_s for report in reports))
+    began_s = max((ceil(report.started_s) for report in reports if not report.joined), default=0)
     first_s = max(end_s - HISTORY_S, began_s)
     length = max(0, end_s - first_s)
     counts: list[float] = [0.0] * length

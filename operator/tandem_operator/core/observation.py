@@ -144,6 +144,7 @@ class RouterReport:
         overdue_requests: of those that wait, how many became late within the last minute.
         held_overdue_requests: the part of them that decode replicas held back.
         ended: its process is gone; this is the history that it left.
+        joined: until it took clients, other routers did, and what they saw is told too.
     """
 
     router: str
@@ -161,6 +162,7 @@ class RouterReport:
     overdue_requests: int = 0
     held_overdue_requests: int = 0
     ended: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

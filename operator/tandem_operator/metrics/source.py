@@ -25,11 +25,18 @@ class EngineTarget:
 
 @dataclass(frozen=True, slots=True)
 class RouterTarget:
-    """A router pod that may have clients, and where its internal port answers."""
+    """A router pod that may have clients, and where its internal port answers.
+
+    Attributes:
+        opened_s: since when it takes new clients; `None` where it does not, or not any more.
+        closed_s: when it was told to end or stopped being Ready; `None` while it takes new clients.
+    """
 
     pod: str
     host: str
     port: int = ROUTER_INTERNAL_PORT
+    opened_s: float | None = None
+    closed_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

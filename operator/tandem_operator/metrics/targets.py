@@ -25,10 +25,28 @@ def targets_of(
         if not host:
             continue
         if role == ROUTER and _may_have_clients(pod, now_s):
-            routers.append(RouterTarget(pod=name, host=host))
+            routers.append(_router(pod, host=host))
         elif role in {each.value for each in Role} and phase_of(pod) is PodPhase.READY:
             engines.append(EngineTarget(pod=name, role=Role(role), host=host))
     return Targets(namespace=namespace, pool=pool, engines=tuple(engines), routers=tuple(routers))
+
+
+def _router(pod: Mapping[str, Any], *, host: str) -> RouterTarget:
+    name, ready = pod["metadata"]["name"], condition_of(pod, "Ready")
+    changed_s, told_s = epoch_s(ready.get("lastTransitionTime")), _told_to_end_s(pod)
+    if told_s is not None:
+        return RouterTarget(pod=name, host=host, closed_s=told_s)
+    if ready.get("status") == "True":
+        return RouterTarget(pod=name, host=host, opened_s=changed_s)
+    return RouterTarget(pod=name, host=host, closed_s=changed_s)
+
+
+def _told_to_end_s(pod: Mapping[str, Any]) -> float | None:
+    """When its deletion was asked for; `None` where it was not."""
+    killed_s = epoch_s(pod["metadata"].get("deletionTimestamp"))
+    if killed_s is None:
+        return None
+    return killed_s - float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
 
 
 def _may_have_clients(pod: Mapping[str, Any], now_s: float) -> bool:

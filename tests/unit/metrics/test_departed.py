@@ -9,7 +9,18 @@ BUSY = {"queued_requests": 3, "queued_prompt_tokens": 900, "prefill_requests": 2
 
 
 def targets(*pods):
-    return Targets("ns", "tiny", (), tuple(RouterTarget(pod, "10.0.0.1") for pod in pods))
+    routers = [
+        pod if isinstance(pod, RouterTarget) else RouterTarget(pod, "10.0.0.1") for pod in pods
+    ]
+    return Targets("ns", "tiny", (), tuple(routers))
+
+
+def opened(pod, ago_s):
+    return RouterTarget(pod, "10.0.0.1", opened_s=NOW_S - ago_s)
+
+
+def closed(pod, ago_s):
+    return RouterTarget(pod, "10.0.0.1", closed_s=NOW_S - ago_s)
 
 
 def told(pod, *seconds_ago, now_s=NOW_S, **more):
@@ -74,3 +85,111 @@ def test_routers_of_a_pool_that_is_gone_are_forgotten():
     departed.forget(namespace="ns", pool="tiny")
 
     assert departed.add(targets(), (), now_s=NOW_S + 5) == ()
+
+
+def a_rollout(departed):
+    """Router `a` takes clients for 500 s; `b` opens 20 s ago, `a` closes after it, and is gone."""
+    a, b = told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 30)
+    departed.add(targets(closed("a", 20), opened("b", 20)), (a, b), now_s=NOW_S - 15)
+    return b
+
+
+def test_a_rollout_of_the_routers_forgets_no_arrival():
+    departed = Departed()
+    b = a_rollout(departed)
+
+    merged = merge(departed.add(targets(opened("b", 20)), (b,), now_s=NOW_S), expected=1)
+
+    assert (merged.known_s, sum(merged.counts), merged.complete) == (500, 4.0, True)
+
+
+def test_a_router_that_is_added_shortens_no_history():
+    departed = Departed()
+    a = told("a", 300, started_s=NOW_S - 500)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 30)
+
+    both = (a, told("b", 5, started_s=NOW_S - 25))
+    found = departed.add(targets(opened("a", 495), opened("b", 20)), both, now_s=NOW_S)
+
+    assert merge(found, expected=2).known_s == 500
+
+
+def test_what_went_before_the_first_look_may_be_missing():
+    both = (told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25))
+
+    found = Departed().add(targets(opened("a", 495), opened("b", 20)), both, now_s=NOW_S)
+
+    assert merge(found, expected=2).known_s == 25
+
+
+def test_nor_is_it_there_where_one_of_the_routers_answers_later():
+    departed = Departed()
+    both = (told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25))
+    routers = targets(opened("a", 495), opened("b", 20))
+    departed.add(routers, both[:1], now_s=NOW_S - 5)
+
+    assert merge(departed.add(routers, both, now_s=NOW_S), expected=2).known_s == 25
+
+
+def test_a_router_that_vanishes_takes_its_last_seconds_with_it_and_the_history_begins_anew():
+    departed = Departed()
+    both = (told("a", 300, started_s=NOW_S - 500), told("b", 300, started_s=NOW_S - 500))
+    departed.add(targets(opened("a", 495), opened("b", 495)), both, now_s=NOW_S - 15)
+    departed.add(targets(opened("a", 495)), both[:1], now_s=NOW_S - 10)
+
+    replaced = told("c", 2, started_s=NOW_S - 6)
+    found = departed.add(
+        targets(opened("a", 495), opened("c", 4)), (told("a", 2), replaced), now_s=NOW_S
+    )
+
+    merged = merge(found, expected=2)
+    assert (merged.known_s, sum(merged.counts)) == (10, 4.0)
+
+
+def test_so_does_a_router_whose_container_starts_again():
+    departed = Departed()
+    both = (told("a", 300, started_s=NOW_S - 500), told("b", 300, started_s=NOW_S - 500))
+    routers = targets(opened("a", 495), opened("b", 495))
+    departed.add(routers, both, now_s=NOW_S - 15)
+
+    again = (both[0], told("b", 5, started_s=NOW_S - 10))
+    found = departed.add(targets(opened("a", 495), opened("b", 8)), again, now_s=NOW_S)
+
+    assert merge(found, expected=2).known_s == 10
+
+
+def test_while_no_router_took_clients_nobody_knows_who_would_have_come():
+    departed = Departed()
+    a, b = told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 60)
+    departed.add(targets(closed("a", 50)), (a,), now_s=NOW_S - 45)
+
+    assert (
+        merge(departed.add(targets(opened("b", 20)), (b,), now_s=NOW_S), expected=1).known_s == 25
+    )
+
+
+def test_a_router_that_stops_being_ready_for_a_while_loses_nothing():
+    departed = Departed()
+    a, b = told("a", 300, started_s=NOW_S - 500), told("b", 300, started_s=NOW_S - 500)
+    for found in (opened("b", 495), closed("b", 20), opened("b", 5)):
+        merged = merge(
+            departed.add(targets(opened("a", 495), found), (a, b), now_s=NOW_S), expected=2
+        )
+
+    assert merged.known_s == 500
+
+
+def test_a_loss_is_over_when_the_clock_is_set_back():
+    departed = Departed()
+    routers, late_s = targets(opened("a", 495), opened("b", 495)), NOW_S + 3600
+    both = [told(pod, now_s=late_s, started_s=NOW_S - 500) for pod in ("a", "b")]
+    departed.add(routers, both, now_s=late_s)
+    departed.add(targets(opened("a", 495)), both[:1], now_s=late_s + 5)
+
+    for now_s in (NOW_S - 50, NOW_S):
+        a = told("a", now_s=now_s, started_s=NOW_S - 500)
+        found = departed.add(targets(opened("a", 495)), (a,), now_s=now_s)
+
+    assert merge(found, expected=1).known_s == 50

@@ -107,3 +107,27 @@ def test_a_pod_without_any_status_is_not_asked():
     bare = {"metadata": {"name": "pod-1", "labels": {ROLE_LABEL: "router"}}}
 
     assert targets(bare).routers == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (pod(ready=True, changed_ago_s=300), (300, None)),
+        (pod(ready=False, changed_ago_s=60), (None, 60)),
+        (
+            pod(
+                ready=True,
+                changed_ago_s=300,
+                deletionTimestamp=stamp(-200),
+                deletionGracePeriodSeconds=300,
+            ),
+            (None, 100),
+        ),
+    ],
+    ids=["Ready", "no longer Ready", "told to end 100 s ago"],
+)
+def test_it_is_told_since_when_a_router_takes_new_clients_or_no_longer_does(found, expected):
+    (router,) = targets(found).routers
+
+    ago = [None if at_s is None else NOW_S - at_s for at_s in (router.opened_s, router.closed_s)]
+    assert tuple(ago) == expected

@@ -22,15 +22,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-async def bare_pool(tmp_path: Path) -> AsyncIterator[Pool]:
-    """A router with settings and without any engine."""
+async def bare_pool(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Pool]:
+    """A router with settings and without any engine; its parameter is the bound on its drain."""
     options = Options(
         name="tiny-router-0",
         host="127.0.0.1",
         port=0,
         internal_port=0,
         drain_delay_s=0.05,
-        drain_timeout_s=1.0,
+        drain_timeout_s=getattr(request, "param", 1.0),
         timing_record=tmp_path / "timings.jsonl",
     )
     router = Router(options)

@@ -264,3 +264,23 @@ def test_log_lines_are_json_with_their_fields() -> None:
     line = json.loads(JsonFormatter().format(record))
 
     assert (line["message"], line["pod"], line["level"]) == ("hello you", "p0", "info")
+
+
+@pytest.mark.parametrize("bare_pool", [60.0], indirect=True)
+async def test_a_router_that_is_read_ends_when_its_last_requests_were_read(pool: Pool) -> None:
+    await pool.arrivals()
+    drain = asyncio.create_task(pool.router.drain())
+    await until(lambda: pool.router.clients.closed)
+    await pool.router.clients.drained()
+    await asyncio.sleep(0.1)
+    assert not drain.done()
+
+    await pool.arrivals()
+
+    await asyncio.wait_for(drain, 5)
+
+
+async def test_a_router_that_nobody_reads_any_more_ends_at_the_drain_bound(pool: Pool) -> None:
+    await pool.arrivals()
+
+    await asyncio.wait_for(pool.router.drain(), 5)

@@ -1,0 +1,58 @@
+"""The port for the operator and Prometheus."""
+
+import asyncio
+import math
+
+from aiohttp import web
+
+from tandem_engine.router.errors import ApiError
+from tandem_engine.router.fleet import Fleet
+from tandem_engine.router.flight import Accounts
+from tandem_engine.router.pod import Role
+from tandem_engine.router.server import error_response
+from tandem_engine.router.waiting import Waiting
+
+STILL_READ_S = 30.0
+"""Who read `/arrivals` within so long will read it again."""
+
+
+class InternalServer:
+    """Answers the operator and Prometheus."""
+
+    def __init__(self, *, fleet: Fleet, waiting: Waiting, accounts: Accounts) -> None:
+        self._fleet = fleet
+        self._waiting = waiting
+        self._accounts = accounts
+        self._read = asyncio.Event()
+        self._read_s = -math.inf
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer `/metrics` and `/arrivals`."""
+        if request.path == "/metrics":
+            return web.Response(
+                body=self._accounts.metrics.exposition(),
+                headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+            )
+        if request.path == "/arrivals":
+            queued = self._waiting.queued()
+            in_system = {
+                "queued_requests": queued.requests,
+                "queued_prompt_tokens": queued.prompt_tokens,
+                "held_prompt_tokens": queued.held_prompt_tokens,
+                "overdue_requests": queued.overdue,
+                "held_overdue_requests": queued.held_overdue,
+                **{f"{role.value}_requests": self._at(role) for role in Role},
+            }
+            self._read_s = asyncio.get_running_loop().time()
+            self._read.set()
+            return web.json_response(self._accounts.ledger.report(in_system))
+        return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
+
+    async def last_read(self) -> None:
+        """Return when `/arrivals` was read once more, at once where nobody reads it any more."""
+        self._read.clear()
+        if asyncio.get_running_loop().time() - self._read_s < STILL_READ_S:
+            await self._read.wait()
+
+    def _at(self, role: Role) -> int:
+        return sum(pod.requests for pod in self._fleet.pods() if pod.endpoint.role is role)
