@@ -58,7 +58,7 @@ class Plan:
         memory_object: the ConfigMap of the memory when it is due, for manager `tandem`.
         status: the whole status, for manager `tandem-status`; `None` when nothing changed.
         memory: to be handed back in the next `World`.
-        unreadable: why the stored memory was of no use, if it was not; the pool starts anew then.
+        unreadable: why the memory was of no use, if it was not; the pool starts anew then.
         decision: `None` where the spec cannot be run; what runs is left as it is then.
     """
 
@@ -86,13 +86,14 @@ def plan(world: World, *, now_s: float) -> Plan:
     read = _read(world)
     if isinstance(read, tuple):
         return _rejected(world, read, now_s=now_s)
-    if world.memory is not None:
-        return _planned(read, world, world.memory, now_s=now_s)
-    stored, unreadable = stored_memory(world, read.name)
+    before, unreadable = world.memory, None
+    if before is None:
+        before, unreadable = stored_memory(world, read.name)
     try:
-        return _planned(read, world, stored, unreadable=unreadable, now_s=now_s)
+        return _planned(read, world, before, unreadable=unreadable, now_s=now_s)
     except Exception as error:
-        # Anybody may have edited it, and a restart would read it again: it must not jam the pool.
+        # What was learned can be learned again, and it would meet every later pass, those of the
+        # next process too: a pool that stands still is worse.
         sentence = f"memory cannot be decided with: {type(error).__name__}: {error}"
         unreadable = MemoryFormatError(sentence)
         unreadable.__cause__ = error

@@ -211,9 +211,23 @@ def test_a_memory_of_no_use_is_told_also_where_a_write_had_an_outcome():
     assert {"MemoryUnreadable", "FieldTaken"} <= told(concluded)
 
 
-def test_a_memory_of_this_process_that_cannot_be_decided_with_is_an_error():
+def test_a_memory_of_this_process_that_cannot_be_decided_with_is_dropped_and_told_as_well():
+    planned = plan(replace(running(), memory=SLOWER_THAN_NEVER), now_s=NOW_S)
+
+    anew = plan(replace(running(), memory=Memory()), now_s=NOW_S)
+    assert planned.decision == anew.decision
+    assert "MemoryUnreadable" in told(planned)
+    assert planned.memory_object["data"]["memory.json"] == planned.memory.to_json()
+
+
+def test_what_cannot_be_decided_without_a_memory_either_is_an_error(monkeypatch):
+    def fails(*_told, **_more):
+        raise ValueError("math domain error")
+
+    monkeypatch.setattr("tandem_operator.workloads.plan.decide", fails)
+
     with pytest.raises(ValueError, match="math domain"):
-        plan(replace(running(), memory=SLOWER_THAN_NEVER), now_s=NOW_S)
+        plan(replace(running(), memory=Memory()), now_s=NOW_S)
 
 
 def test_a_pod_of_any_shape_is_read():
