@@ -145,6 +145,7 @@ class RouterReport:
         held_overdue_requests: the part of them that decode replicas held back.
         ended: its process is gone; this is the history that it left.
         joined: until it took clients, other routers did, and what they saw is told too.
+        lost_s: when it was found gone, where it still took clients when it was last heard.
     """
 
     router: str
@@ -163,6 +164,7 @@ class RouterReport:
     held_overdue_requests: int = 0
     ended: bool = False
     joined: bool = False
+    lost_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
-"""What routers told before their pods went, and since when nothing is missing from it.
+"""What routers told before they went, and since when nothing is missing from what all tell.
 
 The clients of a router that is gone are with the others now. Without what it told, the load of
-before would look like that of the others alone, and its move to them like a jump.
+before would look like that of the others alone, and its move to them like a jump. And a router that
+opens while others are open takes nothing from the history: who came before came to the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.arrivals import HISTORY_S
@@ -15,6 +16,8 @@ SAME_START_S = 5.0
 """What a router's clock may seem to move between two looks."""
 STAMP_S = 1.0
 """The API server's times are whole seconds."""
+SILENT_S = 15.0
+"""Who went longer than this after its last word left a hole: a look comes every five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +40,26 @@ class _Process:
             and (self.closed_s is None or self.closed_s >= at_s - STAMP_S)
         )
 
+    def seen_as(self, target: RouterTarget | None) -> "_Process":
+        """The process with what its pod shows now."""
+        if target is None:
+            return self
+        opened_s = self.opened_s if target.opened_s is None else target.opened_s
+        return replace(self, opened_s=opened_s, closed_s=target.closed_s)
 
-@dataclass(slots=True)
-class _Kept:
-    """One pool's routers by pod, and since when nothing of what they saw was lost.
-
-    Attributes:
-        watched_from_s: the first look. Nobody knows which routers had gone before.
-    """
-
-    watched_from_s: float
-    whole_from_s: float = 0.0
-    processes: dict[str, _Process] = field(default_factory=dict)
+    @property
+    def told_all(self) -> bool:
+        """Whether its last word came after its last client."""
+        if self.opened_s is None:
+            return True
+        return self.closed_s is not None and self.report.sampled_s >= self.closed_s
 
 
 class Departed:
     """Keeps the last report of each router for as long as its history counts."""
 
     def __init__(self) -> None:
-        self._pools: dict[tuple[str, str], _Kept] = {}
+        self._pools: dict[tuple[str, str], _Watched] = {}
 
     def add(
         self, targets: Targets, answers: Sequence[RouterReport], *, now_s: float
@@ -64,73 +68,101 @@ class Departed:
 
         A target that did not answer is missing, not gone: for it nothing is added.
         """
-        kept = self._pools.setdefault((targets.namespace, targets.pool), _Kept(now_s))
-        # A clock that was set back.
-        kept.watched_from_s = min(kept.watched_from_s, now_s)
-        kept.whole_from_s = min(kept.whole_from_s, now_s)
-        awaited = {router.pod: router for router in targets.routers}
-        before = dict(kept.processes)
-        for report in answers:
-            kept.processes[report.router] = _after(
-                before, report, awaited.get(report.router), watched_from_s=kept.watched_from_s
-            )
-        _note_losses(kept, before, awaited, now_s=now_s)
-        told = [kept.processes[report.router].report for report in answers]
-        for pod, process in tuple(kept.processes.items()):
-            if now_s - process.report.sampled_s > HISTORY_S:
-                del kept.processes[pod]
-        gone = [
-            _ended(process.report, now_s)
-            for pod, process in kept.processes.items()
-            if pod not in awaited
-        ]
-        return tuple(_since(report, kept.whole_from_s) for report in (*told, *gone))
+        watched = self._pools.setdefault((targets.namespace, targets.pool), _Watched(now_s))
+        return watched.look({r.pod: r for r in targets.routers}, answers, now_s=now_s)
 
     def forget(self, *, namespace: str, pool: str) -> None:
         """Drop what is kept of a pool that is gone."""
         self._pools.pop((namespace, pool), None)
 
 
-def _after(
-    before: Mapping[str, _Process],
-    report: RouterReport,
-    target: RouterTarget | None,
-    *,
-    watched_from_s: float,
-) -> _Process:
-    """The report's process after this look."""
-    opened_s, closed_s = (None, None) if target is None else (target.opened_s, target.closed_s)
-    known = before.get(report.router)
-    if known is not None and known.is_of(report):
-        opened_s = known.opened_s if opened_s is None else opened_s
-        return _Process(replace(report, joined=known.report.joined), opened_s, closed_s)
-    joined = (
-        opened_s is not None
-        and opened_s >= watched_from_s - STAMP_S
-        and any(other.open_at(opened_s) for pod, other in before.items() if pod != report.router)
-    )
-    return _Process(replace(report, joined=joined), opened_s, closed_s)
+@dataclass(slots=True)
+class _Watched:
+    """The routers of one pool as this operator saw them come and go.
 
+    Attributes:
+        watched_from_s: the first look. Nobody knows which routers had gone before.
+        whole_from_s: from then on nothing is missing from what they saw.
+        current: by pod, the processes that are waited for and have answered.
+        gone: those that are not waited for any more.
+        unheard: since when pods that never answered have taken clients.
+    """
 
-def _note_losses(
-    kept: _Kept,
-    before: Mapping[str, _Process],
-    awaited: Mapping[str, RouterTarget],
-    *,
-    now_s: float,
-) -> None:
-    """Note what took clients until it vanished: nobody knows who came in its last seconds."""
-    for pod, process in before.items():
-        after = kept.processes[pod]
-        if not process.is_of(after.report):
-            kept.whole_from_s = max(kept.whole_from_s, after.report.started_s)
-        elif pod not in awaited and process.opened_s is not None and process.closed_s is None:
-            kept.whole_from_s = max(kept.whole_from_s, now_s)
-            kept.processes[pod] = replace(process, closed_s=process.report.sampled_s)
+    watched_from_s: float
+    whole_from_s: float = 0.0
+    current: dict[str, _Process] = field(default_factory=dict)
+    gone: list[_Process] = field(default_factory=list)
+    unheard: dict[str, float] = field(default_factory=dict)
+
+    def look(
+        self, awaited: Mapping[str, RouterTarget], answers: Sequence[RouterReport], *, now_s: float
+    ) -> tuple[RouterReport, ...]:
+        """What all routers of the pool told, those that are gone last."""
+        # A clock that was set back.
+        self.watched_from_s = min(self.watched_from_s, now_s)
+        self.whole_from_s = min(self.whole_from_s, now_s)
+        self.current = {pod: each.seen_as(awaited.get(pod)) for pod, each in self.current.items()}
+        told = [self._hear(report, awaited.get(report.router), now_s=now_s) for report in answers]
+        for pod in self.current.keys() - awaited.keys():
+            self._end(self.current.pop(pod), now_s=now_s)
+        self._miss(awaited.values(), now_s=now_s)
+        self.gone = [each for each in self.gone if now_s - each.report.sampled_s <= HISTORY_S]
+        ended = [_ended(each.report, now_s) for each in self.gone]
+        return tuple(_since(report, self.whole_from_s) for report in (*told, *ended))
+
+    def _hear(
+        self, report: RouterReport, target: RouterTarget | None, *, now_s: float
+    ) -> RouterReport:
+        pod = report.router
+        known = self.current.get(pod)
+        if known is not None and known.is_of(report):
+            report = replace(report, joined=known.report.joined)
+            self.current[pod] = replace(known, report=report)
+            return report
+        if known is not None:
+            self._end(replace(known, closed_s=None), now_s=now_s)
+            del self.current[pod]
+        process = _Process(report, None, None).seen_as(target)
+        report = replace(report, joined=self._joins(process.opened_s))
+        self.current[pod] = replace(process, report=report)
+        # The same pod, after its answer was missing.
+        self.gone = [
+            each for each in self.gone if each.report.router != pod or not each.is_of(report)
+        ]
+        return report
+
+    def _joins(self, opened_s: float | None) -> bool:
+        """Whether one that opened then joined others that had all clients."""
+        if opened_s is None or opened_s < self.watched_from_s - STAMP_S:
+            return False
+        return any(other.open_at(opened_s) for other in (*self.current.values(), *self.gone))
+
+    def _end(self, process: _Process, *, now_s: float) -> None:
+        """Note that a process is gone, and what it may have taken with it."""
+        report = process.report
+        if not process.told_all:
+            if now_s - report.sampled_s > SILENT_S:
+                self.whole_from_s = now_s
+            process = replace(
+                process, report=replace(report, lost_s=now_s), closed_s=report.sampled_s
+            )
+        self.gone.append(process)
+
+    def _miss(self, awaited: Iterable[RouterTarget], *, now_s: float) -> None:
+        """Note who takes clients and has told nothing yet, and who never will."""
+        unheard = {
+            each.pod: self.unheard.get(each.pod, each.opened_s)
+            for each in awaited
+            if each.pod not in self.current and each.opened_s is not None
+        }
+        for pod in self.unheard.keys() - unheard.keys() - self.current.keys():
+            if now_s - self.unheard[pod] > SILENT_S:
+                self.whole_from_s = now_s
+        self.unheard = unheard
 
 
 def _since(report: RouterReport, whole_from_s: float) -> RouterReport:
-    """The report with nothing from before a loss."""
+    """The report with nothing from before a hole."""
     if report.started_s >= whole_from_s:
         return report
     return replace(report, started_s=whole_from_s, joined=False)
