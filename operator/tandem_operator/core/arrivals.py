@@ -13,8 +13,6 @@ GROUPS_S = 240
 MOST_PER_SECOND = 10**6
 MOST_TOKENS = 10**7
 MOST_TOTAL = 10**15
-# So long the last rate lacks who came in the last seconds of a router that vanished.
-LOSS_SHOWS_S = 30.0
 # How soon after its start a router is reached, how long those take who waited for it, what they are
 # compared with, and how many deviations above it no traffic is by chance.
 REACHED_S, HERD_S, AFTER_HERD_S, HERD_DEVIATIONS = 30, 5, 15, 6.0
@@ -82,7 +80,7 @@ def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool =
     if not answered:
         return Arrivals(end_s=0, counts=(), seconds={}, complete=False)
     end_s = floor(min(report.sampled_s for report in answered))
-    lost = any(r.lost_s is not None and 0.0 <= end_s - r.lost_s < LOSS_SHOWS_S for r in reports)
+    lost = any(report.lost_lately(end_s) for report in reports)
     complete = len(answered) >= max(1, expected) and not turned_away and not lost
     began_s = max((ceil(report.started_s) for report in reports if not report.joined), default=0)
     first_s = max(end_s - HISTORY_S, began_s)

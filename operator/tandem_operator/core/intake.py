@@ -69,16 +69,19 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
     if covered < FRESH_POD_SHARE * len(settled):
         message = f"fresh metrics from only {covered} of {len(settled)} ready engine pods"
         return Freshness(act=False, shrink=False, message=message)
+    gap = None
+    lost = [report.router for report in observation.routers if report.lost_lately(now_s)]
     if routers < expected:
-        message = f"fresh reports from only {routers} of {expected} routers"
-        return Freshness(act=True, shrink=False, message=message)
-    if observation.turned_away:
-        message = "no router is Ready: clients are turned away"
-        return Freshness(act=True, shrink=False, message=message)
-    if missing:
-        message = f"no fresh metrics from {', '.join(missing[:3])}"
-        return Freshness(act=True, shrink=False, message=message)
-    return Freshness(act=True, shrink=True, message="routers and ready engine pods answered")
+        gap = f"fresh reports from only {routers} of {expected} routers"
+    elif observation.turned_away:
+        gap = "no router is Ready: clients are turned away"
+    elif lost:
+        gap = f"router {lost[0]} vanished: who came in its last seconds is not known"
+    elif missing:
+        gap = f"no fresh metrics from {', '.join(missing[:3])}"
+    return Freshness(
+        act=True, shrink=gap is None, message=gap or "routers and ready engine pods answered"
+    )
 
 
 def _recent(sampled_s: float, now_s: float) -> bool:

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from tandem_operator.core.role import Role
 
+LOSS_SHOWS_S = 30.0
+"""Rates are taken from about so many seconds."""
+
 
 class PodPhase(StrEnum):
     """Where a pod is between its creation and its end."""
@@ -165,6 +168,10 @@ class RouterReport:
     ended: bool = False
     joined: bool = False
     lost_s: float | None = None
+
+    def lost_lately(self, now_s: float) -> bool:
+        """Whether the last rates lack who came between its last word and its end."""
+        return self.lost_s is not None and 0.0 <= now_s - self.lost_s < LOSS_SHOWS_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,24 @@ def test_a_router_that_ended_answers_for_no_other() -> None:
     assert "from only 1 of 2 routers" in decisions[-1].fresh_message
 
 
+@pytest.mark.parametrize("ago_s", [0.0, 29.0])
+def test_no_role_shrinks_on_what_a_vanished_router_may_have_taken_with_it(ago_s: float) -> None:
+    gone = report(router="router-2", ended=True, lost_s=NOW_S - ago_s)
+    decision = tick(observe(prefill=4, decode=3, routers=(report(), gone)))
+
+    assert counts(decision) == {Role.PREFILL: 4, Role.DECODE: 3}
+    assert decision.fresh_message == (
+        "router router-2 vanished: who came in its last seconds is not known"
+    )
+
+
+def test_after_half_a_minute_no_rate_lacks_it_any_more() -> None:
+    gone = report(router="router-2", ended=True, lost_s=NOW_S - 30.0)
+    decision = tick(observe(prefill=4, decode=3, routers=(report(), gone)))
+
+    assert "answered" in decision.fresh_message
+
+
 def test_a_pool_that_turns_clients_away_is_not_at_rest() -> None:
     decisions = rest(observe(prefill=4, decode=3, turned_away=True))
 
