@@ -21,6 +21,7 @@ PACKAGES = Path(__file__).parents[2] / "engine"
 START_S = 420.0
 REQUEST_S = 120.0
 _LAST_WORDS = 3000
+_BOUND: list[socket.socket] = []
 
 
 class EngineEndedError(Exception):
@@ -156,15 +157,17 @@ async def start(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing listens on."""
+    """Ports of loopback that nothing listens on, and that nobody else is given from now on.
+
+    A socket bound to each keeps the kernel from handing it out until a child listens there, seconds
+    later; whoever allows its address to be reused, as servers do, may listen all the same.
+    """
     sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    for one in sockets:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("127.0.0.1", 0))
+    _BOUND.extend(sockets)
+    return [one.getsockname()[1] for one in sockets]
 
 
 def new_id() -> str:
