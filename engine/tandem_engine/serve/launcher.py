@@ -38,6 +38,7 @@ class Pace:
     """How often the launcher looks, and how long it gives vLLM, in seconds."""
 
     health_poll_s: float = 0.5
+    answer_s: float = 5.0
     watch_s: float = 2.0
     drain_poll_s: float = 0.25
     silence_s: float = 120.0
@@ -46,6 +47,15 @@ class Pace:
 
 class EngineError(Exception):
     """The engine cannot serve; the text is one sentence for the pool's status."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a healthy vLLM has settled on."""
+
+    kv_capacity_tokens: int | None
+    max_model_len: int | None
+    version: str | None
 
 
 @dataclass(slots=True)
@@ -78,9 +88,9 @@ class Launcher:
             "shape": None,
         }
         async with _served(self.lifecycle, settings), aiohttp.ClientSession() as session:
-            api = VllmApi(session, settings.url)
-            engine = self._engine = await EngineProcess.start(self.command)
+            api = VllmApi(session, settings.url, answer_s=self.pace.answer_s)
             self._listen_for_signals()
+            engine = self._engine = await EngineProcess.start(self.command)
             try:
                 await self._serve(engine, api)
             except EngineError as failure:
@@ -155,21 +165,19 @@ class Launcher:
         self.lifecycle.enter(Phase.WARMING_UP)
         healthy_s = round(time.monotonic() - started, 3)
         log.info("vLLM is healthy after_s=%s", healthy_s)
+        draw = random.Random()
         try:
-            samples = await api.samples()
-            max_model_len = await api.max_model_len(self.settings.name)
-            draw = random.Random()
-            result = await warm_up(self.settings, api, max_model_len=max_model_len, draw=draw)
+            told = await self._told(api)
+            result = await warm_up(self.settings, api, max_model_len=told.max_model_len, draw=draw)
         except (*UNREACHABLE, CompletionError) as error:
             raise await self._warm_up_failure(engine, error) from None
-        kv_capacity_tokens = metrics.kv_capacity_tokens(samples)
         measured: Measured | None = None
         try:
             measured = await measure(
                 self.settings,
                 api,
-                max_model_len=max_model_len,
-                kv_capacity_tokens=kv_capacity_tokens,
+                max_model_len=told.max_model_len,
+                kv_capacity_tokens=told.kv_capacity_tokens,
                 draw=draw,
             )
         except (*UNREACHABLE, CompletionError) as error:
@@ -177,9 +185,9 @@ class Launcher:
             log.warning("not measured why=%r", str(error) or type(error).__name__)
         shape = await asyncio.to_thread(self._shape)
         self.lifecycle.info |= {
-            "vllm_version": await api.version(),
-            "kv_capacity_tokens": kv_capacity_tokens,
-            "max_model_len": max_model_len,
+            "vllm_version": told.version,
+            "kv_capacity_tokens": told.kv_capacity_tokens,
+            "max_model_len": told.max_model_len,
             "healthy_after_s": healthy_s,
             "ready_after_s": round(time.monotonic() - started, 3),
             "warm_up": asdict(result),
@@ -191,6 +199,17 @@ class Launcher:
         log.info("ready after_s=%s", self.lifecycle.info["ready_after_s"])
         if result.kv_pull is not None and result.kv_pull.state != "done":
             log.warning("no KV pull in the warm-up why=%r", result.kv_pull.reason)
+
+    async def _told(self, api: VllmApi) -> _Told:
+        """What vLLM says of itself; one that is too busy to answer in time is asked again."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return _Told(
+                    metrics.kv_capacity_tokens(await api.samples()),
+                    await api.max_model_len(self.settings.name),
+                    await api.version(),
+                )
+            await asyncio.sleep(self.pace.health_poll_s)
 
     def _shape(self) -> ModelShape | None:
         settings = self.settings

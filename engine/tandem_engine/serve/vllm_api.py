@@ -8,7 +8,6 @@ import aiohttp
 
 from tandem_engine.serve import metrics
 
-_QUICK = aiohttp.ClientTimeout(total=5.0)
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)
 
 
@@ -18,19 +17,24 @@ class CompletionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VllmApi:
-    """One engine's API."""
+    """One engine's API. Whatever is no completion has `answer_s` to be answered."""
 
     session: aiohttp.ClientSession
     url: str
+    answer_s: float = 5.0
+
+    @property
+    def _quick(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(total=self.answer_s)
 
     async def health(self) -> int:
         """Return the status of /health: 200, or 503 once the engine is dead."""
-        async with self.session.get(f"{self.url}/health", timeout=_QUICK) as answer:
+        async with self.session.get(f"{self.url}/health", timeout=self._quick) as answer:
             return answer.status
 
     async def samples(self) -> list[metrics.Sample]:
         """Return the metrics page."""
-        async with self.session.get(f"{self.url}/metrics", timeout=_QUICK) as answer:
+        async with self.session.get(f"{self.url}/metrics", timeout=self._quick) as answer:
             answer.raise_for_status()
             return metrics.parse(await answer.text())
 
@@ -43,14 +47,14 @@ class VllmApi:
 
     async def max_model_len(self, name: str) -> int | None:
         """Return the context length that vLLM settled on for the model `name`."""
-        async with self.session.get(f"{self.url}/v1/models", timeout=_QUICK) as answer:
+        async with self.session.get(f"{self.url}/v1/models", timeout=self._quick) as answer:
             answer.raise_for_status()
             models = (await answer.json())["data"]
         return next((model.get("max_model_len") for model in models if model["id"] == name), None)
 
     async def version(self) -> str | None:
         """Return vLLM's version."""
-        async with self.session.get(f"{self.url}/version", timeout=_QUICK) as answer:
+        async with self.session.get(f"{self.url}/version", timeout=self._quick) as answer:
             body: dict[str, str] = await answer.json()
             return body.get("version")
 

@@ -1,13 +1,14 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from tandem_engine.serve.launcher import EngineError
-from tests.unit.serve.engine import Engine, until
+from tests.unit.serve.engine import QUICK, Engine, until
 
 Start = Callable[..., Engine]
 
@@ -102,6 +103,14 @@ async def test_an_engine_whose_model_has_no_shape_is_ready_all_the_same(
 
     assert info["phase"] == "ready"
     assert info["shape"] is None
+
+
+async def test_a_vllm_that_is_too_busy_to_tell_of_itself_is_asked_again(start: Start) -> None:
+    engine = await start(fault="answers-late", pace=replace(QUICK, answer_s=0.3)).ready()
+
+    info = await engine.info()
+    assert info["vllm_version"] == "0.32.0"
+    assert (info["max_model_len"], info["kv_capacity_tokens"]) == (2048, 32768)
 
 
 async def test_an_engine_that_cannot_be_measured_is_ready_all_the_same(start: Start) -> None:

@@ -2,7 +2,7 @@
 
 `POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it
 with an error on its output. Faults: FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers,
-stalls-once (a second, at the second prompt of 32 tokens).
+stalls-once (a second, at the second prompt of 32 tokens), answers-late (a second, once a page).
 FAKE_VLLM_COSTS='{"token_s": 0.001, "step_s": 0.01, "stream_s": 0.001}' makes answers take time: so
 much per prompt token, per step after the first token, and per step and stream.
 """
@@ -40,6 +40,7 @@ class Fake:
         self.health_status = 200
         self.requests: list[dict[str, object]] = []
         self.short = 0
+        self.pages: set[str] = set()
         self.costs = json.loads(os.environ.get("FAKE_VLLM_COSTS", "{}"))
 
     async def health(self, request: web.Request) -> web.Response:
@@ -47,13 +48,16 @@ class Fake:
             request.transport.abort()
         return web.Response(status=self.health_status)
 
-    async def metrics(self, _: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request) -> web.Response:
+        await self._late(request.path)
         return web.Response(text=METRICS.format(**self.state))
 
-    async def models(self, _: web.Request) -> web.Response:
+    async def models(self, request: web.Request) -> web.Response:
+        await self._late(request.path)
         return web.json_response({"data": [{"id": self.name, "max_model_len": 2048}]})
 
-    async def version(self, _: web.Request) -> web.Response:
+    async def version(self, request: web.Request) -> web.Response:
+        await self._late(request.path)
         return web.json_response({"version": "0.32.0"})
 
     async def completions(self, request: web.Request) -> web.Response:
@@ -80,6 +84,11 @@ class Fake:
         cost = {"token_s": 0.0, "step_s": 0.0, "stream_s": 0.0} | self.costs
         step_s = cost["step_s"] + cost["stream_s"] * streams
         return tokens * cost["token_s"] + (body["max_tokens"] - 1) * step_s
+
+    async def _late(self, page: str) -> None:
+        if os.environ.get("FAKE_VLLM") == "answers-late" and page not in self.pages:
+            self.pages.add(page)
+            await asyncio.sleep(1.0)
 
     def _stall_s(self, body: dict[str, object]) -> float:
         if os.environ.get("FAKE_VLLM") != "stalls-once":
