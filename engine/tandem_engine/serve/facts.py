@@ -75,9 +75,11 @@ def _model_problem(path: Path) -> str | None:
     if not (path / "config.json").is_file():
         return f"--model: {path} has no config.json; give the folder that holds it and the weights"
     try:
-        json.loads((path / "config.json").read_text())
-    except (OSError, ValueError) as error:
+        config = _config_in(path)
+    except (OSError, ValueError, RecursionError) as error:
         return f"--model: {path}/config.json cannot be read ({error}); copy the model again"
+    if not isinstance(config, dict):
+        return f"--model: {path}/config.json holds no JSON object; copy the model again"
     return None
 
 
@@ -107,16 +109,35 @@ def _config_in(folder: Path) -> dict[str, Any]:
 
 
 def checkpoint_of(config: Mapping[str, Any]) -> Checkpoint:
-    """What a config.json says of how the weights are stored."""
-    text = config.get("text_config") or config
-    quantization = config.get("quantization_config") or {}
-    groups = (quantization.get("config_groups") or {}).values()
-    bits = [(group.get("weights") or {}).get("num_bits") for group in groups]
+    """What a config.json says of how the weights are stored; what is no such thing it does not."""
+    text = _mapping(config.get("text_config")) or config
+    quantization = _mapping(config.get("quantization_config"))
+    groups = _mapping(quantization.get("config_groups")).values()
+    stored = [_mapping(_mapping(group).get("weights")).get("num_bits") for group in groups]
+    method = quantization.get("quant_method")
     return Checkpoint(
-        quantization=quantization.get("quant_method"),
-        weight_bits=quantization.get("bits") or next((b for b in bits if b), None),
-        max_positions=text.get("max_position_embeddings"),
+        quantization=method if isinstance(method, str) else None,
+        weight_bits=next(filter(None, map(_count, (quantization.get("bits"), *stored))), None),
+        max_positions=_max_positions(text),
     )
+
+
+def _max_positions(text: Mapping[str, Any]) -> int | None:
+    """The longest context, unless vLLM may reckon with a longer one: it knows how far RoPE goes."""
+    rope = _mapping(text.get("rope_scaling") or text.get("rope_parameters"))
+    # Layers of each kind may have parameters of their own.
+    stretched = any("factor" in part for part in (rope, *map(_mapping, rope.values())))
+    if stretched or "model_max_length" in text:
+        return None
+    return _count(text.get("max_position_embeddings"))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def gpu_name(gpus: Path) -> str | None:

@@ -74,7 +74,10 @@ def _bits(facts: Facts) -> int | None:
     return facts.checkpoint.weight_bits if facts.checkpoint else None
 
 
-def _positions(facts: Facts) -> int | None:
+def _positions(settings: Settings, facts: Facts) -> int | None:
+    """The checkpoint's own limit, unless vLLM is told to go by another."""
+    if _has(settings, "--hf-overrides") or facts.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN"):
+        return None
     return facts.checkpoint.max_positions if facts.checkpoint else None
 
 
@@ -88,11 +91,11 @@ _RULES = (
     _Rule(
         lambda settings, facts: (
             settings.max_model_len is not None
-            and (_positions(facts) or settings.max_model_len) < settings.max_model_len
+            and (_positions(settings, facts) or settings.max_model_len) < settings.max_model_len
         ),
         lambda settings, facts: (
-            f"--max-model-len: the model was made for {_positions(facts)} tokens, "
-            f"not {settings.max_model_len}; write --max-model-len={_positions(facts)} or less"
+            f"--max-model-len: the model was made for {_positions(settings, facts)} tokens, not "
+            f"{settings.max_model_len}; write --max-model-len={_positions(settings, facts)} or less"
         ),
     ),
     _Rule(

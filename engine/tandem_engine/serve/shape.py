@@ -51,7 +51,7 @@ def model_shape(config: Mapping[str, Any], settings: Settings) -> ModelShape | N
     """The shape of a decoder of attention and gated layers; `None` of what does not say so."""
     try:
         return _shape(config, settings)
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
 

@@ -2,6 +2,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tandem_engine.serve.facts import Checkpoint, gpu_name, look_around
 
 
@@ -26,6 +28,58 @@ def test_a_broken_config_is_a_problem(model: Path) -> None:
 
     assert facts.model_problem is not None
     assert "cannot be read" in facts.model_problem
+
+
+@pytest.mark.parametrize("config", ["[]", "null", "3", "[" * 100_000])
+def test_a_config_that_is_no_object_is_a_problem(model: Path, config: str) -> None:
+    (model / "config.json").write_text(config)
+
+    facts = look_around(str(model), python="python", environment={})
+
+    assert facts.model_problem is not None
+    assert "copy the model again" in facts.model_problem
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"max_position_embeddings": "4096"},
+        {"text_config": "small"},
+        {"quantization_config": "fp8"},
+        {"quantization_config": {"quant_method": ["awq"], "bits": "4"}},
+        {"quantization_config": {"config_groups": ["a"]}},
+        {"quantization_config": {"config_groups": {"group_0": "a"}}},
+        {"quantization_config": {"config_groups": {"group_0": {"weights": "4"}}}},
+    ],
+)
+def test_what_a_config_says_in_no_known_way_is_not_known(
+    model: Path, config: dict[str, object]
+) -> None:
+    (model / "config.json").write_text(json.dumps(config))
+
+    facts = look_around(str(model), python="python", environment={})
+
+    assert facts.model_problem is None
+    assert facts.checkpoint == Checkpoint()
+
+
+@pytest.mark.parametrize(
+    "stretched",
+    [
+        {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+        {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}},
+        {"model_max_length": 131072},
+    ],
+)
+def test_how_far_a_stretched_context_goes_is_left_to_vllm(
+    model: Path, stretched: dict[str, object]
+) -> None:
+    (model / "config.json").write_text(json.dumps({"max_position_embeddings": 8192} | stretched))
+
+    checkpoint = look_around(str(model), python="python", environment={}).checkpoint
+
+    assert checkpoint is not None
+    assert checkpoint.max_positions is None
 
 
 def test_a_repository_is_not_looked_for_on_disk() -> None:

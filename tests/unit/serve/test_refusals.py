@@ -56,6 +56,17 @@ def test_pairs_that_are_known_to_fail_are_refused_in_one_sentence(
         ({}, {"checkpoint": EIGHT_BIT, "cpu_flags": AVX2}),
         ({"max_model_len": 4096}, {"checkpoint": Checkpoint(max_positions=4096)}),
         ({"max_model_len": 4096}, {"checkpoint": Checkpoint(max_positions=None)}),
+        (
+            {"max_model_len": 9000, "extra_arg": ('--hf-overrides={"rope_parameters": {}}',)},
+            {"checkpoint": Checkpoint(max_positions=4096)},
+        ),
+        (
+            {"max_model_len": 9000},
+            {
+                "checkpoint": Checkpoint(max_positions=4096),
+                "environment": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"},
+            },
+        ),
         ({"device": "cuda", "kv_cache_dtype": "fp8", "tensor_parallel_size": 8}, {}),
         ({"device": "cuda", "extra_arg": ("--enable-sleep-mode",), "eager": False}, {}),
         ({"extra_arg": ("--max-num-batched-tokens=4096", "--max-logprobs", "5")}, {}),

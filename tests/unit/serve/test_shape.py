@@ -137,3 +137,10 @@ def test_a_model_that_does_not_say_enough_has_no_shape(missing: str) -> None:
     config = {key: value for key, value in LLAMA_8B.items() if key != missing}
 
     assert model_shape(config, Settings(role="prefill", model="any")) is None
+
+
+@pytest.mark.parametrize("size", [10**400, float("inf"), float("nan")], ids=["huge", "inf", "nan"])
+def test_a_model_of_a_size_beyond_numbers_has_no_shape(size: float) -> None:
+    config = LLAMA_8B | {"hidden_size": size}
+
+    assert model_shape(config, Settings(role="prefill", model="any")) is None
