@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tandem_engine.serve.__main__ import main
+from tandem_engine.serve.entry import run
 from tests.unit.serve.engine import Engine, cli_environment, options, until
 
 
@@ -51,6 +51,17 @@ async def test_sigterm_drains_and_exits_with_zero(model: Path) -> None:
     assert b"drained why='idle'" in output
 
 
+async def test_sigterm_is_heeded_while_the_launcher_is_still_being_loaded(tmp_path: Path) -> None:
+    slow = tmp_path / "pydantic.py"
+    slow.write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)")
+    path = os.pathsep.join([str(tmp_path), cli_environment()["PYTHONPATH"]])
+    process = await launched("serve", "--role=decode", "--model=any", PYTHONPATH=path)
+
+    await process.communicate()
+
+    assert process.returncode == 0
+
+
 async def test_a_failed_start_exits_with_one_and_leaves_its_reason(
     model: Path, tmp_path: Path
 ) -> None:
@@ -74,7 +85,7 @@ def test_a_bad_model_path_is_one_sentence_and_a_termination_message(
     log = tmp_path / "log"
     log.touch()
 
-    code = main(["serve", "--role=decode", "--model=/no/such", f"--termination-log={log}"])
+    code = run(["serve", "--role=decode", "--model=/no/such", f"--termination-log={log}"])
 
     assert code == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -86,7 +97,7 @@ def test_no_termination_message_is_left_where_kubernetes_has_no_file(
 ) -> None:
     log = tmp_path / "log"
 
-    main(["serve", "--role=decode", "--model=/no/such", f"--termination-log={log}"])
+    run(["serve", "--role=decode", "--model=/no/such", f"--termination-log={log}"])
 
     assert not log.exists()
     assert "/no/such" in capsys.readouterr().err
@@ -95,7 +106,7 @@ def test_no_termination_message_is_left_where_kubernetes_has_no_file(
 def test_print_command_runs_nothing_and_is_a_shell_line(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["serve", "--role=prefill", f"--model={model}", "--print-command"]) == 0
+    assert run(["serve", "--role=prefill", f"--model={model}", "--print-command"]) == 0
 
     shown = capsys.readouterr().out
     assert shown.startswith("env ")
@@ -107,7 +118,7 @@ def test_print_command_runs_nothing_and_is_a_shell_line(
 def test_a_wrong_command_shows_the_usage(
     given: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(given) == code
+    assert run(given) == code
 
     captured = capsys.readouterr()
     assert "tandem-engine serve" in captured.out + captured.err

@@ -1,0 +1,81 @@
+"""The launcher's command line: what it is asked, what it refuses, and its exit codes."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tandem_engine.serve.command import Command, vllm_command
+from tandem_engine.serve.facts import Facts, look_around
+from tandem_engine.serve.launcher import EngineError, Launcher
+from tandem_engine.serve.options import OptionError, parse
+from tandem_engine.serve.refusals import refusal
+from tandem_engine.serve.settings import Settings
+
+USAGE = "usage: tandem-engine serve --role=prefill|decode --model=MODEL ... (serve --help: all)"
+BAD_USAGE, FAILED = 2, 1
+
+
+def run(given: Sequence[str]) -> int:
+    """Run the command line; return the exit code."""
+    if not given or given[0] in ("-h", "--help"):
+        print(USAGE)  # noqa: T201 - what was asked for
+        return 0 if given else BAD_USAGE
+    if given[0] != "serve":
+        return _refuse(f"{given[0]!r} is no command of tandem-engine; {USAGE}")
+    try:
+        settings, print_command = parse(given[1:])
+    except OptionError as problem:
+        return _refuse(str(problem))
+    facts = look_around(settings.model, python=sys.executable, environment=os.environ)
+    reason = refusal(settings, facts)
+    if reason is not None:
+        return _refuse(reason, settings.termination_log)
+    command = vllm_command(settings, facts)
+    if print_command:
+        print(_as_shell(command))  # noqa: T201 - what was asked for
+        return 0
+    return _serve(settings, command, facts)
+
+
+def _serve(settings: Settings, command: Command, facts: Facts) -> int:
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stdout,
+        format="tandem-engine level=%(levelname)s %(message)s",
+    )
+    _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
+    revision = os.environ.get("TANDEM_REVISION")
+    launcher = Launcher(settings, command, revision=revision, gpu=facts.gpu)
+    try:
+        asyncio.run(launcher.run())
+    except EngineError as failure:
+        return _refuse(str(failure), settings.termination_log, code=FAILED)
+    return 0
+
+
+def _fill_cache(command: Command, seed: str | None) -> None:
+    """Bring what the image's build has cached: it saves vLLM a second import of itself."""
+    if seed is not None and "VLLM_CACHE_ROOT" in command.env:
+        with contextlib.suppress(OSError):
+            shutil.copytree(seed, command.env["VLLM_CACHE_ROOT"], dirs_exist_ok=True)
+
+
+def _refuse(reason: str, termination_log: str | None = None, *, code: int = BAD_USAGE) -> int:
+    sys.stdout.flush()
+    print(f"tandem-engine: {reason}", file=sys.stderr)  # noqa: T201 - the reason for the end
+    if termination_log is not None and Path(termination_log).exists():
+        # The kubelet shows it as the container's message; elsewhere there is no such file.
+        with contextlib.suppress(OSError):
+            Path(termination_log).write_text(reason)
+    return code
+
+
+def _as_shell(command: Command) -> str:
+    variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.env.items())]
+    return " \\\n  ".join(["env", *variables, shlex.join(command.argv)])
