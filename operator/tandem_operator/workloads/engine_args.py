@@ -36,7 +36,14 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
     }
     caching = "--prefix-caching" if engine.prefix_caching else "--no-prefix-caching"
     given = [f"--{option}={value}" for option, value in options.items() if value is not None]
-    return [*given, caching, *(f"--extra-arg={argument}" for argument in engine.extra_args)]
+    return [*given, caching, *map(_extra, engine.extra_args)]
+
+
+def _extra(argument: str) -> str:
+    """An argument for vLLM, which the launcher may have to know of as well."""
+    name, equals, value = argument.partition("=")
+    ours = _LAUNCHERS_OWN.get(name.replace("_", "-"))
+    return f"--extra-arg={argument}" if ours is None else f"{ours}{equals}{value}"
 
 
 def model_location(spec: PoolSpec) -> str:
@@ -75,4 +82,10 @@ def digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+# Options of vLLM without a field of the pool, by what the launcher calls them.
+_LAUNCHERS_OWN = {
+    "--enforce-eager": "--eager",
+    "--no-enforce-eager": "--no-eager",
+    "--kv-cache-dtype": "--kv-cache-dtype",
+}
 _DEVICES = {Device.CPU: "cpu", Device.NVIDIA: "cuda"}

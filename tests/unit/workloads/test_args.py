@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from tandem_engine.router.__main__ import parser
 from tandem_engine.serve.options import parse
+from tandem_engine.serve.refusals import refusal
 from tandem_engine.serve.settings import Device, Role
 from tandem_operator.workloads.plan import plan
+from tests.unit.serve.given import facts
 from tests.unit.workloads.cluster import NOW_S, container, pool, world
 
 
@@ -35,6 +37,23 @@ def test_the_launcher_reads_what_the_pool_says(role):
     assert parsed.block_size == 32
     assert parsed.dtype == "float32"
     assert parsed.prefix_caching is True
+
+
+@pytest.mark.parametrize(
+    ("argument", "field", "value"),
+    [
+        ("--kv-cache-dtype=fp8", "kv_cache_dtype", "fp8"),
+        ("--kv_cache_dtype=fp8_e4m3", "kv_cache_dtype", "fp8_e4m3"),
+        ("--enforce-eager", "eager", True),
+        ("--no-enforce-eager", "eager", False),
+    ],
+)
+def test_what_the_launcher_decides_by_reaches_it_from_the_extra_arguments(argument, field, value):
+    parsed = launched("decode", {"engine": {"device": "NVIDIA", "extraArgs": [argument]}})
+
+    assert getattr(parsed, field) == value
+    assert parsed.extra_arg == ()
+    assert refusal(parsed, facts()) is None
 
 
 def test_a_decode_engine_warms_up_with_the_prefill_service():
