@@ -49,6 +49,11 @@ class Options:
     identity: str
     installation: Installation
 
+    @property
+    def lease_name(self) -> str:
+        """One for each set of pools: operators of other pools need not wait for each other."""
+        return LEASE_NAME if self.namespace is None else f"{LEASE_NAME}-{self.namespace}"
+
 
 def options_from(arguments: Sequence[str] | None) -> Options:
     """Options from the command line, and images from the environment."""
@@ -93,7 +98,7 @@ async def run(options: Options) -> int:
         await servers.stop()
         return 1
     terms = LeaseTerms(
-        namespace=options.lease_namespace, name=LEASE_NAME, identity=options.identity
+        namespace=options.lease_namespace, name=options.lease_name, identity=options.identity
     )
     lease = Lease(kube, terms, clock=time.monotonic) if options.leader_elect else None
     try:

@@ -49,9 +49,9 @@ def run_helm(*words: str | Path, kubeconfig: Path | None = None) -> str:
     return result.stdout
 
 
-def render(*words: str, namespace: str = NAMESPACE) -> Objects:
+def render(*words: str, namespace: str = NAMESPACE, release: str = "tandem") -> Objects:
     """The chart's objects."""
-    text = run_helm("template", "tandem", CHART, "--namespace", namespace, *words)
+    text = run_helm("template", release, CHART, "--namespace", namespace, *words)
     return [obj for obj in yaml.safe_load_all(text) if obj]
 
 

@@ -109,6 +109,63 @@ def test_replicas_and_their_successors_elect_a_leader(variant: str) -> None:
     assert {"--leader-elect", f"--lease-namespace={NAMESPACE}"} <= {*container(objects)["args"]}
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_operator_may_hold_the_lease_of_its_own_pools_and_no_other(variant: str) -> None:
+    from tandem_operator.__main__ import options_from
+
+    objects = render(*VARIANTS[variant])
+
+    name = options_from(container(objects)["args"]).lease_name
+    rules = [rule for role in of_kind(objects, "Role") for rule in role["rules"]]
+    assert [rule["resourceNames"] for rule in rules if "resourceNames" in rule] == [[name]]
+
+
+def test_installations_for_several_namespaces_do_not_wait_for_each_other() -> None:
+    from tandem_operator.__main__ import options_from
+
+    scopes = ([], ["--namespace=team-a"], ["--namespace=team-b"])
+    assert len({options_from(scope).lease_name for scope in scopes}) == len(scopes)
+
+
+@pytest.mark.parametrize("release", ["a.b", "1st", "r" * 53, "123", "1e3"])
+def test_any_release_name_makes_names_that_kubernetes_takes(
+    control_plane: ControlPlane, namespace: str, release: str
+) -> None:
+    objects = render(namespace=namespace, release=release)
+
+    control_plane.run_kubectl(
+        *("apply", "--dry-run=server", "--validate=strict", "-f", "-"),
+        stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}),
+    )
+
+
+def test_names_of_digits_stay_strings() -> None:
+    numbers = ("watchNamespace=77", "serviceAccount.name=88", "priorityClassName=99")
+    pull = ("--set-string", "imagePullSecrets={55}")
+
+    objects = render(*(word for each in numbers for word in ("--set-string", each)), *pull)
+
+    pod = deployment(objects)["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["priorityClassName"]) == ("88", "99")
+    assert pod["imagePullSecrets"] == [{"name": "55"}]
+    [account] = of_kind(objects, "ServiceAccount")
+    assert account["metadata"]["name"] == "88"
+    namespaces = {role["metadata"]["namespace"] for role in of_kind(objects, "Role")}
+    assert namespaces == {"77", NAMESPACE}
+
+
+def test_labels_of_the_chart_win_over_those_of_the_values() -> None:
+    theirs = r"podLabels.app\.kubernetes\.io/name=mine,podLabels.team=search"
+
+    made = deployment(render("--set", theirs))["spec"]
+
+    labels = made["template"]["metadata"]["labels"]
+    assert labels["team"] == "search"
+    assert made["selector"]["matchLabels"].items() <= labels.items()
+    text = run_helm("template", "tandem", CHART, "--set", theirs)
+    assert "app.kubernetes.io/name: mine" not in text
+
+
 def test_disruption_budget_covers_two_replicas_and_does_not_pin_a_single_one() -> None:
     objects = render(*VARIANTS["two replicas"])
 

@@ -19,8 +19,8 @@ def elect(namespace):
 
 
 def lease_in(plane, namespace):
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/tandem-operator"
-    return plane.request("GET", path)
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    return plane.request("GET", f"{leases}/tandem-operator-{namespace}")
 
 
 def leads(process):
@@ -120,7 +120,7 @@ def test_an_empty_lease_of_a_chart_can_be_taken(plane, namespace, tmp_path):
     empty = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "tandem-operator", "namespace": namespace},
+        "metadata": {"name": f"tandem-operator-{namespace}", "namespace": namespace},
     }
     plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(empty))
 

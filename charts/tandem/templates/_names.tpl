@@ -1,14 +1,21 @@
+{{- /* With "-metrics" it names a Service: no dots, a letter first, 63 characters at most. */}}
 {{- define "tandem.name" -}}
-{{ .Release.Name | trunc 54 | trimSuffix "-" }}-operator
+{{- $release := regexReplaceAll "^([0-9])" (replace "." "-" .Release.Name) "tandem-${1}" -}}
+{{ $release | trunc 46 | trimSuffix "-" }}-operator
 {{- end }}
 
 {{- define "tandem.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default (include "tandem.name" .) }}
 {{- end }}
 
+{{- /* One Lease for each set of pools: installations for several namespaces do not wait for each other. */}}
+{{- define "tandem.lease" -}}
+tandem-operator{{ with .Values.watchNamespace }}-{{ . }}{{ end }}
+{{- end }}
+
 {{- define "tandem.selector" -}}
 app.kubernetes.io/name: tandem
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end }}
 
@@ -21,6 +28,6 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- define "tandem.head" -}}
 name: {{ include "tandem.name" . }}
-namespace: {{ .Release.Namespace }}
+namespace: {{ .Release.Namespace | quote }}
 labels: {{- include "tandem.labels" . | nindent 2 }}
 {{- end }}
