@@ -70,6 +70,7 @@ class Launcher:
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _terminate: asyncio.Event = field(default_factory=asyncio.Event)
     _engine: EngineProcess | None = None
+    _hurried: bool = False
 
     async def run(self) -> None:
         """Serve until told to stop; raise `EngineError` if the engine ends by itself."""
@@ -105,6 +106,7 @@ class Launcher:
         """Leave on the first SIGTERM; stop at once on the second."""
         if self._terminate.is_set() and self._engine is not None:
             log.info("stopping at once signal=second")
+            self._hurried = True
             self._engine.kill()
             return
         self.lifecycle.leave()
@@ -132,7 +134,7 @@ class Launcher:
             await asyncio.wait({task, ended}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            if self._terminate.is_set():
+            if self._hurried:
                 return Drained.DEADLINE
             during = self.lifecycle.phase.value
             raise EngineError(

@@ -244,6 +244,18 @@ async def test_a_dead_vllm_ends_the_launcher_with_its_last_error(start: Start) -
         await engine.stopped()
 
 
+async def test_a_vllm_that_dies_with_requests_in_its_drain_is_told_of(start: Start) -> None:
+    engine = await start().ready()
+    await engine.tell_vllm(running=1)
+    engine.launcher.signalled()
+
+    with pytest.raises(aiohttp.ClientError):
+        await engine.tell_vllm(exit=3)
+
+    with pytest.raises(EngineError, match=r"code 3 while draining: ValueError: the weights"):
+        await engine.stopped()
+
+
 async def test_a_vllm_that_never_starts_is_told_by_its_cause(start: Start) -> None:
     engine = start(fault="dies-at-start")
 
