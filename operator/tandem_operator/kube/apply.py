@@ -26,8 +26,7 @@ ChildKey = tuple[str, str]
 """Kind and name, within one namespace."""
 
 _REFUSALS = frozenset({400, 403, 404, 413, 422})
-# Only the router's Deployment has its replicas in the main apply: nobody else may own those.
-_FORCIBLE_IN_CHILDREN = ("spec.template", "spec.replicas")
+_FORCIBLE_IN_CHILDREN = ("spec.template",)
 _FORCIBLE_REPLICAS = ("spec.replicas",)
 
 
