@@ -65,7 +65,9 @@ def _by_key(field: str, items: Any) -> dict[Hashable, Any] | None:
         value = item.get(key) if isinstance(item, Mapping) else None
         if not isinstance(value, str | int):
             return None
-        found[value] = item
+        # A port is taken once for each protocol.
+        other = field == "ports" and item.get("protocol") not in (None, "TCP")
+        found[f"{value}/{item['protocol']}" if other else value] = item
     return found
 
 

@@ -90,6 +90,15 @@ def test_an_environment_variable_is_replaced_whole() -> None:
     assert env == [over["env"][0], {"name": "MINE", "value": "x"}]
 
 
+def test_a_port_of_two_protocols_is_two_ports() -> None:
+    over = {"ports": [{"containerPort": 53}, {"containerPort": 53, "protocol": "UDP"}]}
+    own = {"ports": [{"containerPort": 53, "protocol": "TCP", "name": "dns"}]}
+
+    assert merged({}, over) == over
+    assert merged(over, own)["ports"] == [*own["ports"], over["ports"][1]]
+    assert overridden(over, own) == ("ports[53]",)
+
+
 def test_a_null_takes_a_default_away() -> None:
     assert merged({"a": 1, "b": {"c": 2}}, {"b": None}) == {"a": 1}
 
