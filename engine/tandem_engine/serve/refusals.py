@@ -11,7 +11,7 @@ from tandem_engine.serve.facts import Facts
 from tandem_engine.serve.settings import Device, Dtype, Settings
 
 # Option of vLLM -> ours. An abbreviation of one, or a dotted part, counts as the option.
-_OWNED = {
+OWNED = {
     "--model": "--model",
     "--revision": "--model-revision",
     "--served-model-name": "--served-model-name",
@@ -33,7 +33,7 @@ _OWNED = {
     "--enforce-eager": "--eager",
     "--no-enforce-eager": "--no-eager",
 }
-_FORBIDDEN = {
+FORBIDDEN = {
     "--kv-transfer-config": "Tandem connects the two roles",
     "--api-key": "the router is what clients talk to",
     "--ssl-keyfile": "engines speak plain HTTP inside the cluster",
@@ -206,10 +206,10 @@ def _overriding(arguments: Sequence[str]) -> str | None:
         option = _option(argument)
         if not option.startswith("-"):
             continue
-        for owned, ours in _OWNED.items():
+        for owned, ours in OWNED.items():
             if _abbreviates(option, owned):
                 return f"--extra-arg: {option} is Tandem's own; write {ours} instead"
-        for forbidden, why in _FORBIDDEN.items():
+        for forbidden, why in FORBIDDEN.items():
             if _abbreviates(option, forbidden):
                 return f"--extra-arg: {option} cannot be set, since {why}; leave it out"
     return None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tandem_engine.router.__main__ import parser
 from tandem_engine.serve.options import parse
-from tandem_engine.serve.refusals import refusal
+from tandem_engine.serve.refusals import FORBIDDEN, OWNED, refusal
 from tandem_engine.serve.settings import Device, Role
 from tandem_operator.workloads.plan import plan
 from tests.unit.serve.given import facts
@@ -54,6 +54,19 @@ def test_what_the_launcher_decides_by_reaches_it_from_the_extra_arguments(argume
     assert getattr(parsed, field) == value
     assert parsed.extra_arg == ()
     assert refusal(parsed, facts()) is None
+
+
+@pytest.mark.parametrize("option", sorted(OWNED | FORBIDDEN))
+def test_no_pool_is_taken_whose_engines_would_refuse_an_argument(option):
+    # Those that the launcher is given under its own name.
+    argument = {"--kv-cache-dtype": "--kv-cache-dtype=auto"}.get(option, option)
+    engine = {"engine": {"device": "NVIDIA", "extraArgs": [argument]}}
+
+    made = plan(world(pool(engine)), now_s=NOW_S)
+
+    if made.children:
+        parsed, _ = parse(container(made, "decode")["args"])
+        assert refusal(parsed, facts()) is None
 
 
 def test_a_decode_engine_warms_up_with_the_prefill_service():

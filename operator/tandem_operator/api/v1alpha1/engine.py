@@ -51,6 +51,15 @@ _TANDEMS_ARGUMENTS = (
     "--api-key",
     "--kv-transfer-config",
     "--shutdown-timeout",
+    "--config",
+    "--disable-log-stats",
+    "--enable-log-requests",
+    "--headless",
+    "--no-disable-uvicorn-access-log",
+    "--root-path",
+    "--ssl-certfile",
+    "--ssl-keyfile",
+    "--uds",
 )
 
 
