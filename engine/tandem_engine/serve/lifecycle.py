@@ -1,6 +1,5 @@
 """The phases of an engine pod and what each probe may say in them."""
 
-import asyncio
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -29,7 +28,6 @@ class Lifecycle:
     vllm_answers: bool = True
     reason: str | None = None
     info: dict[str, Any] = field(default_factory=dict)
-    leaving: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def live(self) -> bool:
@@ -50,7 +48,6 @@ class Lifecycle:
     def leave(self) -> None:
         """Leave readiness for good."""
         self.enter(Phase.DRAINING)
-        self.leaving.set()
 
     def fail(self, reason: str) -> None:
         """End with a sentence; the first one counts."""
