@@ -1,6 +1,7 @@
 """Charts: what they render, what they refuse, and what the API server says of it."""
 
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 
@@ -164,6 +165,18 @@ def test_labels_of_the_chart_win_over_those_of_the_values() -> None:
     assert made["selector"]["matchLabels"].items() <= labels.items()
     text = run_helm("template", "tandem", CHART, "--set", theirs)
     assert "app.kubernetes.io/name: mine" not in text
+
+
+def test_a_version_with_build_metadata_makes_labels_that_kubernetes_takes(tmp_path: Path) -> None:
+    built = shutil.copytree(CHART, tmp_path / "tandem")
+    described = (built / "Chart.yaml").read_text().replace("ersion: 0.1.0", "ersion: 0.1.0+4f2a")
+    (built / "Chart.yaml").write_text(described)
+
+    objects = yaml.safe_load_all(run_helm("template", "tandem", built))
+
+    labels = [value for one in objects if one for value in one["metadata"]["labels"].items()]
+    assert ("helm.sh/chart", "tandem-0.1.0_4f2a") in labels
+    assert not [value for _, value in labels if "+" in value]
 
 
 def test_disruption_budget_covers_two_replicas_and_does_not_pin_a_single_one() -> None:
