@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument("--settings", type=Path, metavar="FILE", help="settings document")
     source.add_argument("--endpoints", type=Path, metavar="FILE", help="list of engine pods")
     ports = parser.add_argument_group("ports")
-    ports.add_argument("--host", default=defaults.host, help="address to listen on (%(default)s)")
+    ports.add_argument("--host", default=defaults.host, help="address to listen on (all)")
     ports.add_argument(
         "--port", type=int, default=defaults.port, help="clients (%(default)s); 0 picks one"
     )

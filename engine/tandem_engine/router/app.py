@@ -35,13 +35,14 @@ class Options:
     """How one router process is started.
 
     Attributes:
+        host: the address to listen on; `None`: all of the pod, of IPv4 and IPv6.
         drain_delay_s: how long new requests are still served after the order to stop, while
             load balancers take notice.
         drain_timeout_s: after which streams that still run are ended.
     """
 
     name: str = "router"
-    host: str = "0.0.0.0"  # noqa: S104 - a pod's port is reached by its address
+    host: str | None = None
     port: int = 8000
     internal_port: int = 9100
     drain_delay_s: float = 3.0

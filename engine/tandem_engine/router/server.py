@@ -284,7 +284,10 @@ class _Server(web.Server):
 
 
 async def listen(
-    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, host: str, port: int
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+    *,
+    host: str | None,
+    port: int,
 ) -> tuple[web.ServerRunner, int]:
     """Serve `handler` and return the runner and the port it got."""
     server = _Server(

@@ -100,7 +100,7 @@ def _options(settings: Settings, facts: Facts) -> list[str]:
     values: dict[str, object | None] = {
         "revision": revision,
         "served-model-name": settings.name,
-        "host": settings.host,
+        "host": settings.host or _all_addresses(facts),
         "port": settings.port,
         "dtype": settings.dtype,
         "quantization": settings.quantization,
@@ -122,6 +122,11 @@ def _options(settings: Settings, facts: Facts) -> list[str]:
     }
     given = [f"--{name}={value}" for name, value in values.items() if value is not None]
     return given + [f"--{name}" for name, wanted in flags.items() if wanted]
+
+
+def _all_addresses(facts: Facts) -> str:
+    # vLLM listens on one: that of IPv6 takes calls by IPv4 as well, but not every node has it.
+    return "::" if ":" in (facts.pod_ip or "") else "0.0.0.0"  # noqa: S104 - it serves the cluster
 
 
 def _environment(settings: Settings, facts: Facts) -> dict[str, str]:

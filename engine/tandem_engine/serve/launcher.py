@@ -286,7 +286,7 @@ async def _served(lifecycle: Lifecycle, settings: Settings) -> AsyncIterator[Non
     except OSError as error:
         await runner.cleanup()
         raise EngineError(
-            f"--control-port: {settings.host}:{settings.control_port} cannot be used "
+            f"--control-port: {settings.host or '*'}:{settings.control_port} cannot be used "
             f"({error.strerror}); choose another port"
         ) from None
     try:

@@ -49,8 +49,8 @@ class Settings(BaseModel):
     """Name that clients ask for. Without it: the model as given."""
     device: Device = Device.CPU
     """What the engine computes on."""
-    host: str = "0.0.0.0"  # noqa: S104 - a pod is reached from outside of it
-    """Address that both ports listen on."""
+    host: str | None = None
+    """Address that both ports listen on. Without it: all of the pod, IPv6 ones too."""
     port: Port = 8000
     """Port of vLLM's HTTP API."""
     control_port: Port = 8001

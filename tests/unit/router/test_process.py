@@ -13,9 +13,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
+from benchmarks.engines.engine import free_ports
 from tandem_engine.router.__main__ import main, parser
+from tandem_engine.router.app import Options
 from tandem_engine.router.logs import JsonFormatter
+from tandem_engine.router.server import listen
 from tests.unit.router.fake_engine import FakeEngine, Script
 from tests.unit.router.pool import Pool, events, settings_document, until
 
@@ -284,3 +288,18 @@ async def test_a_router_that_nobody_reads_any_more_ends_at_the_drain_bound(pool:
     await pool.arrivals()
 
     await asyncio.wait_for(pool.router.drain(), 5)
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="no IPv6 here")
+async def test_clients_come_by_ipv4_and_ipv6() -> None:
+    async def hello(_: web.BaseRequest) -> web.Response:
+        return web.Response(text="hello")
+
+    [port] = free_ports(1)
+    runner, _ = await listen(hello, host=Options().host, port=port)
+
+    async with aiohttp.ClientSession() as session:
+        for address in ("127.0.0.1", "[::1]"):
+            async with session.get(f"http://{address}:{port}/") as answer:
+                assert await answer.text() == "hello"
+    await runner.cleanup()

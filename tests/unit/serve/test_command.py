@@ -49,6 +49,13 @@ def test_peers_are_told_the_pods_own_address() -> None:
     assert vllm_command(settings(), facts()).env["VLLM_NIXL_SIDE_CHANNEL_HOST"] == "10.1.2.3"
 
 
+def test_a_pod_with_an_ipv6_address_is_listened_for_there() -> None:
+    assert option(vllm_command(settings(), facts()), "host") == "0.0.0.0"
+    assert option(vllm_command(settings(), facts(pod_ip="fd00::7")), "host") == "::"
+    chosen = vllm_command(settings(host="127.0.0.1"), facts(pod_ip="fd00::7"))
+    assert option(chosen, "host") == "127.0.0.1"
+
+
 def test_a_cpu_engine_takes_the_pods_limit_in_whole_threads() -> None:
     assert vllm_command(settings(), facts(cpu_limit=0.25)).env["OMP_NUM_THREADS"] == "1"
     assert vllm_command(settings(), facts(cpu_limit=6.5)).env["OMP_NUM_THREADS"] == "6"

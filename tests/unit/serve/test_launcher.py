@@ -168,6 +168,16 @@ async def test_probes_follow_the_phases(start: Start) -> None:
     assert await engine.probe("/live") == 200
 
 
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="no IPv6 here")
+async def test_probes_are_answered_at_an_ipv6_address_too(start: Start) -> None:
+    engine = start(host=None)
+    await until(lambda: engine.probe("/live"))
+
+    url = f"http://[::1]:{engine.settings.control_port}/live"
+    async with engine.session.get(url) as answer:
+        assert answer.status == 200
+
+
 async def test_a_running_request_keeps_vllm_up_after_the_signal(start: Start) -> None:
     engine = await start().ready()
     await engine.tell_vllm(running=1)
