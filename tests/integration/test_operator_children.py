@@ -191,13 +191,22 @@ def test_an_slo_edit_changes_one_config_map_and_no_pod_template(pool):
     assert changed == {("ConfigMap", "tiny-router")}
 
 
-def test_a_spec_that_the_api_server_refuses_in_a_child_leaves_everything_as_it_is(pool):
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"tolerations": [{"operator": "Sometimes"}]}, "Sometimes"),
+        # What a Deployment cannot hold at all is answered with 500, like an outage.
+        ({"nodeSelecter": {"zone": "a"}}, "nodeSelecter: field not declared in schema"),
+        ({"nodeSelector": ["zone"]}, "nodeSelector: expected map"),
+    ],
+)
+def test_a_spec_that_the_api_server_refuses_in_a_child_leaves_everything_as_it_is(pool, spec, said):
     before = pool.versions()
 
-    pool.apply(decode={"podTemplate": {"spec": {"tolerations": [{"operator": "Sometimes"}]}}})
+    pool.apply(decode={"podTemplate": {"spec": spec}})
 
     eventually(lambda: pool.condition("Accepted")["status"] == "False")
-    assert "Sometimes" in pool.condition("Accepted")["message"]
+    assert said in pool.condition("Accepted")["message"]
     after = pool.versions()
     changed = {key for key in after if after[key] != before.get(key)}
     assert changed == {("InferencePool", "tiny")}

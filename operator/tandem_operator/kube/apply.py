@@ -6,6 +6,7 @@ that is handed over to somebody else is one that the second manager stops writin
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from tandem_operator.kube.client import CHILD_MANAGER, ApiError, Kube, Object
@@ -26,6 +27,8 @@ ChildKey = tuple[str, str]
 """Kind and name, within one namespace."""
 
 _REFUSALS = frozenset({400, 403, 404, 413, 422})
+# Server-side apply answers what a kind's schema cannot hold with 500 (seen in Kubernetes 1.34).
+_MALFORMED = "failed to create typed patch object"
 _FORCIBLE_IN_CHILDREN = ("spec.template",)
 _FORCIBLE_REPLICAS = ("spec.replicas",)
 
@@ -61,6 +64,15 @@ def controller_uid(body: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _refusal(error: ApiError) -> str | None:
+    """Why the object cannot be taken as it is; `None` where asking again may help."""
+    if error.status in _REFUSALS:
+        return error.message
+    if error.status == HTTPStatus.INTERNAL_SERVER_ERROR and error.message.startswith(_MALFORMED):
+        return error.message.partition("): ")[2] or error.message
+    return None
+
+
 class ChildWriter:
     """Writes children, and remembers how the API server rewrites what we apply."""
 
@@ -87,9 +99,10 @@ class ChildWriter:
             try:
                 conflicts = await self._rehearse(body)
             except ApiError as error:
-                if error.status not in _REFUSALS:
+                why = _refusal(error)
+                if why is None:
                     raise
-                return ApplyReport(refused=f"{key[0]} {key[1]}: {error.message}")
+                return ApplyReport(refused=f"{key[0]} {key[1]}: {why}")
             if conflicts:
                 conflicts_seen += 1
                 if not forcible(conflicts, prefixes=_FORCIBLE_IN_CHILDREN):
