@@ -62,9 +62,10 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
     ]
     missing = sorted(pod.name for pod in settled if pod.name not in sampled)
     if routers == 0:
-        return Freshness(
-            act=False, shrink=False, message=f"no fresh report from any of {expected} routers"
-        )
+        message = f"no fresh report from any of {expected} routers"
+        if observation.router_pods == 0:
+            message = "no router serves clients"
+        return Freshness(act=False, shrink=False, message=message)
     covered = len(settled) - len(missing)
     if covered < FRESH_POD_SHARE * len(settled):
         message = f"fresh metrics from only {covered} of {len(settled)} ready engine pods"

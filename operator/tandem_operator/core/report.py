@@ -117,7 +117,7 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         minimum=bounds.min_replicas,
         maximum=bounds.max_replicas,
         idle=view.idle,
-        learning=view.situation is None,
+        learning=view.situation is None or view.forecast is None,
         wanted=allowed.to if view.choice is None else view.choice.wanted[role],
         pending=view.choice is not None and view.choice.target[role] > allowed.to,
         stands_in=_stands_in(view, role),

@@ -176,7 +176,8 @@ def decide(
             minute=minute,
             recent=outcomes(seen.routers, window_s=RECENT_S),
             latency=seen.latency,
-            rate_rps=arrivals.rate_rps(RATE_S),
+            # Two seconds of history tell no rate, as they tell no forecast.
+            rate_rps=None if expected is None else arrivals.rate_rps(RATE_S),
             overhead_s=overhead_s if lasting else None,
             idle=idle,
             share=share,

@@ -66,6 +66,7 @@ def test_a_pool_without_deployments_starts_with_its_minimum() -> None:
         ({"routers": ()}, "no fresh report"),
         ({"routers": (report(now_s=NOW_S - 120),)}, "no fresh report"),
         ({"routers": (report(ended=True),)}, "no fresh report from any of 1 routers"),
+        ({"routers": (), "router_pods": 0}, "no router serves clients"),
         ({"engines": ()}, "0 of 6 ready engine pods"),
     ],
 )
@@ -198,6 +199,15 @@ def test_engines_that_measured_themselves_are_sized_before_their_first_request_i
     assert counts(second)[Role.PREFILL] >= 3
     assert not any("model_error" in name for name in second.inputs)
     assert counts(two_ticks(None)[1]) == {Role.PREFILL: 1, Role.DECODE: 1}
+
+
+def test_of_seconds_of_history_neither_rest_nor_a_rate_is_told() -> None:
+    first, _ = two_ticks(START_UP, started_s=NOW_S - 8.0)
+    known, _ = two_ticks(START_UP, started_s=NOW_S - 60.0)
+
+    assert "too little has been measured" in first.sentence
+    assert "arrivals_rps" not in first.inputs
+    assert known.inputs["arrivals_rps"] == 6
 
 
 def test_what_the_routers_are_told_is_remembered() -> None:
