@@ -22,7 +22,7 @@ from tandem_operator.workloads.policy import policy_of
 
 # What the numbers of a decision are called, in the order of being shown; {} is the number.
 INPUTS = {
-    "arrivals_rps": ("arrivals now", "{}/s"),
+    "arrivals_rps": ("arrivals then", "{}/s"),
     "forecast_rps": ("forecast, highest mean", "{}/s"),
     "forecast_high_rps": ("forecast, high case", "{}/s"),
     "forecast_room": ("of which room for new traffic that climbs", "{} times"),

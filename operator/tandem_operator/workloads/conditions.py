@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus, format_duration
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
+from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.facts import Facts
@@ -139,6 +140,11 @@ def _slo_met(facts: Facts) -> Verdict:
     if recent.attainment is None:
         message = "No request ended in the recent window."
         return Verdict(ConditionType.SLO_MET, UNKNOWN, "NoRequests", message)
+    missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
+    if recent.attainment >= facts.policy.slo.attainment and missing:
+        # Those who wait for them have not ended yet.
+        message = f"What ended was in time, but without a Ready pod of {_and(missing)} nobody is."
+        return Verdict(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
     if recent.attainment >= facts.policy.slo.attainment:
         message = f"At least {objective} of the recent requests kept both bounds."
         return Verdict(ConditionType.SLO_MET, TRUE, "Met", message)

@@ -47,7 +47,7 @@ def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
         "router_queue 36, decode_step 4",
     ):
         assert words in result.stdout
-    assert "arrivals now" in result.stdout
+    assert "arrivals then" in result.stdout
     assert "12.4/s" in result.stdout
     # A number that a newer operator writes is shown under its own name.
     assert "new_number" in result.stdout

@@ -6,7 +6,7 @@ import pytest
 
 from tandem_operator.api import parse_status
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
-from tandem_operator.core.observation import Latency, Quantiles
+from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan
 from tests.unit.workloads.cluster import (
@@ -35,6 +35,19 @@ def status_of(live, *, now_s=NOW_S):
     return planned.status if planned.status is not None else live.pool["status"]
 
 
+def ended(at_s, *, finished, good):
+    none = dict.fromkeys(("failed", "shed", "gone", "late_tpot"), 0)
+    return FinishedSecond(
+        second=int(at_s),
+        finished=finished,
+        good=good,
+        late_ttft=finished - good,
+        output_tokens=10 * finished,
+        output_tokens_squared=100 * finished,
+        **none,
+    )
+
+
 def container_status(**state):
     return {"containerStatuses": [{"name": "engine", "ready": False} | state]}
 
@@ -57,6 +70,26 @@ def test_a_pool_without_a_ready_pod_of_one_component_is_not_ready(component):
 
     assert ready["status"] == "False"
     assert ready["message"] == f"Waiting for a Ready pod of {component}."
+
+
+def with_good_answers(live):
+    good = ended(NOW_S - 20, finished=40, good=40)
+    return replace(live, routers=(report(finished=(good,)),))
+
+
+@pytest.mark.parametrize("component", ["prefill", "decode", "router"])
+def test_an_outage_is_no_time_in_which_the_slo_is_met(component):
+    met = condition(status_of(with_pod(with_good_answers(running()), component)), "SLOMet")
+
+    assert (met["status"], met["reason"]) == ("Unknown", "NotServing")
+    assert component in met["message"]
+
+
+def test_pods_of_an_older_generation_serve_and_may_meet_the_slo():
+    live = with_good_answers(running())
+    edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
+
+    assert condition(status_of(replace(live, pool=edit)), "SLOMet")["reason"] == "Met"
 
 
 def test_ready_pods_of_an_older_generation_do_not_make_the_pool_ready():
