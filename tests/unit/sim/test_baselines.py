@@ -95,6 +95,13 @@ def test_within_tolerance_nothing_changes() -> None:
     assert asked(policy, seen(10, 2, running=11.2))[0] == 12
 
 
+def test_a_metric_exactly_at_the_edge_of_the_tolerance_changes_nothing() -> None:
+    policy = hpa(Signal.QUEUE, 10.0, 10.0)
+
+    assert asked(policy, seen(1, 2, queued=11))[0] == 1
+    assert asked(hpa(Signal.LATENCY, 0.5, 0.02), seen(4, 2, ttft_p95_s=0.55))[0] == 4
+
+
 def test_a_latency_scales_the_ready_pods_by_its_ratio() -> None:
     policy = hpa(Signal.LATENCY, 0.5, 0.02)
 
@@ -105,6 +112,49 @@ def test_a_missing_metric_changes_nothing() -> None:
     policy = hpa(Signal.LATENCY, 0.5, 0.02)
 
     assert asked(policy, seen(4, 3, ttft_p95_s=None)) == (4, 3)
+
+
+NO_HASTE = Rules(0.0, (RatePolicy(15.0, percent=100.0),))
+
+
+def silent(observation: Observation, count: int) -> Observation:
+    """The same, but for metrics of the first prefill pods."""
+    return replace(observation, engines=observation.engines[count:])
+
+
+@pytest.mark.parametrize(
+    ("queued", "missing", "wanted"),
+    [
+        (4, 0, 1),
+        # Three pods at their target of ten besides.
+        (4, 3, 4),
+        (8, 2, 3),
+        # Growth counts on nothing from them.
+        (80, 3, 8),
+    ],
+)
+def test_pods_without_metrics_count_as_at_their_target_before_anything_shrinks(
+    queued: int, missing: int, wanted: int
+) -> None:
+    policy = hpa(Signal.QUEUE, 10.0, 10.0, down=NO_HASTE)
+
+    assert asked(policy, silent(seen(4, 2, queued=queued), missing))[0] == wanted
+
+
+def test_a_role_whose_pods_are_all_silent_keeps_its_count() -> None:
+    policy = hpa(Signal.CONCURRENCY, 10.0, 10.0, down=NO_HASTE)
+    observation = replace(seen(4, 3, running=9.0), engines=())
+
+    assert asked(policy, observation) == (4, 3)
+
+
+def test_five_minutes_of_agreement_begin_with_the_first_sync_with_metrics_or_without() -> None:
+    policy = hpa(Signal.LATENCY, 0.5, 0.02)
+
+    held = [asked(policy, seen(4, 2), 15.0 * i)[0] for i in range(20)]
+
+    assert set(held) == {4}
+    assert asked(policy, seen(4, 2, ttft_p95_s=0.1), 300.0)[0] == 1
 
 
 def test_growth_is_held_to_doubling_or_four_pods_in_fifteen_seconds() -> None:

@@ -1,8 +1,9 @@
 """Kubernetes' HorizontalPodAutoscaler, one per role: tolerance, stabilisation and rate policies.
 
 Follows `autoscaling/v2` of the controller: totals are divided over replicas (`AverageValue`),
-latencies are compared as they are (`Value`) and scale the ready pods. KEDA feeds the same
-controller: its queue scaling is the same algorithm on an external total.
+latencies are compared as they are (`Value`) and scale the ready pods; a ready pod that is silent is
+taken to be at its target before anything shrinks. KEDA feeds the same controller: its queue scaling
+is the same algorithm on an external total.
 """
 
 from collections.abc import Mapping
@@ -85,16 +86,16 @@ class Hpa:
         fleet = fleet_of(observation, role)
         value = reading(observation, role, self._settings.signal)
         low, high = max(1, bounds.min_replicas), bounds.max_replicas
+        history = self._history[role]
+        if not history.recommended:
+            # The controller, too, takes what it finds for its first recommendation.
+            history.recommended.append((now_s, fleet.asked))
         if value is None:
             # A metric that cannot be read stops this autoscaler until it can.
             return min(max(fleet.asked, low), high)
         desired = proposal(
             value, self._settings.target[role], fleet, total=self._settings.signal != Signal.LATENCY
         )
-        history = self._history[role]
-        if not history.recommended:
-            # The controller, too, takes what it finds for its first recommendation.
-            history.recommended.append((now_s, fleet.asked))
         stable = _stabilized(desired, fleet.asked, history, self._settings, now_s)
         limited = _rate_limited(stable, fleet.asked, history, self._settings, now_s)
         to = min(max(limited, low), high)
@@ -106,12 +107,15 @@ class Hpa:
 def proposal(value: float, target: float, fleet: Fleet, *, total: bool) -> int:
     """Replicas that would bring the metric to its target; the present count within tolerance."""
     if total:
-        ratio = value / (target * max(1, fleet.existing))
+        kept = target * max(1, fleet.existing)
+        if value < kept:
+            value = min(kept, value + target * fleet.silent)
+        ratio = value / kept
         wanted = ceil(value / target - 1e-9)
     else:
         ratio = value / target
         wanted = ceil(ratio * fleet.ready - 1e-9)
-    return fleet.asked if abs(1.0 - ratio) <= TOLERANCE else wanted
+    return fleet.asked if 1.0 - TOLERANCE <= ratio <= 1.0 + TOLERANCE else wanted
 
 
 def _stabilized(

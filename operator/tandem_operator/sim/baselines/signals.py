@@ -23,12 +23,17 @@ class Signal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """How many pods a role has, as a Deployment's status counts them."""
+    """How many pods a role has, as a Deployment's status counts them.
+
+    Attributes:
+        silent: those of `ready` whose metrics are missing.
+    """
 
     asked: int
     ready: int
     starting: int
     unscheduled: int
+    silent: int
 
     @property
     def existing(self) -> int:
@@ -39,11 +44,13 @@ class Fleet:
 def fleet_of(observation: Observation, role: Role) -> Fleet:
     """The role's pods by phase."""
     phases = [pod.phase for pod in observation.pods if pod.role is role]
+    ready = {p.name for p in observation.pods if p.role is role and p.phase is PodPhase.READY}
     return Fleet(
         asked=observation.replicas[role],
-        ready=phases.count(PodPhase.READY),
+        ready=len(ready),
         starting=phases.count(PodPhase.STARTING),
         unscheduled=phases.count(PodPhase.UNSCHEDULED),
+        silent=len(ready - {sample.pod for sample in observation.engines}),
     )
 
 
@@ -54,7 +61,8 @@ def reading(observation: Observation, role: Role, signal: Signal) -> float | Non
         if latency is None:
             return None
         return latency.ttft.p95_s if role is Role.PREFILL else latency.tpot.p95_s
-    if not observation.routers:
+    fleet = fleet_of(observation, role)
+    if not observation.routers or 0 < fleet.ready == fleet.silent:
         return None
     total = _in_router(observation.routers, role)[signal]
     for sample in observation.engines:
