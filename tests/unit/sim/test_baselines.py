@@ -19,7 +19,7 @@ from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
 from tandem_operator.sim.baselines.grid import static_grid
 from tandem_operator.sim.baselines.hpa import Hpa, HpaSettings, RatePolicy, Rules, keda
 from tandem_operator.sim.baselines.signals import Signal
-from tandem_operator.sim.generate import poisson, sine
+from tandem_operator.sim.generate import Lengths, Mix, poisson, sine
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Static
 from tandem_operator.sim.profile import straight_profile
@@ -214,6 +214,27 @@ def test_dynamos_load_loop_adds_one_only_when_every_engine_is_over_its_bound() -
         crowded, engines=(*crowded.engines[1:], replace(crowded.engines[0], kv_usage_ratio=0.0))
     )
     assert asked(policy, one_idle, 40.0)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("mix", "tpot_s", "role"),
+    [
+        (CHAT, 0.02, Role.PREFILL),
+        (Mix(Lengths(200), Lengths(400)), 0.006, Role.DECODE),
+    ],
+)
+def test_dynamos_load_loop_sees_a_queue_that_the_router_holds(
+    mix: Mix, tpot_s: float, role: Role
+) -> None:
+    setup = make_setup(
+        steady(60.0, 100.0, mix=mix), prefill=1, decode=1, spec=make_spec(most=30, tpot_s=tpot_s)
+    )
+    policy = Dynamo(ENGINE, DynamoSettings(throughput_s=None, load_s=5.0))
+
+    report = simulate(setup, policy, Scenario(pools=(), cold_start=ColdStart(20.0)))
+
+    # One is too few for 60 requests/s of either kind, and what waits does so in the router.
+    assert max(moment.asked[role] for moment in report.moments) >= 3
 
 
 def test_dynamos_load_loop_waits_while_a_pod_starts() -> None:

@@ -3,6 +3,7 @@
 The throughput loop sizes for the mean demand of the last window at full use of an engine; its
 result is a floor where the load loop runs too, which moves one replica at a time by estimates of
 TTFT and ITL. The forecast is its `constant` predictor: the next window is like the last.
+What our router holds back would stand at its engines: the load loop counts it as if it did.
 """
 
 from collections.abc import Mapping
@@ -139,26 +140,39 @@ class Dynamo:
             if count == 0 or count != asked[role]:
                 continue
             bound_s = spec.slo.ttft_s if role is Role.PREFILL else spec.slo.tpot_s
-            now = [self._estimate_s(role, sample, 1.0) for sample in samples]
+            held = _held_tokens(observation, role) / count
+            now = [self._estimate_s(role, sample, held, 1.0) for sample in samples]
             if min(now) > bound_s:
                 replicas[role] = count + 1
             elif count > 1:
-                fewer = [self._estimate_s(role, s, count / (count - 1)) for s in samples]
+                fewer = [self._estimate_s(role, s, held, count / (count - 1)) for s in samples]
                 if max(fewer) < SHRINK_SHARE * bound_s:
                     replicas[role] = count - 1
         return replicas
 
-    def _estimate_s(self, role: Role, sample: EngineSample, factor: float) -> float:
-        """TTFT of a mean prompt behind what the engine holds, or ITL with all it holds."""
+    def _estimate_s(self, role: Role, sample: EngineSample, held: float, factor: float) -> float:
+        """TTFT of a mean prompt behind what the engine has, or ITL with all of it.
+
+        Beside what the engine tells, it has the `held` prompt tokens.
+        """
         profile = self._profile
-        tokens = (sample.kv_usage_ratio or 0.0) * (sample.kv_capacity_tokens or 0.0) * factor
-        if role is Role.DECODE:
-            batch = max(1, round((sample.running + sample.waiting) * factor))
-            return profile.step_s(batch, tokens)
+        used = (sample.kv_usage_ratio or 0.0) * (sample.kv_capacity_tokens or 0.0)
+        tokens = (used + held) * factor
         mean = self._last.prompt_tokens if self._last is not None else 0.0
+        if role is Role.DECODE:
+            requests = sample.running + sample.waiting + held / max(1.0, mean)
+            return profile.step_s(max(1, round(requests * factor)), tokens)
         # Chunked drain: what waits goes in full passes, attention aside.
         passes = (tokens + mean) / profile.max_num_batched_tokens
         return passes * profile.work_s(profile.max_num_batched_tokens)
+
+
+def _held_tokens(observation: Observation, role: Role) -> float:
+    """Prompt tokens that wait in routers, for prefill or because decode pods are full."""
+    for_decode = sum(report.held_prompt_tokens for report in observation.routers)
+    if role is Role.DECODE:
+        return for_decode
+    return sum(report.queued_prompt_tokens for report in observation.routers) - for_decode
 
 
 def _demand(observation: Observation, window_s: int) -> Demand | None:
