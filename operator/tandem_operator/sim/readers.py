@@ -4,6 +4,7 @@ A line that cannot be read is an error that names the file and the line; nothing
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -23,9 +24,14 @@ MOST_REQUESTS = 2_000_000
 LEAST_CV, MOST_CV = 0.1, 8.0
 SERVEGEN_SIGMA = 1.0
 WINDOW_S = 600.0
+# Of a shorter gap time would not move: whatever the rate, there are too many requests.
+LEAST_GAP_S = 1e-12
 # The traffic of an office stops for a long weekend. What stops for longer is a time written wrong:
 # simulated it would take minutes, or for ever.
 MOST_GAP_S = 3.0 * DAY_S
+
+# Files of 2023 have 100 ns digits, of which `fromisoformat` takes six; those of 2024 an offset.
+MOMENT = re.compile(r"([^.]*?)(?:\.([0-9]+))?(Z|[+-][0-9]{2}:?[0-9]{2})?")
 
 Row = tuple[int, TraceRequest]
 
@@ -138,11 +144,11 @@ def _azure(lines: Iterable[str], source: str) -> Iterator[Row]:
 
 
 def _moment_s(text: str, where: str) -> float:
-    # The file has 100 ns digits; `fromisoformat` takes six of them.
-    whole, _, fraction = text.strip().partition(".")
+    found = MOMENT.fullmatch(text)
+    whole, fraction, offset = found.groups() if found else (text, None, None)
     try:
-        moment = datetime.fromisoformat(f"{whole}+00:00")
-        return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
+        moment = datetime.fromisoformat(f"{whole}{offset or '+00:00'}")
+        return moment.timestamp() + float(f"0.{fraction or 0}")
     except ValueError:
         raise TraceError(
             f"{where}: TIMESTAMP must be like 2023-11-16 18:15:46.6805900; got {text!r}"
@@ -158,6 +164,8 @@ def _mooncake(lines: Iterable[str], source: str) -> Iterator[Row]:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise TraceError(f"{where}: not JSON ({error.msg})") from None
+        except (ValueError, RecursionError):
+            raise TraceError(f"{where}: a number too long or nesting too deep to read") from None
         if not isinstance(row, dict):
             raise TraceError(f'{where}: expected an object like {{"timestamp": 0, ...}}')
         blocks = row.get("hash_ids")
@@ -179,10 +187,10 @@ def _servegen(
     """Per window: gamma gaps at its rate and burstiness, lognormal lengths around its means."""
     at_s = 0.0
     for start_s, rate, cv, prompt, output in _windows(lines, source, end_s):
-        if rate == 0.0:
+        if rate * rate_scale == 0.0:
             continue
         shape = min(MOST_CV, max(cv, LEAST_CV)) ** -2.0
-        mean_gap_s = 1.0 / (rate * rate_scale)
+        mean_gap_s = max(LEAST_GAP_S, 1.0 / (rate * rate_scale))
         at_s = max(at_s, start_s + random.random() * mean_gap_s)
         while at_s < start_s + WINDOW_S:
             yield TraceRequest(at_s, _length(random, prompt), _length(random, output))
@@ -190,7 +198,7 @@ def _servegen(
 
 
 def _windows(lines: Iterable[str], source: str, end_s: float) -> Iterator[tuple[float, ...]]:
-    """Start, rate, CV and mean lengths of each window.
+    """Start, rate, CV and mean lengths of each window; the first starts at zero.
 
     One whose columns are all zero is a gap in the source, and unknown is not zero: it is taken to
     be as the window before it, and gaps at the beginning as the first window that is known.
@@ -198,11 +206,21 @@ def _windows(lines: Iterable[str], source: str, end_s: float) -> Iterator[tuple[
     columns = ("t_s", "rate_rps", "rate_weighted_cv", "mean_input_tokens", "mean_output_tokens")
     unknown: list[float] = []
     last: tuple[float, ...] | None = None
-    before, before_s = 1, 0.0
+    first_s = before_s = -inf
+    before = 0
     for number, row in _rows(lines, source, columns):
         where = f"{source}:{number}"
-        start_s, *values = (_number(row, name, where) for name in columns)
-        if before_s + MOST_GAP_S < start_s < end_s:
+        at_s, *values = (_number(row, name, where) for name in columns)
+        for name, mean in zip(columns[3:], values[2:], strict=True):
+            _no_giant(mean, name, where)
+        first_s = at_s if before == 0 else first_s
+        start_s = at_s - first_s
+        if start_s < before_s + WINDOW_S:
+            raise TraceError(
+                f"{where}: t_s is {at_s:.10g}, less than {WINDOW_S:g} seconds after line {before};"
+                f" a window is of {WINDOW_S:g} seconds, and they come in order of time"
+            )
+        if 0.0 <= before_s < start_s - MOST_GAP_S and start_s < end_s:
             raise TraceError(
                 f"{where}: begins {(start_s - before_s) / DAY_S:,.0f} days after line {before};"
                 " mend the one that is wrong or take a shorter span"
@@ -230,7 +248,7 @@ def _rows(
     header = next(found, None)
     if header is None:
         raise TraceError(f"{source}: is empty")
-    names = [name.strip() for name in header.split(",")]
+    names = [name.strip() for name in header.removeprefix("\ufeff").split(",")]
     missing = [name for name in columns if name not in names]
     if missing:
         raise TraceError(f"{source}:1: header lacks {', '.join(missing)}; got {header.strip()!r}")
@@ -249,10 +267,14 @@ def _number(row: Mapping[str, Any], name: str, where: str) -> float:
 
 def _tokens(row: Mapping[str, Any], name: str, where: str) -> int:
     count = _parsed(row, name, where, int, "a whole number of tokens of at least 0")
-    if count > MOST_TOKENS:
-        raise TraceError(f"{where}: {name} is {count}, more than any model takes")
+    _no_giant(count, name, where)
     # A request with no output is one that ended at once: its first token is its last.
     return max(1, count)
+
+
+def _no_giant(tokens: float, name: str, where: str) -> None:
+    if tokens > MOST_TOKENS:
+        raise TraceError(f"{where}: {name} is {tokens:g}, more than any model takes")
 
 
 def _parsed(
@@ -261,10 +283,12 @@ def _parsed(
     value = row.get(name)
     try:
         number = None if value is None or isinstance(value, bool) else kind(value)
+        if number is not None and not isfinite(number):
+            number = None
         if isinstance(value, float) and number != value:
             number = None
     except (TypeError, ValueError, OverflowError):
         number = None
-    if number is None or not isfinite(number) or number < 0:
+    if number is None or number < 0:
         raise TraceError(f"{where}: {name} must be {wanted}; got {value!r}")
     return number

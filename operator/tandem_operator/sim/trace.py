@@ -76,7 +76,7 @@ def scaled(trace: Trace, factor: float, *, seed: int = 1) -> Trace:
         requests += [
             replace(
                 r,
-                at_s=(r.at_s + copy * span_s / copies) % span_s if copy else r.at_s,
+                at_s=(r.at_s + copy * span_s / copies) % span_s if copy and span_s else r.at_s,
                 blocks=tuple(block + copy * spaces for block in r.blocks),
             )
             for r in trace.requests

@@ -107,6 +107,50 @@ def test_a_span_cuts_what_comes_later() -> None:
     assert read(SERVEGEN, TraceFormat.SERVEGEN, span_s=60.0).span_s < 60.0
 
 
+def test_azure_times_of_2024_carry_their_offset_from_utc() -> None:
+    lines = [
+        f"\ufeff{AZURE[0]}",
+        "2024-05-10 00:00:00.009930+00:00,2162,5\n",
+        "2024-05-10 00:00:01+00:00,2162,5\n",
+        "2024-05-10T01:00:02.5+01:00,2162,5\n",
+        "2024-05-10 00:00:03Z,2162,5\n",
+    ]
+
+    moments = [r.at_s for r in read(lines, TraceFormat.AZURE).requests]
+
+    assert moments == pytest.approx([0.0, 0.99007, 2.49007, 2.99007], abs=1e-5)
+
+
+def test_requests_of_one_moment_can_be_laid_over_themselves() -> None:
+    trace = read(AZURE[:2], TraceFormat.AZURE, rate_scale=3.0)
+
+    assert [r.at_s for r in trace.requests] == [0.0] * 3
+
+
+def test_a_day_cut_out_of_a_servegen_trace_begins_at_zero() -> None:
+    later = [f"{864_000 + 600 * i},{row.partition(',')[2]}" for i, row in enumerate(SERVEGEN[1:])]
+
+    cut = read([SERVEGEN_HEADER, *later], TraceFormat.SERVEGEN, span_s=60.0)
+
+    assert cut == read(SERVEGEN, TraceFormat.SERVEGEN, span_s=60.0)
+
+
+@pytest.mark.parametrize("start_s", [0, 300, 599])
+def test_servegen_windows_that_overlap_are_refused_and_not_skipped(start_s: int) -> None:
+    with pytest.raises(TraceError, match=f"some.file:3: t_s is {start_s}, less than 600 seconds"):
+        read([*SERVEGEN[:2], f"{start_s},5,1.0,400,100,9\n"], TraceFormat.SERVEGEN)
+
+
+def test_a_scale_of_any_size_is_a_trace_or_a_sentence() -> None:
+    busy = [SERVEGEN_HEADER, "0,1e308,1.0,400,100,9\n"]
+    idle = [SERVEGEN_HEADER, "0,1e-300,1.0,400,100,9\n"]
+
+    with pytest.raises(TraceError, match="more than 9 requests"):
+        read(busy, TraceFormat.SERVEGEN, rate_scale=10.0, most_requests=9)
+    with pytest.raises(TraceError, match="holds no request"):
+        read(idle, TraceFormat.SERVEGEN, rate_scale=1e-300)
+
+
 def test_a_trace_too_large_to_hold_says_what_would_do() -> None:
     with pytest.raises(TraceError, match="more than 100 requests; take a shorter span"):
         read(SERVEGEN, TraceFormat.SERVEGEN, most_requests=100)
@@ -223,6 +267,31 @@ def test_a_weekend_without_requests_is_no_mistake() -> None:
             TraceFormat.MOONCAKE,
             ['{"timestamp": 1, "input_length": 1e999, "output_length": 3}\n'],
             "some.file:1: input_length must be a whole number",
+        ),
+        (
+            TraceFormat.MOONCAKE,
+            [f'{{"timestamp": 1, "input_length": {"9" * 400}, "output_length": 3}}\n'],
+            "some.file:1: input_length must be a whole number",
+        ),
+        (
+            TraceFormat.MOONCAKE,
+            [f'{{"timestamp": {"9" * 5000}, "input_length": 2, "output_length": 3}}\n'],
+            "some.file:1: a number too long or nesting too deep to read",
+        ),
+        (
+            TraceFormat.MOONCAKE,
+            ["[" * 100_000],
+            "some.file:1: a number too long or nesting too deep to read",
+        ),
+        (
+            TraceFormat.AZURE,
+            [*AZURE, "2023-11-16 18:15:46.5e3,1,2\n"],
+            "some.file:5: TIMESTAMP must be like",
+        ),
+        (
+            TraceFormat.SERVEGEN,
+            [SERVEGEN_HEADER, "0,5,1,1.7e308,100,9\n"],
+            "some.file:2: mean_input_tokens is 1.7e+308, more than any model takes",
         ),
         (
             TraceFormat.SERVEGEN,
