@@ -5,7 +5,7 @@ Everything is drawn from one seed; the same arguments give the same trace.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import cos, log, pi
+from math import cos, inf, isfinite, log, pi
 from random import Random
 
 from tandem_operator.sim.trace import BLOCK_TOKENS, Trace, TraceRequest, in_order
@@ -25,7 +25,9 @@ class Lengths:
     most: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if not (self.median >= 1.0 and self.sigma >= 0.0 and 1 <= self.least <= self.most):
+        finite = isfinite(self.median) and isfinite(self.sigma)
+        at_least = self.median >= 1.0 and self.sigma >= 0.0
+        if not (finite and at_least and 1 <= self.least <= self.most):
             raise ValueError(
                 "lengths need a median of at least 1, a sigma of at least 0 and least <= most"
             )
@@ -65,7 +67,12 @@ def step(before_rps: float, after_rps: float, *, at_s: float) -> Rate:
 
 
 def sine(low_rps: float, high_rps: float, *, period_s: float) -> Rate:
-    """A wave that begins at its lowest."""
+    """A wave that begins at its lowest.
+
+    Raises:
+        ValueError: a period that is not above 0.
+    """
+    _above_zero("a wave", period_s=period_s)
     mean, swing = (high_rps + low_rps) / 2.0, (high_rps - low_rps) / 2.0
     return lambda at_s: mean - swing * cos(2.0 * pi * at_s / period_s)
 
@@ -76,7 +83,12 @@ def burst(rate: Rate, *, factor: float, begin_s: float, end_s: float) -> Rate:
 
 
 def diurnal(night_rps: float, day_rps: float, *, day_s: float = DAY_S) -> Rate:
-    """A day: least before dawn, a steep morning, a plateau until the evening."""
+    """A day: least before dawn, a steep morning, a plateau until the evening.
+
+    Raises:
+        ValueError: a day that is not above 0.
+    """
+    _above_zero("a day", day_s=day_s)
 
     def rate(at_s: float) -> float:
         hour = 24.0 * (at_s % day_s) / day_s
@@ -95,8 +107,7 @@ def poisson(name: str, rate: Rate, *, most_rps: float, span_s: float, mix: Mix, 
     Raises:
         ValueError: a rate that is negative or above `most_rps`, or no time at all.
     """
-    if not (most_rps > 0.0 and span_s > 0.0):
-        raise ValueError(f"a trace needs a rate and a span above 0; got {most_rps:g}, {span_s:g}")
+    _above_zero("a trace", most_rps=most_rps, span_s=span_s)
     random = Random(seed)
 
     def arrivals() -> Iterator[TraceRequest]:
@@ -121,13 +132,19 @@ class MmppState:
     rate_rps: float
     mean_s: float
 
+    def __post_init__(self) -> None:
+        _above_zero("a state", mean_s=self.mean_s)
+        if not (isfinite(self.rate_rps) and self.rate_rps >= 0.0):
+            raise ValueError(f"a state needs a rate of at least 0; got {self.rate_rps:g}")
+
 
 def mmpp(name: str, states: tuple[MmppState, ...], *, span_s: float, mix: Mix, seed: int) -> Trace:
     """A Poisson process whose rate jumps at random between states, never to the same one.
 
     Raises:
-        ValueError: fewer than two states.
+        ValueError: fewer than two states, or no time at all.
     """
+    _above_zero("a trace", span_s=span_s)
     if len(states) < 2:
         raise ValueError(f"a modulated process needs at least 2 states; got {len(states)}")
     random = Random(seed)
@@ -167,9 +184,27 @@ class Agents:
     growth_tokens: float = 800.0
     most_tokens: int = 32_000
 
+    def __post_init__(self) -> None:
+        _above_zero(
+            "agents",
+            think_s=self.think_s,
+            rest_s=self.rest_s,
+            growth_tokens=self.growth_tokens,
+            most_tokens=self.most_tokens,
+        )
+        if not (self.count >= 1 and 1.0 <= self.calls < inf):
+            raise ValueError(
+                f"agents need a count and calls of at least 1; got {self.count}, {self.calls:g}"
+            )
+
 
 def agents(name: str, kind: Agents, *, span_s: float, mix: Mix, seed: int) -> Trace:
-    """Arrivals of agents that are on and off; prompts of a session share their prefix blocks."""
+    """Arrivals of agents that are on and off; prompts of a session share their prefix blocks.
+
+    Raises:
+        ValueError: no time at all.
+    """
+    _above_zero("a trace", span_s=span_s)
     random = Random(seed)
     requests: list[TraceRequest] = []
     blocks_used = 0
@@ -193,3 +228,9 @@ def agents(name: str, kind: Agents, *, span_s: float, mix: Mix, seed: int) -> Tr
 
 def _request(at_s: float, mix: Mix, random: Random) -> TraceRequest:
     return TraceRequest(at_s, mix.prompt.draw(random), mix.output.draw(random))
+
+
+def _above_zero(whose: str, **values: float) -> None:
+    for name, value in values.items():
+        if not (isfinite(value) and value > 0.0):
+            raise ValueError(f"{name} of {whose} must be above 0 and finite; got {value:g}")

@@ -1,6 +1,7 @@
 """Made and derived traces: their rates, their order, their sameness for one seed."""
 
 from itertools import pairwise
+from math import inf, nan
 
 import pytest
 
@@ -66,6 +67,63 @@ def test_a_day_is_quiet_at_night_and_busy_by_day() -> None:
 def test_a_rate_above_its_bound_is_refused_and_not_cut() -> None:
     with pytest.raises(ValueError, match="outside 0 to most_rps=5"):
         poisson("made", constant(6.0), most_rps=5.0, span_s=100.0, mix=SHORT, seed=1)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, nan, inf])
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda value: sine(1.0, 2.0, period_s=value), "period_s of a wave must be above 0"),
+        (lambda value: diurnal(1.0, 2.0, day_s=value), "day_s of a day must be above 0"),
+        (
+            lambda value: poisson(
+                "made", constant(1.0), most_rps=value, span_s=9.0, mix=SHORT, seed=1
+            ),
+            "most_rps of a trace must be above 0",
+        ),
+        (
+            lambda value: poisson(
+                "made", constant(1.0), most_rps=1.0, span_s=value, mix=SHORT, seed=1
+            ),
+            "span_s of a trace must be above 0",
+        ),
+        (lambda value: MmppState(1.0, value), "mean_s of a state must be above 0"),
+        (
+            lambda value: mmpp("made", (MmppState(1.0, 1.0),) * 2, span_s=value, mix=SHORT, seed=1),
+            "span_s of a trace must be above 0",
+        ),
+        (lambda value: Agents(1, think_s=value), "think_s of agents must be above 0"),
+        (lambda value: Agents(1, rest_s=value), "rest_s of agents must be above 0"),
+        (lambda value: Agents(1, growth_tokens=value), "growth_tokens of agents must be above 0"),
+        (lambda value: Agents(1, calls=value), "agents need a count and calls of at least 1"),
+        (
+            lambda value: agents("made", Agents(1), span_s=value, mix=SHORT, seed=1),
+            "span_s of a trace must be above 0",
+        ),
+    ],
+)
+def test_traffic_that_cannot_be_is_refused_with_a_sentence(
+    make, sentence: str, value: float
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make(value)
+
+
+@pytest.mark.parametrize("value", [-1.0, nan, inf])
+def test_rates_and_sigmas_may_be_zero_but_not_less_nor_without_end(value: float) -> None:
+    with pytest.raises(ValueError, match="a state needs a rate of at least 0"):
+        MmppState(value, 1.0)
+    with pytest.raises(ValueError, match="a sigma of at least 0"):
+        Lengths(100.0, value)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_modulated_process_keeps_the_mean_of_its_states_by_their_time(seed: int) -> None:
+    states = (MmppState(2.0, 30.0), MmppState(30.0, 10.0))
+
+    trace = mmpp("made", states, span_s=40_000.0, mix=SHORT, seed=seed)
+
+    assert trace.rate_rps == pytest.approx(9.0, rel=0.1)
 
 
 def test_a_modulated_process_is_burstier_than_a_poisson_process() -> None:
