@@ -55,6 +55,9 @@ class Fleet(Generic[E]):
         """Ask for another count: pods are made, or drained."""
         self.asked = count
         alive = [pod for pod in self.pods if not pod.leaving]
+        if len(alive) > count:
+            for pod in alive:
+                self.up_to_date(pod)
         for pod in sorted(alive, key=_worth)[: max(0, len(alive) - count)]:
             pod.leaving = True
             self._look_at_drain(pod)

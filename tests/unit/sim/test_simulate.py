@@ -74,6 +74,22 @@ def test_the_emptiest_pod_drains_and_finishes_what_it_has() -> None:
     assert gone.gone_s > 7.0
 
 
+@pytest.mark.parametrize(("outputs", "index"), [((500, 2000), 0), ((2000, 500), 1)])
+def test_the_emptiest_pod_is_that_of_now_and_not_of_metrics_that_come_late(
+    outputs: tuple[int, int], index: int
+) -> None:
+    trace = of(*((0.0, 200, tokens) for tokens in outputs))
+    setup = make_setup(trace, prefill=1, decode=2, metric_delay_s=4.0)
+    run = Simulation(Scenario(pools=(setup,)), {"pool": Plan((1, 1))})
+
+    report = run.run()["pool"]
+
+    # Empty since two seconds, and held until it was given back at the tick.
+    (gone,) = run.pool("pool").decode.gone
+    assert (gone.index, gone.gone_s) == (index, 5.0)
+    assert report.gpu_seconds[Role.DECODE] == pytest.approx(report.end_s + 5.0)
+
+
 def test_pods_wait_unscheduled_for_gpus_that_another_pool_gives_back() -> None:
     first = make_setup(steady(2.0, 120.0), name="first", prefill=2, decode=2)
     second = make_setup(steady(2.0, 120.0, seed=2), name="second", prefill=1, decode=1)
