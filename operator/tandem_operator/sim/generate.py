@@ -214,9 +214,10 @@ def agents(name: str, kind: Agents, *, span_s: float, mix: Mix, seed: int) -> Tr
             prompt = mix.prompt.draw(random)
             first_block = blocks_used
             while at_s < span_s and prompt <= kind.most_tokens:
-                blocks = tuple(range(first_block, first_block + -(-prompt // BLOCK_TOKENS)))
-                blocks_used = max(blocks_used, blocks[-1] + 1)
+                # Full ones only: of the last the next prompt holds more than this one computes.
+                blocks_used = first_block + prompt // BLOCK_TOKENS
                 output = mix.output.draw(random)
+                blocks = tuple(range(first_block, blocks_used))
                 requests.append(TraceRequest(at_s, prompt, output, blocks))
                 if random.random() < 1.0 / kind.calls:
                     break

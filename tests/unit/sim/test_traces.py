@@ -150,6 +150,15 @@ def test_an_agents_session_sends_its_whole_history_again() -> None:
         assert after.blocks[: len(before.blocks)] == before.blocks
 
 
+def test_an_agents_calls_share_no_more_than_the_earlier_one_computed() -> None:
+    mix = Mix(Lengths(600), Lengths(10))
+    trace = agents("made", Agents(count=1, calls=50.0), span_s=400.0, mix=mix, seed=2)
+
+    for before, after in pairwise(trace.requests):
+        shared = len(set(before.blocks) & set(after.blocks))
+        assert shared * trace.block_tokens <= before.prompt_tokens
+
+
 def test_one_seed_gives_one_trace() -> None:
     assert steady(5.0, 60.0, seed=4) == steady(5.0, 60.0, seed=4)
     assert steady(5.0, 60.0, seed=4) != steady(5.0, 60.0, seed=5)
