@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, islice
 
 from tandem_operator.sim.flight import Flight
 
@@ -122,9 +122,9 @@ class RouterQueue:
             insort(self._urgent, entry)
 
     def worn_out(self, entered_before_s: float) -> Flight | None:
-        """The first in line, where it came before then."""
-        first = self._line[0][2] if self._line else None
-        return first if first is not None and first.request.at_s < entered_before_s else None
+        """One that came before then: whoever is not set aside, or the first who is."""
+        candidates = (entry[2] for entry in chain(self._urgent, islice(self._line, 1)))
+        return next((each for each in candidates if each.request.at_s < entered_before_s), None)
 
     def sort(self, now_s: float) -> tuple[Flight | None, list[Flight]]:
         """Who goes next, and who could be on time, but not at the prefill pods in this order."""

@@ -10,7 +10,7 @@ from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import PodLoss
-from tandem_operator.sim.flight import judge
+from tandem_operator.sim.flight import Ending, judge
 from tandem_operator.sim.policy import Answer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import straight_profile
@@ -286,3 +286,18 @@ def test_cached_prompts_are_expected_to_be_quick_where_requests_follow_their_pre
 
     assert report.overflowed == 0
     assert report.good == 5
+
+
+@pytest.mark.parametrize("order", Order)
+def test_nobody_waits_longer_than_for_the_first_token_whatever_the_bound(order: Order) -> None:
+    router = RouterSettings(order, first_token_s=2.0, overflow=False, decode_gate=False)
+    spec = make_spec(ttft_s=10.0)
+    setup = make_setup(steady(60.0, 20.0), prefill=1, decode=2, spec=spec, router=router)
+
+    ended = finished(setup).pool("pool").ended
+
+    shed = [flight for flight in ended if flight.ending is Ending.SHED]
+    sent = [flight for flight in ended if flight.ending is Ending.ANSWERED]
+    assert shed
+    assert all((flight.end_s or 0.0) - flight.request.at_s < 2.2 for flight in shed)
+    assert all((flight.dispatched_s or 0.0) - flight.request.at_s <= 2.0 for flight in sent)
