@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
-from tandem_operator.sim.profile import EngineProfile, rising
+from tandem_operator.sim.profile import Curve, EngineProfile, rising
 
 MS = 1e-3
 ESTIMATED_KV_TOKENS = 14_000 * 64
@@ -26,6 +27,8 @@ def read_profile(text: str, *, source: str, table: str | None = None) -> EngineP
         raw = json.loads(text)
     except json.JSONDecodeError as error:
         raise ProfileError(f"{source}:{error.lineno}: not JSON ({error.msg})") from None
+    except (ValueError, RecursionError):
+        raise ProfileError(f"{source}: a number too long or nesting too deep to read") from None
     if not isinstance(raw, dict):
         raise ProfileError(f"{source}: expected an object with `prefill` and `decode`")
     try:
@@ -34,7 +37,7 @@ def read_profile(text: str, *, source: str, table: str | None = None) -> EngineP
         return _measured(raw, source)
     except KeyError as error:
         raise ProfileError(f"{source}: lacks the field {error}") from None
-    except (TypeError, ValueError, IndexError) as error:
+    except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, ProfileError):
             raise
         raise ProfileError(f"{source}: {error}") from None
@@ -47,18 +50,26 @@ def _measured(raw: Mapping[str, Any], source: str) -> EngineProfile:
     columns = (decode["x_kv_usage"], decode["y_context_length"], decode["z_itl"])
     for usage, context, itl_ms in zip(*columns, strict=True):
         batch = usage * capacity / context
-        rows.setdefault(float(context), []).append((batch, itl_ms * MS))
+        rows.setdefault(float(context), []).append((batch, _seconds(itl_ms, "z_itl")))
     return EngineProfile(
         name=source,
-        prefill=rising(_pairs(prefill["prefill_isl"], prefill["prefill_ttft"])),
+        prefill=_curve(
+            dict(zip(prefill["prefill_isl"], prefill["prefill_ttft"], strict=True)), "prefill_ttft"
+        ),
         steps=tuple((context, rising(rows[context])) for context in sorted(rows)),
         kv_capacity_tokens=capacity,
         kv_bytes_per_token=_kv_bytes(raw),
     )
 
 
-def _pairs(tokens: Sequence[float], ms: Sequence[float]) -> list[tuple[float, float]]:
-    return [(float(x), float(y) * MS) for x, y in zip(tokens, ms, strict=True)]
+def _curve(ms_by_x: Mapping[Any, float], field: str) -> Curve:
+    return rising([(float(x), _seconds(ms, field)) for x, ms in ms_by_x.items()])
+
+
+def _seconds(ms: float, field: str) -> float:
+    if not 0.0 < float(ms) < inf:
+        raise ValueError(f"{field} must be of milliseconds above 0; got {ms}")
+    return ms * MS
 
 
 def _estimated(
@@ -74,14 +85,13 @@ def _estimated(
     if wanted not in names:
         raise ProfileError(f"{source}: no table {wanted!r}; one of {', '.join(names)}")
     found = tables[names.index(wanted)]
-    prefill = [(float(isl), ms * MS) for isl, ms in found["prefill_ms"].items()]
     steps = sorted(
-        (float(context), rising([(float(b), ms * MS) for b, ms in row.items()]))
+        (float(context), _curve(row, "decode_itl_ms"))
         for context, row in found["decode_itl_ms"].items()
     )
     return EngineProfile(
         name=wanted,
-        prefill=rising(prefill),
+        prefill=_curve(found["prefill_ms"], "prefill_ms"),
         steps=tuple(steps),
         kv_capacity_tokens=ESTIMATED_KV_TOKENS,
         kv_bytes_per_token=_kv_bytes(found),

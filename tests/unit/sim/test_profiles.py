@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from math import nan
 
 import pytest
 from hypothesis import given
@@ -95,9 +96,13 @@ def test_prompts_of_one_pass_do_not_attend_to_each_other() -> None:
     assert by_mean.pass_s([(0, 1000), (0, 3000)]) == pytest.approx(even)
 
 
-def with_attention(ms_per_token2: float) -> str:
+def with_field(name: str, value: object) -> str:
     [table] = TABLES["tables"]
-    return json.dumps({"tables": [table | {"prefill_attention_ms_per_token2": ms_per_token2}]})
+    return json.dumps({"tables": [table | {name: value}]})
+
+
+def with_attention(ms_per_token2: float) -> str:
+    return with_field("prefill_attention_ms_per_token2", ms_per_token2)
 
 
 def test_a_table_may_say_what_new_tokens_attend_to_each_other() -> None:
@@ -136,6 +141,33 @@ def test_the_largest_batch_keeps_the_bound_and_one_more_does_not() -> None:
             json.dumps(MEASURED | {"prefill": {"prefill_isl": [1], "prefill_ttft": [1]}}),
             None,
             "p.json: a curve needs at least 2 points",
+        ),
+        ("[" * 100_000, None, "p.json: a number too long or nesting too deep to read"),
+        ("9" * 5000, None, "p.json: a number too long or nesting too deep to read"),
+        (
+            with_field("prefill_ms", [1, 2]),
+            "h200_sxm/Model-8B/tp1",
+            "p.json: 'list' object has no attribute",
+        ),
+        (
+            with_field("prefill_ms", {"512": 10**400}),
+            "h200_sxm/Model-8B/tp1",
+            "p.json: int too large",
+        ),
+        (
+            with_field("prefill_ms", {"512": nan}),
+            "h200_sxm/Model-8B/tp1",
+            "p.json: prefill_ms must be of milliseconds above 0",
+        ),
+        (
+            with_field("prefill_ms", {"512": -1}),
+            "h200_sxm/Model-8B/tp1",
+            "p.json: prefill_ms must be of milliseconds above 0",
+        ),
+        (
+            json.dumps(MEASURED | {"decode": MEASURED["decode"] | {"y_context_length": [0] * 4}}),
+            None,
+            "p.json: float division by zero",
         ),
     ],
 )
