@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.observation import (
+    ArrivalSecond,
     EngineSample,
+    FinishedSecond,
     Latency,
     Observation,
     PodPhase,
@@ -235,6 +237,24 @@ def test_dynamos_load_loop_sees_a_queue_that_the_router_holds(
 
     # One is too few for 60 requests/s of either kind, and what waits does so in the router.
     assert max(moment.asked[role] for moment in report.moments) >= 3
+
+
+def test_dynamos_load_loop_counts_the_cache_that_queued_requests_will_hold() -> None:
+    policy = Dynamo(ENGINE, DynamoSettings(throughput_s=None, load_s=5.0))
+    second = int(EPOCH_S) - 5
+    ended = FinishedSecond(second, 10, 10, 0, 0, 0, 0, 0, 1000, 100_000, {})
+    crowded = seen(2, 2, running=10.0, waiting=300.0)
+    report = replace(
+        crowded.routers[0],
+        started_s=EPOCH_S - 60.0,
+        arrivals=(ArrivalSecond(second, (10,), (20_000,), 0),),
+        finished=(ended,),
+    )
+
+    answers = [asked(policy, replace(crowded, routers=(report,)), 5.0 * i)[1] for i in range(5)]
+
+    # A step of 310 takes 10 ms, and 18 ms more with 300 prompts of 2,000 tokens; the bound is 20.
+    assert answers == [2, 2, 2, 2, 3]
 
 
 def test_dynamos_load_loop_waits_while_a_pod_starts() -> None:

@@ -161,6 +161,7 @@ class Dynamo:
         mean = self._last.prompt_tokens if self._last is not None else 0.0
         if role is Role.DECODE:
             requests = sample.running + sample.waiting + held / max(1.0, mean)
+            tokens += sample.waiting * mean * factor
             return profile.step_s(max(1, round(requests * factor)), tokens)
         # Chunked drain: what waits goes in full passes, attention aside.
         passes = (tokens + mean) / profile.max_num_batched_tokens
