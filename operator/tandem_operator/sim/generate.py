@@ -174,7 +174,7 @@ class Agents:
         think_s: mean pause between two calls of a session.
         rest_s: mean pause between two sessions of an agent.
         growth_tokens: mean tokens that each call adds to the prompt.
-        most_tokens: prompt length at which a session ends.
+        most_tokens: the longest prompt; a session that outgrows it goes on with a new one.
     """
 
     count: int
@@ -211,9 +211,11 @@ def agents(name: str, kind: Agents, *, span_s: float, mix: Mix, seed: int) -> Tr
     for _ in range(kind.count):
         at_s = random.expovariate(1.0 / kind.rest_s)
         while at_s < span_s:
-            prompt = mix.prompt.draw(random)
-            first_block = blocks_used
-            while at_s < span_s and prompt <= kind.most_tokens:
+            prompt, first_block = mix.prompt.draw(random), blocks_used
+            while at_s < span_s:
+                if prompt > kind.most_tokens:
+                    prompt = min(kind.most_tokens, mix.prompt.draw(random))
+                    first_block = blocks_used
                 # Full ones only: of the last the next prompt holds more than this one computes.
                 blocks_used = first_block + prompt // BLOCK_TOKENS
                 output = mix.output.draw(random)

@@ -150,6 +150,18 @@ def test_an_agents_session_sends_its_whole_history_again() -> None:
         assert after.blocks[: len(before.blocks)] == before.blocks
 
 
+@pytest.mark.parametrize("prompt", [100, 20_000, 50_000])
+def test_agents_call_as_often_however_long_their_prompts_grow(prompt: int) -> None:
+    kind = Agents(count=60, calls=10.0, think_s=4.0, rest_s=120.0)
+    mix = Mix(Lengths(prompt, 0.5), Lengths(200))
+
+    trace = agents("made", kind, span_s=4000.0, mix=mix, seed=1)
+
+    # A rest and nine pauses for ten calls.
+    assert trace.rate_rps == pytest.approx(60 * 10.0 / (120.0 + 9 * 4.0), rel=0.05)
+    assert max(r.prompt_tokens for r in trace.requests) <= kind.most_tokens
+
+
 def test_an_agents_calls_share_no_more_than_the_earlier_one_computed() -> None:
     mix = Mix(Lengths(600), Lengths(10))
     trace = agents("made", Agents(count=1, calls=50.0), span_s=400.0, mix=mix, seed=2)
