@@ -192,6 +192,15 @@ def test_keda_counts_what_waits_and_what_runs() -> None:
     assert asked(policy, seen(2, 2, queued=4, running=1.0, waiting=1.0)) == (4, 2)
 
 
+def test_what_decode_pods_hold_back_in_the_router_scales_decode_and_not_prefill() -> None:
+    policy = hpa(Signal.QUEUE, 10.0, 10.0)
+    observation = seen(2, 2, queued=80)
+    (report,) = observation.routers
+    held = replace(report, held_prompt_tokens=report.queued_prompt_tokens // 2)
+
+    assert asked(policy, replace(observation, routers=(held,))) == (4, 4)
+
+
 def test_dynamos_throughput_loop_fills_engines_with_the_mean_of_its_window() -> None:
     trace = steady(20.0, 260.0)
     setup = make_setup(trace, prefill=1, decode=1, spec=SPEC)

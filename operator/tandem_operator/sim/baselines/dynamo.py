@@ -14,7 +14,7 @@ from tandem_operator.core.arrivals import merge, outcomes
 from tandem_operator.core.observation import EngineSample, Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.baselines.signals import fleet_of
+from tandem_operator.sim.baselines.signals import fleet_of, queued_tokens
 from tandem_operator.sim.policy import Answer
 from tandem_operator.sim.profile import EngineProfile
 
@@ -140,7 +140,7 @@ class Dynamo:
             if count == 0 or count != asked[role]:
                 continue
             bound_s = spec.slo.ttft_s if role is Role.PREFILL else spec.slo.tpot_s
-            held = _held_tokens(observation, role) / count
+            held = queued_tokens(observation.routers, role) / count
             now = [self._estimate_s(role, sample, held, 1.0) for sample in samples]
             if min(now) > bound_s:
                 replicas[role] = count + 1
@@ -166,14 +166,6 @@ class Dynamo:
         # Chunked drain: what waits goes in full passes, attention aside.
         passes = (tokens + mean) / profile.max_num_batched_tokens
         return passes * profile.work_s(profile.max_num_batched_tokens)
-
-
-def _held_tokens(observation: Observation, role: Role) -> float:
-    """Prompt tokens that wait in routers, for prefill or because decode pods are full."""
-    for_decode = sum(report.held_prompt_tokens for report in observation.routers)
-    if role is Role.DECODE:
-        return for_decode
-    return sum(report.queued_prompt_tokens for report in observation.routers) - for_decode
 
 
 def _demand(observation: Observation, window_s: int) -> Demand | None:

@@ -12,7 +12,7 @@ class Signal(StrEnum):
     """What is measured. All but `LATENCY` are totals of a role, to be divided by its replicas."""
 
     QUEUE = "queue"
-    """Requests that wait, in the router for prefill, in the engines for either role."""
+    """Requests that wait, in the router or in the engines."""
     CONCURRENCY = "concurrency"
     """Requests that wait or run."""
     TOKENS = "tokens"
@@ -78,10 +78,17 @@ def reading(observation: Observation, role: Role, signal: Signal) -> float | Non
     return total
 
 
-def _in_router(routers: tuple[RouterReport, ...], role: Role) -> Mapping[Signal, float]:
-    """What waits in the router waits for prefill."""
+def queued_tokens(routers: tuple[RouterReport, ...], role: Role) -> int:
+    """Prompt tokens that wait in routers for a role: for decode where its pods hold them back."""
+    held = sum(report.held_prompt_tokens for report in routers)
     if role is Role.DECODE:
-        return dict.fromkeys(Signal, 0.0)
-    requests = float(sum(report.queued_requests for report in routers))
-    tokens = float(sum(report.queued_prompt_tokens for report in routers))
-    return {Signal.QUEUE: requests, Signal.CONCURRENCY: requests, Signal.TOKENS: tokens}
+        return held
+    return sum(report.queued_prompt_tokens for report in routers) - held
+
+
+def _in_router(routers: tuple[RouterReport, ...], role: Role) -> Mapping[Signal, float]:
+    """How many requests wait for the role goes by their tokens."""
+    tokens = queued_tokens(routers, role)
+    share = tokens / max(1, sum(report.queued_prompt_tokens for report in routers))
+    requests = share * sum(report.queued_requests for report in routers)
+    return {Signal.QUEUE: requests, Signal.CONCURRENCY: requests, Signal.TOKENS: float(tokens)}
