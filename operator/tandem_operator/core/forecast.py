@@ -40,9 +40,12 @@ def forecast(
     """The forecast and the record after it; `None` while too little is known."""
     counts = arrivals.counts
     step_age_s = last_step_s(counts)
-    since_s = arrivals.end_s - len(counts) if track.since_s is None else track.since_s
+    since_s = track.since_s
+    if since_s is None and counts:
+        # No router yet is no traffic yet, and no age either.
+        since_s = arrivals.end_s - len(counts)
     scored = replace(score(track, arrivals, step_age_s, now_s), since_s=since_s)
-    if len(counts) < MIN_HISTORY_S:
+    if since_s is None or len(counts) < MIN_HISTORY_S:
         return None, scored
     horizons_s = _horizons_s(lead_s)
     predictions = predict_all(counts, horizons_s, step_age_s=step_age_s)

@@ -207,6 +207,22 @@ def test_routers_that_start_anew_do_not_make_known_traffic_new() -> None:
     assert made.room == 1.0
 
 
+def test_traffic_is_as_new_to_a_pool_that_was_watched_before_its_first_router() -> None:
+    nothing = Arrivals(0, (), {}, complete=False)
+    _, track = forecast(Track(), nothing, lead_s=LEAD_S, now_s=NOW_S - 60)
+    climb = tuple(5.0 + 0.2 * t for t in range(100))
+
+    made, _ = forecast(
+        track,
+        Arrivals(int(NOW_S), climb, {}, complete=True),
+        lead_s=LEAD_S,
+        now_s=NOW_S,
+    )
+
+    assert made is not None
+    assert made.room > 1.3
+
+
 def test_a_period_is_believed_after_one_whole_turn() -> None:
     wave = [23.0 - 17.0 * cos(2 * pi * t / 600.0) for t in range(1000)]
     # At 700 s the first turn is over and the second climbs, faster than a line through a minute.
