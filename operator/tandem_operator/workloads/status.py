@@ -20,9 +20,11 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.conditions import conditions, rejection, rfc3339, verdicts
 from tandem_operator.workloads.facts import Facts
-from tandem_operator.workloads.observe import Seen
+from tandem_operator.workloads.observe import Seen, epoch_s
 
 LONGEST_SENTENCE = 2048
+TOLD_FOR_S = 15.0
+"""So long a change is not followed by what holds a role back: who looks should see it."""
 _QUIET = frozenset({Reason.STEADY, Reason.STABILIZING, Reason.STARTING_PODS})
 
 
@@ -131,7 +133,9 @@ def _decision_status(facts: Facts) -> DecisionStatus:
             repeated = steps == told and not _taken(facts, steps)
         else:
             quiet = all(each.reason in _QUIET for each in decision.roles.values())
-            repeated = before.reason == sentence or (quiet and _moves(told))
+            told_s = epoch_s(before.time)
+            new = told_s is not None and 0.0 <= decision.at_s - told_s < TOLD_FOR_S
+            repeated = before.reason == sentence or ((quiet or new) and _moves(told))
         if repeated:
             return before
     limits = [limit for role in Role for limit in decision.roles[role].limits_hit]

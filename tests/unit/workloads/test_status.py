@@ -402,6 +402,19 @@ def test_a_change_stays_the_last_decision_while_its_pods_start():
     assert [event.message for event in change.events if event.reason == "AtBound"]
 
 
+def test_a_change_can_be_read_before_what_holds_its_role_back():
+    live = running()
+    changing = replace(live, pool=pool({"decode": {"minReplicas": 3}}, generation=2))
+    change = plan(changing, now_s=NOW_S)
+    held = after(changing, change)
+
+    soon, later = (status_of(held, now_s=NOW_S + s)["decision"] for s in (1, 16))
+
+    assert "decode 1 -> 3" in change.status["decision"]["reason"]
+    assert soon == change.status["decision"]
+    assert "decode stays at 3" in later["reason"]
+
+
 def test_a_step_taken_again_is_told_again():
     live = running({"decode": {"minReplicas": 3}})
     first = after(live, plan(live, now_s=NOW_S))
