@@ -114,22 +114,25 @@ class _Watched:
         self, report: RouterReport, target: RouterTarget | None, *, now_s: float
     ) -> RouterReport:
         pod = report.router
-        known = self.current.get(pod)
+        known = self.current.pop(pod, None) or self._back(report)
         if known is not None and known.is_of(report):
+            known = known.seen_as(target)
             report = replace(report, joined=known.report.joined)
-            self.current[pod] = replace(known, report=report)
-            return report
-        if known is not None:
-            self._end(replace(known, closed_s=None), now_s=now_s)
-            del self.current[pod]
-        process = _Process(report, None, None).seen_as(target)
-        report = replace(report, joined=self._joins(process.opened_s))
-        self.current[pod] = replace(process, report=report)
-        # The same pod, after its answer was missing.
-        self.gone = [
-            each for each in self.gone if each.report.router != pod or not each.is_of(report)
-        ]
+        else:
+            if known is not None:
+                self._end(replace(known, closed_s=None), now_s=now_s)
+            known = _Process(report, None, None).seen_as(target)
+            report = replace(report, joined=self._joins(known.opened_s))
+        self.current[pod] = replace(known, report=report)
         return report
+
+    def _back(self, report: RouterReport) -> _Process | None:
+        """The report's process, where it was out of sight for a while."""
+        for each in self.gone:
+            if each.report.router == report.router and each.is_of(report):
+                self.gone.remove(each)
+                return each
+        return None
 
     def _joins(self, opened_s: float | None) -> bool:
         """Whether one that opened then joined others that had all clients."""

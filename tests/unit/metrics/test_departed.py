@@ -208,6 +208,19 @@ def test_a_router_that_stops_being_ready_for_a_while_loses_nothing():
     assert merged.known_s == 500
 
 
+def test_a_router_that_is_out_of_sight_for_a_look_does_not_join_itself():
+    departed = Departed()
+    departed.add(targets(), (), now_s=NOW_S - 60)
+    alone, routers = told("a", 5, started_s=NOW_S - 30), targets(opened("a", 25))
+    departed.add(routers, (alone,), now_s=NOW_S - 10)
+    departed.add(targets(), (), now_s=NOW_S - 5)
+
+    found = departed.add(routers, (alone,), now_s=NOW_S)
+
+    assert [each.ended for each in found] == [False]
+    assert merge(found, expected=1).known_s == 30
+
+
 def test_a_hole_is_over_when_the_clock_is_set_back():
     departed = Departed()
     vanished(departed, silent_s=20)
