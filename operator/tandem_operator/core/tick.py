@@ -177,7 +177,7 @@ def decide(
             recent=outcomes(seen.routers, window_s=RECENT_S),
             latency=seen.latency,
             # Two seconds of history tell no rate, as they tell no forecast.
-            rate_rps=None if expected is None else arrivals.rate_rps(RATE_S),
+            rate_rps=None if expected is None else rate_rps,
             overhead_s=overhead_s if lasting else None,
             idle=idle,
             share=share,

@@ -32,13 +32,11 @@ def targets_of(
 
 
 def _router(pod: Mapping[str, Any], *, host: str) -> RouterTarget:
-    name, ready = pod["metadata"]["name"], condition_of(pod, "Ready")
-    changed_s, told_s = epoch_s(ready.get("lastTransitionTime")), _told_to_end_s(pod)
-    if told_s is not None:
-        return RouterTarget(pod=name, host=host, closed_s=told_s)
-    if ready.get("status") == "True":
+    name, told_s = pod["metadata"]["name"], _told_to_end_s(pod)
+    changed_s = epoch_s(condition_of(pod, "Ready").get("lastTransitionTime"))
+    if phase_of(pod) is PodPhase.READY:
         return RouterTarget(pod=name, host=host, opened_s=changed_s)
-    return RouterTarget(pod=name, host=host, closed_s=changed_s)
+    return RouterTarget(pod=name, host=host, closed_s=changed_s if told_s is None else told_s)
 
 
 def _told_to_end_s(pod: Mapping[str, Any]) -> float | None:

@@ -140,12 +140,14 @@ def _slo_met(facts: Facts) -> Verdict:
     if recent.attainment is None:
         message = "No request ended in the recent window."
         return Verdict(ConditionType.SLO_MET, UNKNOWN, "NoRequests", message)
-    missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
-    if recent.attainment >= facts.policy.slo.attainment and missing:
-        # Those who wait for them have not ended yet.
-        message = f"What ended was in time, but without a Ready pod of {_and(missing)} nobody is."
-        return Verdict(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
     if recent.attainment >= facts.policy.slo.attainment:
+        missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
+        if missing:
+            # Those who wait for them have not ended yet.
+            message = (
+                f"What ended was in time, but without a Ready pod of {_and(missing)} nobody is."
+            )
+            return Verdict(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
         message = f"At least {objective} of the recent requests kept both bounds."
         return Verdict(ConditionType.SLO_MET, TRUE, "Met", message)
     message = f"Fewer than {objective} of the recent requests kept both bounds"
