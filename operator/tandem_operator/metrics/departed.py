@@ -120,7 +120,7 @@ class _Watched:
             report = replace(report, joined=known.report.joined)
         else:
             if known is not None:
-                self._end(replace(known, closed_s=None), now_s=now_s)
+                self._end(known, now_s=now_s)
             known = _Process(report, None, None).seen_as(target)
             report = replace(report, joined=self._joins(known.opened_s))
         self.current[pod] = replace(known, report=report)
@@ -154,7 +154,7 @@ class _Watched:
     def _miss(self, awaited: Iterable[RouterTarget], *, now_s: float) -> None:
         """Note who takes clients and has told nothing yet, and who never will."""
         unheard = {
-            each.pod: self.unheard.get(each.pod, each.opened_s)
+            each.pod: each.opened_s
             for each in awaited
             if each.pod not in self.current and each.opened_s is not None
         }

@@ -48,6 +48,24 @@ def test_any_other_traffic_since_the_start_counts(first: tuple[int, ...]) -> Non
     assert _since_start(*first, *STEADY).counts == (*first, *STEADY)
 
 
+def test_a_crowd_that_goes_on_coming_is_traffic() -> None:
+    crowd = (400, 300, 200, 150, 120, 110, 105, 100)
+
+    assert _since_start(*crowd, *STEADY).counts == (*crowd[5:], *STEADY)
+
+
+def test_routers_that_all_joined_others_know_as_much_as_is_kept() -> None:
+    joined = report(started_s=NOW_S - 100, joined=True, arrivals=[arrival(NOW_S - 5, 3)])
+
+    assert merge([joined], expected=1).known_s == HISTORY_S
+
+
+def test_a_loss_that_a_clock_set_back_has_yet_to_come_to_shows_in_no_rate() -> None:
+    gone = report(router="router-2", ended=True, lost_s=NOW_S + 10)
+
+    assert merge([report(), gone], expected=1).complete
+
+
 def test_whether_anybody_waited_is_not_told_before_what_followed_was_seen() -> None:
     assert _since_start(90, *STEADY[:14]).known_s == 15
     assert _since_start(90, *STEADY[:15]).known_s == 15

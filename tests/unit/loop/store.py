@@ -77,9 +77,9 @@ class Store:
             return web.json_response(body)
         if "dryRun" not in request.query:
             self.tried.append((plural, name))
-            if (plural, name) in self.refusals:
-                status, message = self.refusals[plural, name]
-                return web.json_response({"message": message}, status=status)
+        if (plural, name) in self.refusals:
+            status, message = self.refusals[plural, name]
+            return web.json_response({"message": message}, status=status)
         stored = self._applied(plural, name, body, subresource, request.query["fieldManager"])
         if "dryRun" not in request.query:
             self.kinds[plural][name] = stored

@@ -1,5 +1,6 @@
 import pytest
 
+from tandem_operator.kube.client import ApiError
 from tandem_operator.loop import as_if_ours, replicas_last_decided
 from tandem_operator.workloads.world import Installation, World
 from tests.unit.loop.store import own
@@ -121,3 +122,22 @@ async def test_a_scale_by_hand_while_no_operator_runs_is_taken_back_beside_an_ex
     await store.passes()
 
     assert store.kinds["deployments"]["tiny-prefill"]["spec"]["replicas"] == 1
+
+
+async def test_a_child_that_cannot_be_written_now_is_tried_again_and_not_called_refused(store):
+    store.refusals["deployments", "tiny-decode"] = (500, "etcdserver: request timed out")
+
+    with pytest.raises(ApiError, match="timed out"):
+        await store.passes()
+
+
+async def test_a_child_that_its_kind_cannot_hold_is_called_refused(store):
+    sentence = ".spec.template.spec.nodeSelecter: field not declared in schema"
+    malformed = f"failed to create typed patch object (serving/tiny-decode; apps/v1): {sentence}"
+    store.refusals["deployments", "tiny-decode"] = (500, malformed)
+
+    await store.passes()
+
+    accepted = store.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "ChildRefused")
+    assert accepted["message"].endswith(f"Deployment tiny-decode: {sentence}")

@@ -1,6 +1,8 @@
 from dataclasses import replace
 
-from tandem_operator.core.arrivals import merge
+import pytest
+
+from tandem_operator.core.arrivals import HISTORY_S, merge
 from tandem_operator.metrics.departed import Departed
 from tandem_operator.metrics.source import RouterTarget, Targets
 from tests.unit.core.scene import NOW_S, arrival, leg, report
@@ -173,6 +175,14 @@ def test_so_does_one_that_took_clients_for_long_and_never_answered():
     assert looked_at(departed, NOW_S + 25).known_s == 0
 
 
+def test_one_that_took_clients_for_a_moment_leaves_no_hole():
+    departed = Departed()
+    a = told("a", 300, started_s=NOW_S - 500)
+    departed.add(targets(opened("a", 495), opened("b", 2)), (a,), now_s=NOW_S)
+
+    assert looked_at(departed, NOW_S + 5).known_s == 505
+
+
 def test_a_router_whose_container_starts_again_leaves_what_it_told():
     departed = Departed()
     both = (told("a", 300, started_s=NOW_S - 500), told("b", 300, started_s=NOW_S - 500))
@@ -206,6 +216,92 @@ def test_a_router_that_stops_being_ready_for_a_while_loses_nothing():
         )
 
     assert merged.known_s == 500
+
+
+def test_a_rollout_between_two_looks_forgets_no_arrival_either():
+    departed = Departed()
+    a, b = told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 30)
+    departed.add(targets(closed("a", 20)), (a,), now_s=NOW_S - 20)
+    departed.add(targets(), (), now_s=NOW_S - 10)
+
+    merged = merge(departed.add(targets(opened("b", 20.6)), (b,), now_s=NOW_S), expected=1)
+
+    assert (merged.known_s, merged.complete) == (500, True)
+
+
+@pytest.mark.parametrize(("between_s", "known_s"), [(0.9, 500), (1.1, 25)])
+def test_times_of_whole_seconds_leave_a_second_between_one_that_closes_and_one_that_opens(
+    between_s, known_s
+):
+    departed = Departed()
+    a, b = told("a", 300, started_s=NOW_S - 500), told("b", 5, started_s=NOW_S - 25)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 30)
+
+    routers = targets(closed("a", 20 + between_s), opened("b", 20))
+    found = departed.add(routers, (a, b), now_s=NOW_S)
+
+    assert merge(found, expected=2).known_s == known_s
+
+
+def test_nobody_joins_those_who_open_later():
+    departed = Departed()
+    departed.add(targets(), (), now_s=NOW_S - 60)
+    first, second = told("a", 5, started_s=NOW_S - 30), told("b", 5, started_s=NOW_S - 40)
+
+    found = departed.add(targets(opened("b", 15), opened("a", 25)), (second, first), now_s=NOW_S)
+
+    assert merge(found, expected=2).known_s == 30
+
+
+def test_a_router_that_was_last_heard_before_it_closed_is_lost():
+    departed = Departed()
+    a, b = (told(p, now_s=NOW_S - 10, started_s=NOW_S - 500) for p in ("a", "b"))
+    departed.add(targets(opened("a", 495), opened("b", 495)), (a, b), now_s=NOW_S - 10)
+    departed.add(targets(opened("a", 495), closed("b", 8)), (a,), now_s=NOW_S - 5)
+
+    assert not looked_at(departed, NOW_S).complete
+
+
+def test_others_join_a_router_that_was_out_of_sight_for_a_look():
+    departed = Departed()
+    a, b = told("a", 300, now_s=NOW_S - 10, started_s=NOW_S - 500), told("b", started_s=NOW_S - 6)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 10)
+    departed.add(targets(), (), now_s=NOW_S - 5)
+
+    back = (told("a", 300, started_s=NOW_S - 500), b)
+    found = departed.add(targets(opened("a", 495), opened("b", 3)), back, now_s=NOW_S)
+
+    assert merge(found, expected=2).known_s == 500
+
+
+def test_routers_join_others_after_the_clock_was_set_back():
+    departed = Departed()
+    a = told("a", 300, started_s=NOW_S - 500)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S + 3600)
+    departed.add(targets(opened("a", 495)), (a,), now_s=NOW_S - 60)
+
+    both = (a, told("b", 5, started_s=NOW_S - 25))
+    found = departed.add(targets(opened("a", 495), opened("b", 20)), both, now_s=NOW_S)
+
+    assert merge(found, expected=2).known_s == 500
+
+
+def test_a_hole_cuts_the_history_of_routers_that_joined_others_too():
+    departed, routers = Departed(), (opened("b", -5), opened("c", -5))
+    departed.add(targets(opened("a", 495)), (told("a", started_s=NOW_S - 500),), now_s=NOW_S)
+    later_s = NOW_S + 2000
+    for at_s, pods in ((NOW_S + 10, "abc"), (NOW_S + 20, "bc"), (later_s, "bc")):
+        seen = targets(*([closed("a", -8)] if "a" in pods else []), *routers)
+        starts = {"a": NOW_S - 500, "b": NOW_S, "c": NOW_S}
+        answers = [told(pod, now_s=at_s, started_s=starts[pod]) for pod in pods]
+        found = departed.add(seen, answers, now_s=at_s)
+    assert merge(found, expected=2).known_s == HISTORY_S
+
+    alone = told("b", now_s=later_s + 20, started_s=NOW_S)
+    found = departed.add(targets(routers[0]), (alone,), now_s=later_s + 20)
+
+    assert merge(found, expected=1).known_s == 0
 
 
 def test_a_router_that_is_out_of_sight_for_a_look_does_not_join_itself():

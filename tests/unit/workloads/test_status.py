@@ -408,11 +408,23 @@ def test_a_change_can_be_read_before_what_holds_its_role_back():
     change = plan(changing, now_s=NOW_S)
     held = after(changing, change)
 
-    soon, later = (status_of(held, now_s=NOW_S + s)["decision"] for s in (1, 16))
+    soon, later, set_back = (status_of(held, now_s=NOW_S + s)["decision"] for s in (1, 16, -60))
 
     assert "decode 1 -> 3" in change.status["decision"]["reason"]
     assert soon == change.status["decision"]
     assert "decode stays at 3" in later["reason"]
+    assert "decode stays at 3" in set_back["reason"]
+
+
+def test_what_holds_a_role_back_may_change_at_once():
+    live = running()
+    blind = after(live, plan(live, now_s=NOW_S + 30))
+    assert "stays at 1" in blind.pool["status"]["decision"]["reason"]
+
+    half = replace(blind, routers=(report(now_s=NOW_S + 35),), router_pods=2)
+    one_of_two = status_of(half, now_s=NOW_S + 35)
+
+    assert one_of_two["decision"] != blind.pool["status"]["decision"]
 
 
 def test_a_step_taken_again_is_told_again():
