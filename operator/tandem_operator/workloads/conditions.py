@@ -141,7 +141,9 @@ def _slo_met(facts: Facts) -> Verdict:
         message = "No request ended in the recent window."
         return Verdict(ConditionType.SLO_MET, UNKNOWN, "NoRequests", message)
     if recent.attainment >= facts.policy.slo.attainment:
-        missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
+        # Without prefill pods, decode pods serve whole requests.
+        needed = (Role.DECODE, ROUTER)
+        missing = [str(each) for each in needed if not facts.seen.of(each, PodPhase.READY)]
         if missing:
             # Those who wait for them have not ended yet.
             message = (

@@ -77,7 +77,13 @@ def with_good_answers(live):
     return replace(live, routers=(report(finished=(good,)),))
 
 
-@pytest.mark.parametrize("component", ["prefill", "decode", "router"])
+def test_decode_pods_may_meet_the_slo_without_prefill_pods():
+    alone = with_pod(with_good_answers(running()), "prefill")
+
+    assert condition(status_of(alone), "SLOMet")["reason"] == "Met"
+
+
+@pytest.mark.parametrize("component", ["decode", "router"])
 def test_an_outage_is_no_time_in_which_the_slo_is_met(component):
     met = condition(status_of(with_pod(with_good_answers(running()), component)), "SLOMet")
 
