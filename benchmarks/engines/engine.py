@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import time
 import uuid
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 import aiohttp
 
+from e2e.cluster.ports import free_ports
 from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
 from tandem_engine.serve import metrics
 from tandem_engine.serve.vllm_api import VllmApi
@@ -21,7 +21,6 @@ PACKAGES = Path(__file__).parents[2] / "engine"
 START_S = 420.0
 REQUEST_S = 120.0
 _LAST_WORDS = 3000
-_BOUND: list[socket.socket] = []
 
 
 class EngineEndedError(Exception):
@@ -154,20 +153,6 @@ async def start(
         )
     api = VllmApi(session, f"http://127.0.0.1:{port}")
     return RealEngine(process, api, f"http://127.0.0.1:{control_port}", log)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing listens on, and that nobody else is given from now on.
-
-    A socket bound to each keeps the kernel from handing it out until a child listens there, seconds
-    later; whoever allows its address to be reused, as servers do, may listen all the same.
-    """
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.bind(("127.0.0.1", 0))
-    _BOUND.extend(sockets)
-    return [one.getsockname()[1] for one in sockets]
 
 
 def new_id() -> str:

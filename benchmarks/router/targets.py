@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.engines.engine import free_ports
 from benchmarks.router.cores import Cores, on_cores
 from benchmarks.router.report import ALONE
+from e2e.cluster.ports import free_port
 
 VLLM_ROUTER = "vllm-router==0.1.17"
 
@@ -38,11 +38,6 @@ class Target:
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         return int(found[1]) / 1024 if found else 0.0
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    return free_ports(1)[0]
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ import json
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster.binaries import ApiBinaries, api_binaries
+from e2e.cluster.ports import free_ports
 from e2e.cluster.progress import CannotContinueError
 
 _READY_S = 60.0
@@ -61,7 +61,7 @@ class ControlPlane:
         """
         binaries = api_binaries()
         folder = Path(tempfile.mkdtemp(prefix="tandem-api-"))
-        api_port, etcd_port = _free_ports(2)
+        api_port, etcd_port = free_ports(2)
         plane = cls(
             folder=folder,
             binaries=binaries,
@@ -285,14 +285,6 @@ def _ec_key_pem() -> str:
     lines = "\n".join(content[at : at + 64] for at in range(0, len(content), 64))
     kind = "EC PRIVATE KEY"
     return f"-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\n"
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def _dying_with_parent() -> list[str]:

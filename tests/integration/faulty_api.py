@@ -9,7 +9,7 @@ import threading
 import aiohttp
 from aiohttp import web
 
-from tests.integration.operator_process import free_port
+from e2e.cluster.ports import free_port
 
 
 class FaultyApi:

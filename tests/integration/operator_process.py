@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
+
+from e2e.cluster.ports import free_port
 
 CRD = Path("crds/inferencepools.tandem-inference.io.yaml")
 GROUP = "/apis/tandem-inference.io/v1alpha1"
@@ -150,12 +151,6 @@ def node(plane, name="node-1"):
         stop.set()
         beating.join()
         plane.request("DELETE", f"{nodes}/{name}")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def rights_role(name, rights):

@@ -12,7 +12,8 @@ import pytest
 from benchmarks.router import generator
 from benchmarks.router.cores import Cores
 from benchmarks.router.generator import Load
-from benchmarks.router.targets import Target, free_port, upstream
+from benchmarks.router.targets import Target, upstream
+from e2e.cluster.ports import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="the ends are built from Go")
 

@@ -1,7 +1,6 @@
 """What is made of measured engines; that they are measured at all, the engine tests show."""
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 
 from benchmarks.engines import report
 from benchmarks.engines.answers import compared
-from benchmarks.engines.engine import free_ports
 from benchmarks.engines.loads import (
     decode_traffic,
     overload,
@@ -178,16 +176,3 @@ def test_an_overload_is_shown_with_and_without_the_gate() -> None:
     assert "(bound 9.0)" in header
     assert unlimited.startswith("| unlimited | 55 of 849 (6%) |")
     assert gate.startswith("| gate | 512 of 786 (65%) |")
-
-
-def test_a_port_for_an_engine_is_given_to_nobody_else_before_it_listens() -> None:
-    ports = set(free_ports(100))
-
-    others = set()
-    for _ in range(3000):
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            others.add(other.getsockname()[1])
-
-    assert not ports & others
-    with socket.create_server(("127.0.0.1", ports.pop())):
-        pass

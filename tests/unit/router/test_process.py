@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from benchmarks.engines.engine import free_ports
+from e2e.cluster.ports import free_ports
 from tandem_engine.router.__main__ import main, parser
 from tandem_engine.router.app import Options
 from tandem_engine.router.logs import JsonFormatter

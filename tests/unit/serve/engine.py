@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.engines.engine import free_ports
+from e2e.cluster.ports import free_ports
 from tandem_engine.serve.command import vllm_command
 from tandem_engine.serve.facts import look_around
 from tandem_engine.serve.launcher import Launcher, Pace
