@@ -190,7 +190,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     if words.learning:
         return "too little has been measured to size it"
     if words.pending:
-        return "more may be better, which the next look decides"
+        return "more may be better, if that lasts"
     if words.outlook is None:
         return "nothing calls for a change"
     return f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"

@@ -1,8 +1,10 @@
 """From what is wanted to what may be done now: confirm growth, delay shrinking, never exceed.
 
-Growth acts when two ticks agree, and at once where it is urgent. Shrinking needs fresh data and a
-whole stabilisation window, and goes no further than what the most demanding tick of that window
-needed. The user's bounds and budget hold always, stale data or not: they are orders, not guesses.
+Growth acts when two ticks agree, at once where it is urgent, and after a quarter of a minute where
+a little less load would not call for it: such a need often is chance. Shrinking needs fresh data
+and a whole stabilisation window, and goes no further than what the most demanding tick of that
+window needed. The user's bounds and budget hold always, stale data or not: they are orders, not
+guesses.
 """
 
 from collections.abc import Mapping
@@ -11,70 +13,24 @@ from dataclasses import dataclass, field
 from tandem_operator.core.choose import Choice
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.fleet import Fleet
+from tandem_operator.core.plan import Plan
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
+from tandem_operator.core.wants import UNSEEN_S, Wants
 
 CONFIRM_S = 4.5
-UNSEEN_S = 30.0
-MIN_HISTORY_S = 105
+CONFIRM_SMALL_S = 14.5
+MIN_HISTORY_S = 45
 TRADE_S = 30.0
-RUNS_KEPT = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A target that has been wanted since a moment, until the next run."""
-
-    since_s: float
-    target: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wants:
-    """What each tick wanted, run by run; a time without fresh data starts it anew."""
-
-    runs: tuple[Run, ...] = ()
-    seen_s: float | None = None
-
-    def add(self, target: int, *, now_s: float, kept_s: float) -> "Wants":
-        """The runs after one more tick."""
-        if self.seen_s is None or not 0.0 <= now_s - self.seen_s <= UNSEEN_S:
-            return Wants(runs=(Run(now_s, target),), seen_s=now_s)
-        runs = self.runs
-        if runs[-1].target != target:
-            runs = (*runs, Run(now_s, target))
-        while len(runs) > 1 and runs[1].since_s < now_s - kept_s:
-            runs = runs[1:]
-        if len(runs) > RUNS_KEPT:
-            runs = _coarse(runs, grain_s=2.0 * kept_s / RUNS_KEPT, until_s=now_s - UNSEEN_S)
-        return Wants(runs=runs, seen_s=now_s)
-
-    def within(self, window_s: float, now_s: float) -> list[int] | None:
-        """All targets of the last `window_s`; `None` where it was not watched all that time."""
-        if not self.runs or self.runs[0].since_s > now_s - window_s:
-            return None
-        first = max(i for i, run in enumerate(self.runs) if run.since_s <= now_s - window_s)
-        return [run.target for run in self.runs[first:]]
-
-
-def _coarse(runs: tuple[Run, ...], *, grain_s: float, until_s: float) -> tuple[Run, ...]:
-    """The runs with those before `until_s` joined to one per `grain_s`, of their largest target."""
-    joined: list[Run] = []
-    for run in runs:
-        last = joined[-1] if joined else None
-        if last is not None and run.since_s < min(until_s, last.since_s + grain_s):
-            joined[-1] = Run(last.since_s, max(last.target, run.target))
-        else:
-            joined.append(run)
-    return tuple(joined)
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the guard remembers of one role."""
+    """What the guard remembers of one role: the targets of each choice of its plans."""
 
-    wants: Wants = Wants()
-    keeps: Wants = Wants()
+    wants: Wants = field(default_factory=Wants)
+    keeps: Wants = field(default_factory=Wants)
+    sures: Wants = field(default_factory=Wants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +58,15 @@ class Scene:
 
 
 def remember(
-    past: Mapping[Role, Past], choice: Choice, keep: Choice, *, spec: PoolSpec, now_s: float
+    past: Mapping[Role, Past], plan: Plan, *, spec: PoolSpec, now_s: float
 ) -> dict[Role, Past]:
-    """The past with this tick's targets; `keep` is the choice with room for a little more load."""
+    """The past with this tick's targets."""
     kept_s = max(spec.stabilization_s, TRADE_S) + 2.0 * UNSEEN_S
     return {
         role: Past(
-            wants=old.wants.add(choice.target[role], now_s=now_s, kept_s=kept_s),
-            keeps=old.keeps.add(keep.target[role], now_s=now_s, kept_s=kept_s),
+            wants=old.wants.add(plan.choice.target[role], now_s=now_s, kept_s=kept_s),
+            keeps=old.keeps.add(plan.keep.target[role], now_s=now_s, kept_s=kept_s),
+            sures=old.sures.add(plan.sure.target[role], now_s=now_s, kept_s=kept_s),
         )
         for role in Role
         for old in (past.get(role, Past()),)
@@ -209,14 +166,20 @@ class _Move:
             return self._stay(Reason.CAPACITY_BLOCKED, "capacity")
         target = self.target
         if self.fleet.role not in self.scene.urgent:
-            agreed = self.past.wants.within(CONFIRM_S, self.now_s)
-            target = min(agreed) if agreed is not None else self.current
+            target = max(
+                self._agreed(self.past.sures, CONFIRM_S),
+                self._agreed(self.past.wants, CONFIRM_SMALL_S),
+            )
         if target <= self.current:
             return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
         limits, step = self.limits, self.spec.max_step
         if step is not None and target - self.current > max(1, step):
             target, limits = self.current + max(1, step), (*limits, "maxStep")
         return Allowed(self.current, target, None, limits)
+
+    def _agreed(self, wants: Wants, window_s: float) -> int:
+        agreed = wants.within(window_s, self.now_s)
+        return min(agreed) if agreed is not None else self.current
 
     def _shrink(self) -> Allowed:
         if self.past.keeps.runs[-1].target >= self.current:

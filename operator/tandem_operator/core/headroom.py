@@ -1,8 +1,8 @@
 """How much more load fewer replicas must bear before one is given back.
 
-A rate is known no better than chance lets the last requests tell it. A replica given back on a low
-that was chance is bought again on the next high, for a whole start: so a low must be lower than
-chance alone makes it.
+A rate is known no better than chance lets the last requests tell it, and no better than
+the time since the first of them lets it. A replica given back on a low that was chance is bought
+again on the next high, for a whole start: so a low must be lower than chance alone makes it.
 """
 
 from math import sqrt
@@ -12,13 +12,17 @@ LEAST_HEADROOM, MOST_HEADROOM = 0.05, 0.5
 DEVIATIONS = 3.0
 # A rate is taken from about so many seconds, or as many more as hold so many requests.
 RATE_S, RATE_REQUESTS = 30.0, 60.0
+# From so much history on, what was not seen of a pool's traffic adds no doubt.
+SEEN_S = 105.0
 
 
-def headroom(*, rate_rps: float, dispersion: float) -> float:
+def headroom(*, rate_rps: float, dispersion: float, known_s: float) -> float:
     """Share of load that fewer replicas must bear on top of what is forecast.
 
-    `dispersion` is the variance of the arrivals over that of a Poisson process of their rate.
+    `dispersion` is the variance of the arrivals over that of a Poisson process of their rate,
+    `known_s` the length of the history.
     """
     requests = max(RATE_REQUESTS, RATE_S * rate_rps)
     chance = sqrt(dispersion / requests)
-    return min(MOST_HEADROOM, max(LEAST_HEADROOM, DEVIATIONS * chance))
+    doubt = sqrt(max(1.0, SEEN_S / max(1.0, known_s)))
+    return doubt * (1.0 + min(MOST_HEADROOM, max(LEAST_HEADROOM, DEVIATIONS * chance))) - 1.0

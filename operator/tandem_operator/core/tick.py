@@ -1,25 +1,26 @@
 """One tick: observation and memory in, decision and memory out. Pure, total, deterministic."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
 
 from tandem_operator.core.arrivals import Arrivals, Outcomes, merge, outcomes
-from tandem_operator.core.choose import Choice, alone, choose, gpus_of
+from tandem_operator.core.choose import gpus_of
 from tandem_operator.core.correct import burning, correct, see_ready, violated_share
 from tandem_operator.core.curve import Curve, demand_curve
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, forecast
-from tandem_operator.core.guard import Past, Scene, Wants, guard, hold, remember
-from tandem_operator.core.headroom import headroom
-from tandem_operator.core.insure import insured, lent, trusted
+from tandem_operator.core.guard import Past, Scene, guard, hold, remember
+from tandem_operator.core.headroom import SEEN_S
+from tandem_operator.core.insure import insured, trusted
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.pace import pace_to_tell
+from tandem_operator.core.plan import Plan, plan_for
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.report import View, report
 from tandem_operator.core.role import Role
@@ -34,6 +35,7 @@ from tandem_operator.core.situation import (
 )
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.stand_in import with_stand_ins
+from tandem_operator.core.wants import Wants
 
 TICK_S = 5.0
 LONGEST_STEP_S = 30.0
@@ -119,13 +121,14 @@ def decide(
     kept = {r: n for r, n in memory.floors.items() if feasible and r not in settled}
     floors = kept | urgent
     planned = partial(
-        _plan,
+        plan_for,
         situation=situation,
         expected=expected,
         fleets=fleets,
         late_price=correction.price,
         idle=idle,
         floors=floors,
+        known_s=arrivals.known_s,
     )
     plan = planned(spec)
     share, crest = None, None
@@ -147,11 +150,8 @@ def decide(
     if plan is None or not fresh.act:
         allowed = hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS)
     else:
-        due = _Plan(
-            choice=with_stand_ins(plan.choice, fleets, spec=spec),
-            keep=with_stand_ins(plan.keep, fleets, spec=spec),
-        )
-        past = remember(past, due.choice, due.keep, spec=spec, now_s=now_s)
+        due = plan.each(partial(with_stand_ins, fleets=fleets, spec=spec))
+        past = remember(past, due, spec=spec, now_s=now_s)
         scene = Scene(
             fleets=fleets,
             may_shrink=fresh.shrink,
@@ -199,65 +199,12 @@ def decide(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What to grow to, and what must be kept even with a little more load."""
-
-    choice: Choice
-    keep: Choice
-
-    def gpus(self, spec: PoolSpec) -> int:
-        """GPUs of the larger of the two."""
-        return max(gpus_of(spec, each.target) for each in (self.choice, self.keep))
-
-
-def _plan(
-    spec: PoolSpec,
-    *,
-    situation: Situation | None,
-    expected: Forecast | None,
-    fleets: Mapping[Role, Fleet],
-    late_price: float,
-    idle: bool,
-    floors: Mapping[Role, int],
-) -> _Plan | None:
-    """The choice, or `None` while too little is known. A pool at confirmed rest needs the least."""
-    if idle:
-        least = {role: max(1, spec.roles[role].min_replicas) for role in Role}
-        rest = Choice(wanted=least, target=least)
-        return _Plan(choice=rest, keep=rest)
-    if situation is None or expected is None:
-        return None
-    fixed = {role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed}
-    price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
-    demands = situation.demands
-    if spec.insurance.overflow:
-        decode_replicas = alone(
-            spec, Role.DECODE, expected, demands, fixed=fixed, late_price=price, floors=floors
-        )
-        demands = lent(demands, decode_replicas)
-    choice = choose(spec, expected, demands, fixed=fixed, late_price=price, floors=floors)
-    if all(choice.target[role] >= (fleets[role].asked or 0) for role in Role):
-        return _Plan(choice=choice, keep=choice)
-    more = headroom(rate_rps=expected.peak.mean_rps, dispersion=situation.sample.dispersion)
-    keep = choose(
-        spec,
-        expected,
-        demands,
-        fixed=fixed,
-        late_price=price,
-        growth=1.0 + more,
-        floors=choice.wanted,
-    )
-    return _Plan(choice=choice, keep=keep)
-
-
 def _curve(
     spec: PoolSpec,
     situation: Situation | None,
     expected: Forecast | None,
     fleets: Mapping[Role, Fleet],
-    plan: _Plan | None,
+    plan: Plan | None,
 ) -> Curve:
     """What more GPUs would buy, up to what the plan wants."""
     if plan is None or situation is None or expected is None:
@@ -286,7 +233,7 @@ def _step_s(memory: Memory, now_s: float) -> float:
 def _is_idle(spec: PoolSpec, arrivals: Arrivals, seen: Observation, fresh: Freshness) -> bool:
     """Whether it is confirmed, not merely unseen, that nothing came and nothing is in the pool."""
     window_s = int(max(IDLE_S, spec.stabilization_s))
-    if not fresh.shrink or arrivals.known_s < window_s:
+    if not fresh.shrink or arrivals.known_s < max(window_s, SEEN_S):
         return False
     inside = sum(r.queued_requests + r.prefill_requests + r.decode_requests for r in seen.routers)
     return inside == 0 and not any(arrivals.counts[-window_s:])

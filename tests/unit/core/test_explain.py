@@ -52,7 +52,7 @@ def test_growth_that_waits_for_a_second_look_is_not_called_enough() -> None:
         words(Role.PREFILL, outlook(), pending=True), Allowed(1, 1, None), Reason.STEADY
     )
 
-    assert said == "prefill stays at 1: more may be better, which the next look decides"
+    assert said == "prefill stays at 1: more may be better, if that lasts"
 
 
 def test_growth_names_the_observed_tpot() -> None:

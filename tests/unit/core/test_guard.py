@@ -8,6 +8,7 @@ from tandem_operator.core.decision import Reason
 from tandem_operator.core.fleet import Fleet, Starts, fleet
 from tandem_operator.core.guard import Allowed, Past, Scene, guard, remember
 from tandem_operator.core.observation import PodPhase, PodState
+from tandem_operator.core.plan import Plan
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
@@ -32,12 +33,16 @@ class Script:
         )
         return {role: fleet(seen, role, Starts(), self.now_s) for role in Role}
 
-    def tick(self, prefill: int, decode: int = 2, *, carry_out: bool = True) -> dict[Role, Allowed]:
+    def tick(
+        self, prefill: int, decode: int = 2, *, sure: int | None = None, carry_out: bool = True
+    ) -> dict[Role, Allowed]:
         self.now_s += 5.0
         fleets = self.fleets()
         target = {Role.PREFILL: prefill, Role.DECODE: decode}
         choice = Choice(wanted=target, target=target)
-        self.past = remember(self.past, choice, choice, spec=self.spec, now_s=self.now_s)
+        less = {**target, Role.PREFILL: prefill if sure is None else sure}
+        plan = Plan(choice=choice, keep=choice, sure=replace(choice, target=less))
+        self.past = remember(self.past, plan, spec=self.spec, now_s=self.now_s)
         scene = replace(
             Scene(fleets=fleets, may_shrink=True, known_s=600, idle=False),
             **self.scene,  # type: ignore[arg-type]
@@ -74,6 +79,25 @@ def test_growth_goes_to_what_both_ticks_agree_on() -> None:
     script.tick(3)
 
     assert script.tick(6)[Role.PREFILL].to == 3
+
+
+def test_growth_that_a_little_less_load_would_not_call_for_waits_for_four_ticks() -> None:
+    script = Script(make_spec())
+
+    assert [script.tick(3, sure=2)[Role.PREFILL].to for _ in range(4)] == [2, 2, 2, 3]
+
+
+def test_what_a_little_less_load_calls_for_too_does_not_wait_for_the_rest() -> None:
+    script = Script(make_spec())
+
+    assert [script.tick(5, sure=4)[Role.PREFILL].to for _ in range(4)] == [2, 4, 4, 5]
+
+
+def test_a_small_need_that_goes_away_within_a_quarter_of_a_minute_buys_nothing() -> None:
+    script = Script(make_spec())
+
+    for prefill in (3, 3, 3, 2, 3, 3, 3, 2):
+        assert script.tick(prefill, sure=2)[Role.PREFILL].to == 2
 
 
 def test_an_urgent_role_grows_at_once() -> None:

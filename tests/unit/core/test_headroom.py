@@ -1,6 +1,11 @@
+from functools import partial
+
 import pytest
 
-from tandem_operator.core.headroom import LEAST_HEADROOM, MOST_HEADROOM, headroom
+from tandem_operator.core.headroom import LEAST_HEADROOM, MOST_HEADROOM, SEEN_S
+from tandem_operator.core.headroom import headroom as headroom_after
+
+headroom = partial(headroom_after, known_s=SEEN_S)
 
 
 def test_the_more_requests_tell_the_rate_the_less_headroom_is_needed() -> None:
@@ -8,7 +13,7 @@ def test_the_more_requests_tell_the_rate_the_less_headroom_is_needed() -> None:
     found = [headroom(rate_rps=rate, dispersion=1.0) for rate in rates]
 
     assert found == sorted(found, reverse=True)
-    assert found[-1] == LEAST_HEADROOM
+    assert found[-1] == pytest.approx(LEAST_HEADROOM)
     assert found[2] == pytest.approx(3.0 / 300**0.5)
 
 
@@ -20,4 +25,13 @@ def test_bursty_arrivals_need_more_and_never_more_than_half() -> None:
     assert headroom(rate_rps=30.0, dispersion=4.0) == pytest.approx(
         2.0 * headroom(rate_rps=30.0, dispersion=1.0)
     )
-    assert headroom(rate_rps=1.0, dispersion=50.0) == MOST_HEADROOM
+    assert headroom(rate_rps=1.0, dispersion=50.0) == pytest.approx(MOST_HEADROOM)
+
+
+def test_a_quarter_of_the_history_bears_twice_the_load() -> None:
+    seen = 1.0 + headroom(rate_rps=30.0, dispersion=1.0)
+
+    assert 1.0 + headroom_after(
+        rate_rps=30.0, dispersion=1.0, known_s=0.25 * SEEN_S
+    ) == pytest.approx(2.0 * seen)
+    assert 1.0 + headroom_after(rate_rps=30.0, dispersion=1.0, known_s=1200.0) == seen

@@ -250,7 +250,34 @@ def test_a_transfer_counts_in_ttft_though_engines_measured_themselves_before_any
     assert overhead_s(transfers=20.0) == pytest.approx(0.16, rel=0.1)
 
 
-def test_a_young_history_allows_no_shrink() -> None:
+def test_the_less_is_known_of_traffic_the_more_of_it_fewer_replicas_must_bear() -> None:
+    def first_shrink_s(rate_rps: int, *, known_s: int = 0) -> int:
+        memory, spec = Memory(), make_spec(stabilization_s=10.0)
+        for step in range(0, 300, 5):
+            now_s = NOW_S + step
+            seconds = [NOW_S + second for second in range(-known_s, step)]
+            routers = [
+                report(
+                    now_s=now_s,
+                    started_s=NOW_S - known_s,
+                    arrivals=[arrival(second, rate_rps, 1000) for second in seconds],
+                    finished=[ended(second, rate_rps) for second in seconds],
+                )
+            ]
+            seen = observe(now_s=now_s, prefill=4, routers=routers)
+            engines = tuple(replace(each, start_up=START_UP) for each in seen.engines)
+            decision, memory = decide(spec, replace(seen, engines=engines), memory, now_s)
+            if counts(decision)[Role.PREFILL] < 4:
+                return step
+        raise AssertionError("it never shrinks")
+
+    assert first_shrink_s(1) == 45
+    assert 60 <= first_shrink_s(5) <= 90
+    assert 105 <= first_shrink_s(6) <= 115
+    assert first_shrink_s(6, known_s=900) <= 15
+
+
+def test_a_young_history_without_requests_is_no_rest() -> None:
     young = observe(prefill=4, decode=4, routers=[report(started_s=NOW_S)])
 
     decisions = rest(young, spec=make_spec(stabilization_s=10.0), seconds=100)

@@ -1,0 +1,87 @@
+"""What the forecast asks for: the choice, and the two that say how sure it is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from tandem_operator.core.choose import Choice, alone, choose, gpus_of
+from tandem_operator.core.fleet import Fleet
+from tandem_operator.core.headroom import headroom
+from tandem_operator.core.insure import lent
+from tandem_operator.core.rates import Forecast
+from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Situation
+from tandem_operator.core.spec import PoolSpec
+
+# Who would be needed at the forecast load, but not at so much less of it, is hardly needed.
+SMALL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Three choices.
+
+    Attributes:
+        choice: what to grow to.
+        keep: what must be kept even with a little more load; never less than `choice`.
+        sure: what would be grown to with a little less load too; never more than `choice`.
+    """
+
+    choice: Choice
+    keep: Choice
+    sure: Choice
+
+    def gpus(self, spec: PoolSpec) -> int:
+        """GPUs of the largest."""
+        return max(gpus_of(spec, each.target) for each in (self.choice, self.keep))
+
+    def each(self, change: Callable[[Choice], Choice]) -> "Plan":
+        """The plan with every choice changed in one way."""
+        return Plan(choice=change(self.choice), keep=change(self.keep), sure=change(self.sure))
+
+
+def plan_for(
+    spec: PoolSpec,
+    *,
+    situation: Situation | None,
+    expected: Forecast | None,
+    fleets: Mapping[Role, Fleet],
+    late_price: float,
+    idle: bool,
+    floors: Mapping[Role, int],
+    known_s: float,
+) -> Plan | None:
+    """The plan, or `None` while too little is known. A pool at confirmed rest needs the least."""
+    if idle:
+        least = {role: max(1, spec.roles[role].min_replicas) for role in Role}
+        rest = Choice(wanted=least, target=least)
+        return Plan(choice=rest, keep=rest, sure=rest)
+    if situation is None or expected is None:
+        return None
+    asked = {role: fleets[role].asked or 0 for role in Role}
+    fixed = {role: count for role, count in asked.items() if not spec.roles[role].managed}
+    price = late_price / max(1e-3, 1.0 - spec.slo.attainment)
+    demands = situation.demands
+    if spec.insurance.overflow:
+        decode_replicas = alone(
+            spec, Role.DECODE, expected, demands, fixed=fixed, late_price=price, floors=floors
+        )
+        demands = lent(demands, decode_replicas)
+
+    def at(growth: float, floors: Mapping[Role, int]) -> Choice:
+        return choose(
+            spec, expected, demands, fixed=fixed, late_price=price, growth=growth, floors=floors
+        )
+
+    choice = at(1.0, floors)
+    sure = keep = choice
+    if any(choice.target[role] > asked[role] for role in Role):
+        less = at(1.0 - SMALL, {role: max(asked[role], floors.get(role, 1)) for role in Role})
+        sure = replace(less, target={r: min(n, choice.target[r]) for r, n in less.target.items()})
+    if any(choice.target[role] < asked[role] for role in Role):
+        more = headroom(
+            rate_rps=expected.peak.mean_rps,
+            dispersion=situation.sample.dispersion,
+            known_s=known_s,
+        )
+        keep = at(1.0 + more, choice.wanted)
+    return Plan(choice=choice, keep=keep, sure=sure)

@@ -1,0 +1,118 @@
+"""The choice and its two neighbours: what a little more load needs, and what a little less does."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem_operator.core.choose import Demand
+from tandem_operator.core.fleet import Starts, fleet
+from tandem_operator.core.models import EngineModels
+from tandem_operator.core.plan import Plan, plan_for
+from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Situation
+from tests.unit.core.scene import NOW_S, make_spec, observe
+from tests.unit.core.test_sizing import decode, poisson, replay, sampled
+
+STEP_RPS = 10.0
+SAMPLE = sampled(poisson(30.0))
+
+
+def late_share(each_rps: float, rate_rps: float, replicas: int) -> float:
+    """A replica bears `each_rps`, and all are late above that."""
+    return float(rate_rps > replicas * each_rps)
+
+
+def planned(
+    rate_rps: float,
+    asked: Mapping[Role, int],
+    *,
+    known_s: float = 600.0,
+    gpu_budget: int | None = None,
+    decode_rps: float = STEP_RPS,
+    floors: Mapping[Role, int] | None = None,
+) -> Plan:
+    """The plan for a rate of which every prefill replica bears ten requests a second."""
+    seen = observe(prefill=asked[Role.PREFILL], decode=asked[Role.DECODE])
+    bears = {Role.PREFILL: STEP_RPS, Role.DECODE: decode_rps}
+    plan = plan_for(
+        make_spec(high=20, gpu_budget=gpu_budget),
+        situation=Situation(
+            sample=SAMPLE,
+            models=EngineModels(),
+            replay=replay(SAMPLE, service_s=0.1),
+            decode=decode(),
+            demands={
+                role: Demand(late_share=partial(late_share, each), busy=1.0 / each)
+                for role, each in bears.items()
+            },
+        ),
+        expected=Forecast(lead_s=60.0, levels=(Level(60.0, rate_rps, (rate_rps,)),)),
+        fleets={role: fleet(seen, role, Starts(), NOW_S) for role in Role},
+        late_price=1.5,
+        idle=False,
+        floors=floors or {},
+        known_s=known_s,
+    )
+    assert plan is not None
+    return plan
+
+
+def prefill(plan: Plan) -> tuple[int, int, int]:
+    """Prefill's targets: surely, wanted, kept."""
+    return tuple(each.target[Role.PREFILL] for each in (plan.sure, plan.choice, plan.keep))  # type: ignore[return-value]
+
+
+def test_a_need_of_a_few_percent_is_wanted_but_not_sure() -> None:
+    one = {Role.PREFILL: 1, Role.DECODE: 4}
+
+    assert prefill(planned(10.3, one)) == (1, 2, 2)
+    assert prefill(planned(10.7, one)) == (2, 2, 2)
+    assert prefill(planned(20.3, one)) == (2, 3, 3)
+
+
+def test_what_a_little_more_load_would_need_is_kept_but_not_wanted() -> None:
+    three = {Role.PREFILL: 3, Role.DECODE: 4}
+
+    assert prefill(planned(18.0, three)) == (2, 2, 3)
+    assert prefill(planned(15.0, three)) == (2, 2, 2)
+    assert prefill(planned(15.0, three, known_s=50.0)) == (2, 2, 3)
+
+
+def test_what_violations_demand_is_sure() -> None:
+    plan = planned(8.0, {Role.PREFILL: 1, Role.DECODE: 4}, floors={Role.PREFILL: 3})
+
+    assert prefill(plan) == (3, 3, 3)
+
+
+def test_a_plan_holds_the_gpus_of_what_it_keeps() -> None:
+    plan = planned(18.0, {Role.PREFILL: 3, Role.DECODE: 2})
+
+    # Two of each are wanted, and three of each bear a little more.
+    assert plan.gpus(make_spec()) == 6
+
+
+def test_each_choice_of_a_plan_is_changed() -> None:
+    plan = planned(18.0, {Role.PREFILL: 3, Role.DECODE: 2})
+
+    changed = plan.each(lambda choice: replace(choice, target=dict.fromkeys(Role, 7)))
+
+    assert prefill(changed) == (7, 7, 7)
+
+
+@given(
+    rate_rps=st.floats(0.5, 150.0),
+    decode_rps=st.floats(2.0, 40.0),
+    asked=st.fixed_dictionaries({role: st.integers(1, 20) for role in Role}),
+    gpu_budget=st.none() | st.integers(2, 30),
+)
+def test_what_is_sure_is_never_more_than_what_is_wanted(
+    rate_rps: float, decode_rps: float, asked: dict[Role, int], gpu_budget: int | None
+) -> None:
+    plan = planned(rate_rps, asked, decode_rps=decode_rps, gpu_budget=gpu_budget)
+
+    assert all(plan.sure.target[role] <= plan.choice.target[role] for role in Role)
+    assert all(plan.keep.wanted[role] >= plan.choice.wanted[role] for role in Role)
