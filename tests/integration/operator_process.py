@@ -193,9 +193,24 @@ class Pool:
                 return each
         return {}
 
+    @property
+    def _deployments(self):
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+
     def deployment(self, component):
-        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.name}-{component}"
-        return self.plane.request("GET", path)
+        return self.plane.request("GET", f"{self._deployments}/{self.name}-{component}")
+
+    def deployments_version(self):
+        """The resourceVersion from which on `counts_since` tells what changes."""
+        return self.plane.request("GET", self._deployments)["metadata"]["resourceVersion"]
+
+    def counts_since(self, version):
+        """Name and replicas of each change of a Deployment, in the order of the API server."""
+        watch = f"{self._deployments}?watch=1&timeoutSeconds=2&resourceVersion={version}"
+        found = [
+            json.loads(line)["object"] for line in self.kubectl("get", "--raw", watch).splitlines()
+        ]
+        return [(each["metadata"]["name"], each["spec"]["replicas"]) for each in found]
 
     def replicas(self, component):
         return self.deployment(component)["spec"]["replicas"]

@@ -124,6 +124,27 @@ async def test_a_scale_by_hand_while_no_operator_runs_is_taken_back_beside_an_ex
     assert store.kinds["deployments"]["tiny-prefill"]["spec"]["replicas"] == 1
 
 
+async def test_what_grows_waits_for_a_pass_that_has_seen_the_shrink(store):
+    def counts():
+        found = store.kinds["deployments"]
+        return [found[name]["spec"]["replicas"] for name in ("tiny-prefill", "tiny-decode")]
+
+    store.edit({"prefill": {"minReplicas": 3, "maxReplicas": 3}})
+    await store.passes()
+    assert counts() == [3, 1]
+
+    store.edit(
+        {
+            "prefill": {"minReplicas": 1, "maxReplicas": 1},
+            "decode": {"minReplicas": 3, "maxReplicas": 3},
+        }
+    )
+    await store.passes()
+    assert counts() == [1, 1]
+    await store.passes()
+    assert counts() == [1, 3]
+
+
 async def test_a_child_that_cannot_be_written_now_is_tried_again_and_not_called_refused(store):
     store.refusals["deployments", "tiny-decode"] = (500, "etcdserver: request timed out")
 
