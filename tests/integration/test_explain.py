@@ -122,6 +122,22 @@ def test_what_cannot_be_read_is_one_sentence(explain, team, words, user, told):
     assert told.format(team=team) in line
 
 
+def test_a_namespace_without_pools_names_those_of_others(explain, team):
+    result = explain("chat", "-n", "kube-public", user="admin")
+
+    assert "no InferencePool chat in namespace kube-public; there are " in result.stderr
+    assert f"{team}/chat" in result.stderr
+
+
+def test_who_may_not_see_other_namespaces_is_not_told_of_their_pools(explain, control_plane, team):
+    base = f"/apis/tandem-inference.io/v1alpha1/namespaces/{team}/inferencepools"
+    control_plane.request("DELETE", f"{base}/chat")
+
+    result = explain("chat", "-n", team)
+
+    assert result.stderr.strip().endswith(f"no InferencePool chat in namespace {team}")
+
+
 @pytest.fixture
 def interruptible():
     """Tests that run in a shell's background ignore interrupts, and so would who they start."""

@@ -153,12 +153,27 @@ async def _look(kube: Any, namespace: str, name: str) -> Evidence:
     pool = await kube.get(POOL, namespace=namespace, name=name)
     if pool is None:
         there = [_name(each) for each in await kube.list(POOL, namespace=namespace)]
-        known = f"; there are {', '.join(sorted(there))}" if there else "; there is none at all"
-        raise FailedError(f"no InferencePool {name} in namespace {namespace}{known}")
+        known = ", ".join(sorted(there)) or await _elsewhere(kube)
+        raise FailedError(
+            f"no InferencePool {name} in namespace {namespace}"
+            + (f"; there are {known}" if known else "")
+        )
     query = {"fieldSelector": f"regarding.kind={KIND},regarding.name={name}"}
     answer = await kube.request("GET", EVENT.path(namespace=namespace), query=query)
     memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(pool))
     return _evidence(pool, answer.get("items") or [], memory)
+
+
+async def _elsewhere(kube: Any) -> str:
+    """The pools of all namespaces; nothing for who may not list them."""
+    from tandem_operator.kube.client import ApiError  # noqa: PLC0415
+    from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
+
+    try:
+        found = await kube.list(POOL, namespace=None)
+    except ApiError:
+        return ""
+    return ", ".join(sorted(f"{_namespace(each)}/{_name(each)}" for each in found))
 
 
 def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> Evidence:

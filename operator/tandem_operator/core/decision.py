@@ -22,6 +22,7 @@ class Reason(StrEnum):
     KV_CAPACITY = "KVCapacity"
     SPARE_CAPACITY = "SpareCapacity"
     STABILIZING = "Stabilizing"
+    NEW_TRAFFIC = "NewTraffic"
     STARTING_PODS = "StartingPods"
     AT_BOUND = "AtBound"
     GPU_BUDGET = "GPUBudget"

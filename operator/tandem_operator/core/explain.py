@@ -47,7 +47,9 @@ class Words:
 
     Attributes:
         wanted: the count before any limit.
-        pending: whether it would grow if the last look had said so too.
+        pending: whether it would grow if what is wanted had been wanted for longer.
+        room: the share of load on top of the forecast that it is kept for; `None` where it is
+            needed for the forecast itself.
         stands_in: whether it grows for pods alone that are stuck while others of their kind serve.
         quota: who the namespace's quota is shared with, where that is the budget in force.
     """
@@ -64,6 +66,7 @@ class Words:
     learning: bool
     wanted: int = 0
     pending: bool = False
+    room: float | None = None
     stands_in: bool = False
     quota: str | None = None
 
@@ -175,6 +178,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.AT_BOUND: f"more would be better, but maxReplicas is {words.maximum}",
         Reason.STARTING_PODS: "the replicas asked for are starting",
         Reason.NAMESPACE_QUOTA: f"more would be better, but {words.quota}",
+        Reason.NEW_TRAFFIC: "fewer may do, but too little is known of its traffic yet",
         Reason.STABILIZING: (
             f"fewer may do; one leaves once that has held for {_span(words.stabilization_s)}"
         ),
@@ -183,14 +187,19 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
             " until another replica is gone"
         ),
     }
-    if reason in texts:
-        return texts[reason]
+    return texts.get(reason) or _why_right(words)
+
+
+def _why_right(words: Words) -> str:
+    """Why a count that nothing holds back is what it is."""
     if words.idle:
         return "no requests"
     if words.learning:
         return "too little has been measured to size it"
     if words.pending:
         return "more may be better, if that lasts"
+    if words.room is not None:
+        return f"fewer would do for what is forecast, but not for {100.0 * words.room:.0f} % more"
     if words.outlook is None:
         return "nothing calls for a change"
     return f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"

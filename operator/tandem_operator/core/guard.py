@@ -20,7 +20,6 @@ from tandem_operator.core.wants import UNSEEN_S, Wants
 
 CONFIRM_S = 4.5
 CONFIRM_SMALL_S = 14.5
-MIN_HISTORY_S = 45
 TRADE_S = 30.0
 
 
@@ -48,11 +47,15 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the guard must know besides the choice."""
+    """What the guard must know besides the choice.
+
+    Attributes:
+        told: whether enough is known of the traffic for anything to shrink.
+    """
 
     fleets: Mapping[Role, Fleet]
     may_shrink: bool
-    known_s: int
+    told: bool
     idle: bool
     urgent: frozenset[Role] = field(default_factory=frozenset)
 
@@ -64,9 +67,9 @@ def remember(
     kept_s = max(spec.stabilization_s, TRADE_S) + 2.0 * UNSEEN_S
     return {
         role: Past(
-            wants=old.wants.add(plan.choice.target[role], now_s=now_s, kept_s=kept_s),
+            wants=old.wants.add(plan.choice.target[role], now_s=now_s, kept_s=CONFIRM_SMALL_S),
             keeps=old.keeps.add(plan.keep.target[role], now_s=now_s, kept_s=kept_s),
-            sures=old.sures.add(plan.sure.target[role], now_s=now_s, kept_s=kept_s),
+            sures=old.sures.add(plan.sure.target[role], now_s=now_s, kept_s=CONFIRM_S),
         )
         for role in Role
         for old in (past.get(role, Past()),)
@@ -83,10 +86,18 @@ def guard(
     spec: PoolSpec, choice: Choice, past: Mapping[Role, Past], scene: Scene, now_s: float
 ) -> dict[Role, Allowed]:
     """The counts that may be set now."""
+    due = {
+        role: choice.target[role]
+        if role in scene.urgent
+        else _agreed(
+            past[role], choice.target[role], asked=scene.fleets[role].asked or 0, now_s=now_s
+        )
+        for role in Role
+    }
     blocked_by_budget = [
         role
         for role in Role
-        if choice.target[role] > (scene.fleets[role].asked or 0)
+        if due[role] > (scene.fleets[role].asked or 0)
         and _room(spec, scene.fleets) < spec.roles[role].gpus_per_replica
     ]
     allowed = {}
@@ -101,6 +112,7 @@ def guard(
             scene=scene,
             fleet=scene.fleets[role],
             target=choice.target[role],
+            due=due[role],
             wanted=choice.wanted[role],
             limits=choice.limits_hit.get(role, ()),
             now_s=now_s,
@@ -108,6 +120,14 @@ def guard(
         )
         allowed[role] = move.decide()
     return within_budget(spec, scene.fleets, allowed, target=choice.target)
+
+
+def _agreed(past: Past, target: int, *, asked: int, now_s: float) -> int:
+    """What of a growth has been wanted for long enough; the target itself where nothing grows."""
+    if target <= asked:
+        return target
+    sures, wants = past.sures.within(CONFIRM_S, now_s), past.wants.within(CONFIRM_SMALL_S, now_s)
+    return max([asked, *(min(each) for each in (sures, wants) if each is not None)])
 
 
 def _bounded(bounds: RoleSpec, fleet: Fleet, otherwise: Reason) -> Allowed:
@@ -126,7 +146,8 @@ def _bounded(bounds: RoleSpec, fleet: Fleet, otherwise: Reason) -> Allowed:
 class _Move:
     """One role on its way from what is asked to its target.
 
-    `trade` marks a role whose spare replicas the other role needs: it waits a shorter window.
+    `due` is what of the target is agreed on. `trade` marks a role whose spare replicas the other
+    role needs: it waits a shorter window.
     """
 
     spec: PoolSpec
@@ -134,6 +155,7 @@ class _Move:
     scene: Scene
     fleet: Fleet
     target: int
+    due: int
     wanted: int
     limits: tuple[str, ...]
     now_s: float
@@ -164,22 +186,13 @@ class _Move:
         if self.fleet.blocked:
             # Asking for more of what the cluster cannot start only deepens the queue.
             return self._stay(Reason.CAPACITY_BLOCKED, "capacity")
-        target = self.target
-        if self.fleet.role not in self.scene.urgent:
-            target = max(
-                self._agreed(self.past.sures, CONFIRM_S),
-                self._agreed(self.past.wants, CONFIRM_SMALL_S),
-            )
+        target = self.due
         if target <= self.current:
             return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
-        limits, step = self.limits, self.spec.max_step
+        limits, step = self.limits if target == self.target else (), self.spec.max_step
         if step is not None and target - self.current > max(1, step):
             target, limits = self.current + max(1, step), (*limits, "maxStep")
         return Allowed(self.current, target, None, limits)
-
-    def _agreed(self, wants: Wants, window_s: float) -> int:
-        agreed = wants.within(window_s, self.now_s)
-        return min(agreed) if agreed is not None else self.current
 
     def _shrink(self) -> Allowed:
         if self.past.keeps.runs[-1].target >= self.current:
@@ -187,8 +200,8 @@ class _Move:
             return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
         if not self.scene.may_shrink:
             return self._stay(Reason.STALE_METRICS)
-        if self.scene.known_s < MIN_HISTORY_S:
-            return self._stay(Reason.STABILIZING)
+        if not self.scene.told:
+            return self._stay(Reason.NEW_TRAFFIC)
         window_s = self.spec.stabilization_s
         if self.trade:
             window_s = min(window_s, TRADE_S)

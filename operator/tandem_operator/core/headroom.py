@@ -1,11 +1,13 @@
 """How much more load fewer replicas must bear before one is given back.
 
-A rate is known no better than chance lets the last requests tell it, and no better than
-the time since the first of them lets it. A replica given back on a low that was chance is bought
-again on the next high, for a whole start: so a low must be lower than chance alone makes it.
+A rate is known no better than chance lets the last requests tell it, and no better than the length
+of the history lets it. A replica given back on a low that was chance is bought again on the next
+high, for a whole start: so a low must be lower than chance alone makes it.
 """
 
 from math import sqrt
+
+from tandem_operator.core.arrivals import HERD_S, REACHED_S, Arrivals
 
 LEAST_HEADROOM, MOST_HEADROOM = 0.05, 0.5
 # An hour holds some hundred independent looks at a rate: three deviations below it are rare there.
@@ -14,6 +16,22 @@ DEVIATIONS = 3.0
 RATE_S, RATE_REQUESTS = 30.0, 60.0
 # From so much history on, what was not seen of a pool's traffic adds no doubt.
 SEEN_S = 105.0
+# A shorter one may do, if it is of all the traffic there was and tells a rate.
+EARLY_S, EARLY_REQUESTS = 45.0, 30.0
+# Between the start of a pool's first router and its history lie those who had waited for it.
+FIRST_S = REACHED_S + HERD_S
+
+
+def tells_enough(arrivals: Arrivals, *, since_s: float | None) -> bool:
+    """Whether a fleet may be smaller for what is known of its traffic, which began at `since_s`.
+
+    A router that was started again hides what came before it: its clients may yet return.
+    """
+    if arrivals.known_s >= SEEN_S:
+        return True
+    first_s = arrivals.end_s - arrivals.known_s
+    whole = since_s is None or first_s <= since_s + FIRST_S
+    return whole and arrivals.known_s >= EARLY_S and sum(arrivals.counts) >= EARLY_REQUESTS
 
 
 def headroom(*, rate_rps: float, dispersion: float, known_s: float) -> float:

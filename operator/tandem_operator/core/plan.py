@@ -22,13 +22,17 @@ class Plan:
 
     Attributes:
         choice: what to grow to.
-        keep: what must be kept even with a little more load; never less than `choice`.
-        sure: what would be grown to with a little less load too; never more than `choice`.
+        keep: what must be kept even with a little more load; its targets are those of `choice` or
+            more, and may be more together than a budget has.
+        sure: what would be grown to with a little less load too; its targets are those of `choice`
+            or less.
+        room: the share of load that is the little more.
     """
 
     choice: Choice
     keep: Choice
     sure: Choice
+    room: float = 0.0
 
     def gpus(self, spec: PoolSpec) -> int:
         """GPUs of the largest."""
@@ -36,7 +40,9 @@ class Plan:
 
     def each(self, change: Callable[[Choice], Choice]) -> "Plan":
         """The plan with every choice changed in one way."""
-        return Plan(choice=change(self.choice), keep=change(self.keep), sure=change(self.sure))
+        return replace(
+            self, choice=change(self.choice), keep=change(self.keep), sure=change(self.sure)
+        )
 
 
 def plan_for(
@@ -72,16 +78,22 @@ def plan_for(
             spec, expected, demands, fixed=fixed, late_price=price, growth=growth, floors=floors
         )
 
-    choice = at(1.0, floors)
+    choice, room = at(1.0, floors), 0.0
     sure = keep = choice
     if any(choice.target[role] > asked[role] for role in Role):
-        less = at(1.0 - SMALL, {role: max(asked[role], floors.get(role, 1)) for role in Role})
-        sure = replace(less, target={r: min(n, choice.target[r]) for r, n in less.target.items()})
+        sure = _within(min, choice, at(1.0 - SMALL, floors))
     if any(choice.target[role] < asked[role] for role in Role):
-        more = headroom(
+        room = headroom(
             rate_rps=expected.peak.mean_rps,
             dispersion=situation.sample.dispersion,
             known_s=known_s,
         )
-        keep = at(1.0 + more, choice.wanted)
-    return Plan(choice=choice, keep=keep, sure=sure)
+        keep = _within(max, choice, at(1.0 + room, choice.wanted))
+    return Plan(choice=choice, keep=keep, sure=sure, room=room)
+
+
+def _within(bound: Callable[[int, int], int], choice: Choice, other: Choice) -> Choice:
+    """The other choice with no target beyond the choice's: a budget trades one role for another."""
+    return replace(
+        other, target={role: bound(n, choice.target[role]) for role, n in other.target.items()}
+    )

@@ -15,6 +15,7 @@ from tandem_operator.core.guard import Allowed
 from tandem_operator.core.intake import Freshness
 from tandem_operator.core.observation import Latency, PodPhase, Quantiles
 from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.plan import Plan
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Share
@@ -39,7 +40,7 @@ class View:
     fleets: Mapping[Role, Fleet]
     starts: Starts
     allowed: Mapping[Role, Allowed]
-    choice: Choice | None
+    plan: Plan | None
     forecast: Forecast | None
     situation: Situation | None
     correction: Correction
@@ -51,6 +52,11 @@ class View:
     idle: bool
     share: Share | None = None
     pace: DecodePace | None = None
+
+    @property
+    def choice(self) -> Choice | None:
+        """What is wanted, where that is known."""
+        return None if self.plan is None else self.plan.choice
 
     @property
     def bound_by_quota(self) -> bool:
@@ -92,6 +98,13 @@ def report(view: View) -> Decision:
     )
 
 
+def _room(view: View, role: Role) -> float | None:
+    if view.plan is None:
+        return None
+    choice, keep = (each.target[role] for each in (view.plan.choice, view.plan.keep))
+    return view.plan.room if choice < view.allowed[role].current <= keep else None
+
+
 def _feasible_ttft_s(view: View, situation: Situation) -> float | None:
     work = situation.replay.work
     return None if work.feasible else rounded(work.feasible_ttft_s)
@@ -120,6 +133,7 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         learning=view.situation is None or view.forecast is None,
         wanted=allowed.to if view.choice is None else view.choice.wanted[role],
         pending=view.choice is not None and view.choice.target[role] > allowed.to,
+        room=_room(view, role),
         stands_in=_stands_in(view, role),
         quota=view.share.words if view.share is not None and view.share.binds else None,
     )
@@ -275,12 +289,18 @@ def _alternatives(view: View, role: Role, allowed: Allowed) -> tuple[str, ...]:
     """What the neighbouring counts would cost in late requests, where something changes."""
     if view.situation is None or view.forecast is None or allowed.to == allowed.current:
         return ()
-    rate_rps = view.forecast.peak.mean_rps
+    situation, rate_rps = view.situation, view.forecast.peak.mean_rps
+
+    def late(count: int) -> str:
+        return f"{100.0 * situation.late_share(role, rate_rps, count):.2g} %"
+
     texts = []
     for count in sorted({allowed.current, allowed.to - 1, allowed.to + 1} - {allowed.to}):
         if count >= 1:
-            late = 100.0 * view.situation.late_share(role, rate_rps, count)
-            texts.append(f"{count} {role.value}: {late:.2g} % late for {role.value}")
+            instead = f"as with {allowed.to}"
+            if late(count) != late(allowed.to):
+                instead = f"against {late(allowed.to)} with {allowed.to}"
+            texts.append(f"{count} {role.value}: {late(count)} late for {role.value}, {instead}")
     return tuple(texts)
 
 

@@ -13,7 +13,7 @@ from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
 from tandem_operator.core.forecast import LOOK_AHEAD_S, forecast
 from tandem_operator.core.guard import Past, Scene, guard, hold, remember
-from tandem_operator.core.headroom import SEEN_S
+from tandem_operator.core.headroom import SEEN_S, tells_enough
 from tandem_operator.core.insure import insured, trusted
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
@@ -155,7 +155,7 @@ def decide(
         scene = Scene(
             fleets=fleets,
             may_shrink=fresh.shrink,
-            known_s=arrivals.known_s,
+            told=tells_enough(arrivals, since_s=track.since_s),
             idle=idle,
             urgent=frozenset(Role if expected is not None and expected.hasty else urgent),
         )
@@ -169,7 +169,7 @@ def decide(
             fleets=fleets,
             starts=starts,
             allowed=allowed,
-            choice=None if plan is None else plan.choice,
+            plan=plan,
             forecast=expected,
             situation=situation,
             correction=correction,

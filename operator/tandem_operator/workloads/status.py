@@ -25,7 +25,7 @@ from tandem_operator.workloads.observe import Seen, epoch_s
 LONGEST_SENTENCE = 2048
 TOLD_FOR_S = 15.0
 """So long a change is not followed by what holds a role back: who looks should see it."""
-_QUIET = frozenset({Reason.STEADY, Reason.STABILIZING, Reason.STARTING_PODS})
+_QUIET = frozenset({Reason.STEADY, Reason.STABILIZING, Reason.NEW_TRAFFIC, Reason.STARTING_PODS})
 
 
 def status_of(facts: Facts) -> PoolStatus:

@@ -24,6 +24,7 @@ class Script:
         self.past: dict[Role, Past] = {}
         self.now_s = NOW_S
         self.scene: Mapping[str, object] = {}
+        self.limits: Mapping[Role, tuple[str, ...]] = {}
 
     def fleets(self) -> dict[Role, Fleet]:
         seen = observe(
@@ -39,12 +40,12 @@ class Script:
         self.now_s += 5.0
         fleets = self.fleets()
         target = {Role.PREFILL: prefill, Role.DECODE: decode}
-        choice = Choice(wanted=target, target=target)
+        choice = Choice(wanted=target, target=target, limits_hit=self.limits)
         less = {**target, Role.PREFILL: prefill if sure is None else sure}
         plan = Plan(choice=choice, keep=choice, sure=replace(choice, target=less))
         self.past = remember(self.past, plan, spec=self.spec, now_s=self.now_s)
         scene = replace(
-            Scene(fleets=fleets, may_shrink=True, known_s=600, idle=False),
+            Scene(fleets=fleets, may_shrink=True, told=True, idle=False),
             **self.scene,  # type: ignore[arg-type]
         )
         allowed = guard(self.spec, choice, self.past, scene, self.now_s)
@@ -91,6 +92,12 @@ def test_what_a_little_less_load_calls_for_too_does_not_wait_for_the_rest() -> N
     script = Script(make_spec())
 
     assert [script.tick(5, sure=4)[Role.PREFILL].to for _ in range(4)] == [2, 4, 4, 5]
+
+
+def test_a_small_need_that_swings_is_met_as_far_as_it_lasts() -> None:
+    script = Script(make_spec())
+
+    assert [script.tick(n, sure=2)[Role.PREFILL].to for n in (3, 4, 3, 4)] == [2, 2, 2, 3]
 
 
 def test_a_small_need_that_goes_away_within_a_quarter_of_a_minute_buys_nothing() -> None:
@@ -192,6 +199,26 @@ def test_a_trade_does_not_wait_for_the_long_window() -> None:
         script.tick(1, 3)
 
     assert script.now_s - start_s <= 60.0
+
+
+def test_a_need_that_does_not_last_takes_no_replica_from_the_other_role() -> None:
+    script = Script(make_spec(gpu_budget=4, stabilization_s=300.0))
+    for _ in range(8):
+        script.tick(2, 1)
+
+    for _ in range(3):
+        assert script.tick(3, 1, sure=2)[Role.DECODE].to == 2
+    assert script.tick(3, 1, sure=2)[Role.DECODE].to == 1
+
+
+def test_growth_that_is_not_agreed_on_is_not_called_limited() -> None:
+    script = Script(make_spec())
+    script.limits = {Role.PREFILL: ("gpuBudget",)}
+    script.tick(5, sure=3)
+
+    assert script.tick(5, sure=3)[Role.PREFILL] == Allowed(2, 3, None)
+    script.tick(5, sure=3)
+    assert script.tick(5, sure=3)[Role.PREFILL] == Allowed(3, 5, None, ("gpuBudget",))
 
 
 def test_growth_keeps_to_the_largest_step() -> None:

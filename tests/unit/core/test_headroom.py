@@ -2,7 +2,8 @@ from functools import partial
 
 import pytest
 
-from tandem_operator.core.headroom import LEAST_HEADROOM, MOST_HEADROOM, SEEN_S
+from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.headroom import LEAST_HEADROOM, MOST_HEADROOM, SEEN_S, tells_enough
 from tandem_operator.core.headroom import headroom as headroom_after
 
 headroom = partial(headroom_after, known_s=SEEN_S)
@@ -26,6 +27,28 @@ def test_bursty_arrivals_need_more_and_never_more_than_half() -> None:
         2.0 * headroom(rate_rps=30.0, dispersion=1.0)
     )
     assert headroom(rate_rps=1.0, dispersion=50.0) == pytest.approx(MOST_HEADROOM)
+
+
+@pytest.mark.parametrize(
+    ("known_s", "requests", "hidden_s", "enough"),
+    [
+        (44, 100, 0, False),
+        (45, 30, 0, True),
+        (45, 29, 0, False),
+        (45, 100, 35, True),
+        (45, 100, 36, False),
+        (104, 5000, 36, False),
+        (105, 0, 3600, True),
+    ],
+)
+def test_a_short_history_tells_enough_if_it_is_all_there_was_and_holds_a_rate(
+    known_s: int, requests: int, hidden_s: int, enough: bool
+) -> None:
+    counts = (float(requests), *[0.0] * (known_s - 1))
+    arrivals = Arrivals(end_s=10_000, counts=counts, seconds={}, complete=True)
+
+    assert tells_enough(arrivals, since_s=10_000.0 - known_s - hidden_s) is enough
+    assert tells_enough(arrivals, since_s=None) is (enough or hidden_s == 36)
 
 
 def test_a_quarter_of_the_history_bears_twice_the_load() -> None:

@@ -53,7 +53,7 @@ def lived(*, prefill: int, decode: int, routers: int) -> Memory:
                 Miss(NOW_S + LONG, True, rates, 100.0 + LONG, LONG) for _ in range(2 * ERRORS_KEPT)
             )
         ),
-        past={role: Past(wants, wants) for role in Role},
+        past={role: Past(wants, wants, wants) for role in Role},
         crest=Crest(NOW_S, tuple(Point(n, each, 100.0 + LONG) for n in range(prefill + decode))),
     )
 

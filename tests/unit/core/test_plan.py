@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,15 +16,16 @@ from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
 from tests.unit.core.scene import NOW_S, make_spec, observe
-from tests.unit.core.test_sizing import decode, poisson, replay, sampled
+from tests.unit.core.test_sizing import decode as decode_work
+from tests.unit.core.test_sizing import poisson, replay, sampled
 
 STEP_RPS = 10.0
 SAMPLE = sampled(poisson(30.0))
 
 
 def late_share(each_rps: float, rate_rps: float, replicas: int) -> float:
-    """A replica bears `each_rps`, and all are late above that."""
-    return float(rate_rps > replicas * each_rps)
+    """A replica bears `each_rps`, and what is above that is late."""
+    return max(0.0, 1.0 - replicas * each_rps / rate_rps)
 
 
 def planned(
@@ -36,25 +38,40 @@ def planned(
     floors: Mapping[Role, int] | None = None,
 ) -> Plan:
     """The plan for a rate of which every prefill replica bears ten requests a second."""
-    seen = observe(prefill=asked[Role.PREFILL], decode=asked[Role.DECODE])
     bears = {Role.PREFILL: STEP_RPS, Role.DECODE: decode_rps}
+    demands = {
+        role: Demand(late_share=partial(late_share, each), busy=1.0 / each)
+        for role, each in bears.items()
+    }
+    return plan_of(
+        demands, rate_rps, asked, known_s=known_s, gpu_budget=gpu_budget, floors=floors or {}
+    )
+
+
+def plan_of(
+    demands: Mapping[Role, Demand],
+    rate_rps: float,
+    asked: Mapping[Role, int],
+    *,
+    known_s: float,
+    gpu_budget: int | None,
+    floors: Mapping[Role, int],
+) -> Plan:
+    seen = observe(prefill=asked[Role.PREFILL], decode=asked[Role.DECODE])
     plan = plan_for(
         make_spec(high=20, gpu_budget=gpu_budget),
         situation=Situation(
             sample=SAMPLE,
             models=EngineModels(),
             replay=replay(SAMPLE, service_s=0.1),
-            decode=decode(),
-            demands={
-                role: Demand(late_share=partial(late_share, each), busy=1.0 / each)
-                for role, each in bears.items()
-            },
+            decode=decode_work(),
+            demands=demands,
         ),
         expected=Forecast(lead_s=60.0, levels=(Level(60.0, rate_rps, (rate_rps,)),)),
         fleets={role: fleet(seen, role, Starts(), NOW_S) for role in Role},
         late_price=1.5,
         idle=False,
-        floors=floors or {},
+        floors=floors,
         known_s=known_s,
     )
     assert plan is not None
@@ -66,12 +83,18 @@ def prefill(plan: Plan) -> tuple[int, int, int]:
     return tuple(each.target[Role.PREFILL] for each in (plan.sure, plan.choice, plan.keep))  # type: ignore[return-value]
 
 
+def assert_between(plan: Plan) -> None:
+    for role in Role:
+        sure, choice, keep = (each.target[role] for each in (plan.sure, plan.choice, plan.keep))
+        assert sure <= choice <= keep
+
+
 def test_a_need_of_a_few_percent_is_wanted_but_not_sure() -> None:
     one = {Role.PREFILL: 1, Role.DECODE: 4}
 
     assert prefill(planned(10.3, one)) == (1, 2, 2)
-    assert prefill(planned(10.7, one)) == (2, 2, 2)
-    assert prefill(planned(20.3, one)) == (2, 3, 3)
+    assert prefill(planned(10.9, one)) == (2, 2, 2)
+    assert prefill(planned(20.8, one)) == (2, 3, 3)
 
 
 def test_what_a_little_more_load_would_need_is_kept_but_not_wanted() -> None:
@@ -108,11 +131,42 @@ def test_each_choice_of_a_plan_is_changed() -> None:
     decode_rps=st.floats(2.0, 40.0),
     asked=st.fixed_dictionaries({role: st.integers(1, 20) for role in Role}),
     gpu_budget=st.none() | st.integers(2, 30),
+    known_s=st.sampled_from((50.0, 600.0)),
 )
-def test_what_is_sure_is_never_more_than_what_is_wanted(
-    rate_rps: float, decode_rps: float, asked: dict[Role, int], gpu_budget: int | None
+def test_what_is_wanted_is_never_less_than_what_is_sure_nor_more_than_what_is_kept(
+    rate_rps: float,
+    decode_rps: float,
+    asked: dict[Role, int],
+    gpu_budget: int | None,
+    known_s: float,
 ) -> None:
-    plan = planned(rate_rps, asked, decode_rps=decode_rps, gpu_budget=gpu_budget)
+    plan = planned(rate_rps, asked, decode_rps=decode_rps, gpu_budget=gpu_budget, known_s=known_s)
 
-    assert all(plan.sure.target[role] <= plan.choice.target[role] for role in Role)
-    assert all(plan.keep.wanted[role] >= plan.choice.wanted[role] for role in Role)
+    assert_between(plan)
+
+
+@pytest.mark.parametrize(
+    ("service_s", "output_tokens", "rate_rps", "prefill", "decode"),
+    [(0.2, 400.0, 12.0, 6, 3), (0.3, 100.0, 37.0, 9, 10), (0.1, 100.0, 48.0, 9, 2)],
+)
+def test_a_full_budget_trades_no_role_beyond_what_is_wanted(
+    service_s: float, output_tokens: float, rate_rps: float, prefill: int, decode: int
+) -> None:
+    """More load, or less, is best met by another pair of the same size."""
+    queue, steps = replay(SAMPLE, service_s=service_s), decode_work(outputs=output_tokens)
+    demands = {
+        Role.PREFILL: Demand(queue.late_share, queue.work.mean_service_s),
+        Role.DECODE: Demand(steps.late_share, steps.load(1.0), price_weight=0.05),
+    }
+
+    plan = plan_of(
+        demands,
+        rate_rps,
+        {Role.PREFILL: prefill, Role.DECODE: decode},
+        known_s=50.0,
+        gpu_budget=prefill + decode,
+        floors={},
+    )
+
+    assert sum(plan.choice.target.values()) == prefill + decode
+    assert_between(plan)

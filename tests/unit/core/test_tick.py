@@ -1,6 +1,6 @@
 """Whole ticks: holding, bounds, budgets, ownership and the words for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -250,31 +250,98 @@ def test_a_transfer_counts_in_ttft_though_engines_measured_themselves_before_any
     assert overhead_s(transfers=20.0) == pytest.approx(0.16, rel=0.1)
 
 
-def test_the_less_is_known_of_traffic_the_more_of_it_fewer_replicas_must_bear() -> None:
-    def first_shrink_s(rate_rps: int, *, known_s: int = 0) -> int:
-        memory, spec = Memory(), make_spec(stabilization_s=10.0)
-        for step in range(0, 300, 5):
-            now_s = NOW_S + step
-            seconds = [NOW_S + second for second in range(-known_s, step)]
-            routers = [
-                report(
-                    now_s=now_s,
-                    started_s=NOW_S - known_s,
-                    arrivals=[arrival(second, rate_rps, 1000) for second in seconds],
-                    finished=[ended(second, rate_rps) for second in seconds],
-                )
-            ]
-            seen = observe(now_s=now_s, prefill=4, routers=routers)
-            engines = tuple(replace(each, start_up=START_UP) for each in seen.engines)
-            decision, memory = decide(spec, replace(seen, engines=engines), memory, now_s)
-            if counts(decision)[Role.PREFILL] < 4:
-                return step
-        raise AssertionError("it never shrinks")
+def served(
+    now_s: float, prefill: int, rates: Mapping[float, int], *, started_s: float
+) -> Observation:
+    """What is seen of a pool whose router started then, and of so many requests each second."""
+    coming = [arrival(second, rate, 1000) for second, rate in rates.items() if second < now_s]
+    gone = [ended(second, rate) for second, rate in rates.items() if second < now_s]
+    routers = [report(now_s=now_s, started_s=started_s, arrivals=coming, finished=gone)]
+    seen = observe(now_s=now_s, prefill=prefill, routers=routers)
+    return replace(seen, engines=tuple(replace(e, start_up=START_UP) for e in seen.engines))
 
-    assert first_shrink_s(1) == 45
-    assert 60 <= first_shrink_s(5) <= 90
-    assert 105 <= first_shrink_s(6) <= 115
-    assert first_shrink_s(6, known_s=900) <= 15
+
+def first_shrink_s(
+    rates: Mapping[float, int], *, started_s: float = NOW_S, memory: Memory | None = None
+) -> int:
+    """Seconds until four prefill pods become fewer."""
+    memory, spec = memory or Memory(), make_spec(stabilization_s=10.0)
+    for step in range(0, 300, 5):
+        now_s = NOW_S + step
+        decision, memory = decide(spec, served(now_s, 4, rates, started_s=started_s), memory, now_s)
+        if counts(decision)[Role.PREFILL] < 4:
+            return step
+    raise AssertionError("it never shrinks")
+
+
+def test_the_less_is_known_of_traffic_the_more_of_it_fewer_replicas_must_bear() -> None:
+    def first_s(rate_rps: int, *, known_s: int = 0) -> int:
+        rates = {NOW_S + second: rate_rps for second in range(-known_s, 300)}
+        return first_shrink_s(rates, started_s=NOW_S - known_s)
+
+    assert first_s(1) == 45
+    assert 60 <= first_s(5) <= 90
+    assert 105 <= first_s(6) <= 115
+    assert first_s(6, known_s=900) <= 15
+
+
+def test_a_request_or_two_do_not_make_a_pool_known() -> None:
+    assert first_shrink_s({NOW_S + 5: 1}) >= 105
+    assert first_shrink_s({NOW_S + 5: 1, NOW_S + 8: 28}) >= 105
+
+
+def test_a_router_that_started_again_does_not_make_a_known_pool_new() -> None:
+    before = {NOW_S + second: 6 for second in range(-600, 0)}
+    seen = served(NOW_S, 4, before, started_s=NOW_S - 600)
+    _, memory = decide(make_spec(), seen, Memory(), NOW_S)
+    probes = {NOW_S + second: 1 for second in range(300)}
+
+    assert first_shrink_s(probes) == 45
+    assert first_shrink_s(probes, memory=memory) >= 105
+
+
+def test_while_too_little_is_known_for_fewer_it_is_said() -> None:
+    rates = {NOW_S + second: 1 for second in range(60)}
+    memory, said = Memory(), []
+    for step in range(0, 50, 5):
+        seen = served(NOW_S + step, 4, rates, started_s=NOW_S)
+        decision, memory = decide(make_spec(), seen, memory, NOW_S + step)
+        said.append(decision.roles[Role.PREFILL])
+
+    assert said[-2].reason is Reason.NEW_TRAFFIC
+    assert said[-2].sentence.endswith("fewer may do, but too little is known of its traffic yet")
+    assert said[-1].reason is Reason.STABILIZING
+
+
+def test_what_a_little_more_load_keeps_is_said() -> None:
+    rates = {NOW_S + second: 6 for second in range(60)}
+    memory = Memory()
+    for step in range(0, 55, 5):
+        seen = served(NOW_S + step, 4, rates, started_s=NOW_S)
+        decision, memory = decide(make_spec(), seen, memory, NOW_S + step)
+
+    kept = decision.roles[Role.PREFILL]
+    assert kept.reason is Reason.STEADY
+    assert kept.sentence == (
+        "prefill stays at 4: fewer would do for what is forecast, but not for 68 % more"
+    )
+
+
+def test_what_other_counts_would_do_is_told_against_what_the_taken_one_does() -> None:
+    def last(prefill: int) -> tuple[str, ...]:
+        memory, rates = Memory(), {NOW_S + second: 8 for second in range(-600, 20)}
+        for step in range(0, 20, 5):
+            seen = served(NOW_S + step, prefill, rates, started_s=NOW_S - 600)
+            decision, memory = decide(make_spec(stabilization_s=5.0), seen, memory, NOW_S + step)
+        return decision.roles[Role.PREFILL].alternatives
+
+    assert last(2) == (
+        "2 prefill: 38 % late for prefill, against 0.33 % with 4",
+        "3 prefill: 10 % late for prefill, against 0.33 % with 4",
+        "5 prefill: 0 % late for prefill, against 0.33 % with 4",
+    )
+    assert last(8)[-1] == "8 prefill: 0 % late for prefill, against 0.33 % with 4"
+    assert last(4) == ()
 
 
 def test_a_young_history_without_requests_is_no_rest() -> None:
