@@ -47,12 +47,15 @@ class ChildReader:
         known = self._static.get((namespace, pool))
         if known is None or known.uid != uid or self._clock() >= known.until_s:
             until_s = self._clock() + STATIC_FOR_S
+            # A change while this lists may be missing from the list: it is not kept then.
+            listing = self._static[namespace, pool] = _Known(uid, float("-inf"), ())
             found: list[Object] = []
             for kind in CHILDREN:
                 if kind is not DEPLOYMENT:
                     found += await self._list(kind, namespace, selector, uid)
             known = _Known(uid, until_s, tuple(map(_without_managers, found)))
-            self._static[namespace, pool] = known
+            if self._static.get((namespace, pool)) is listing:
+                self._static[namespace, pool] = known
         return (*known.objects, *await self._list(DEPLOYMENT, namespace, selector, uid))
 
     def replace(self, written: Object, *, namespace: str, pool: str) -> None:

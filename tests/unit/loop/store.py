@@ -21,13 +21,15 @@ KEY = PoolKey("serving", "tiny")
 
 
 class Store:
-    """Objects by plural and name; `refusals` answers writes of an object with a status instead."""
+    """Objects by plural and name; `refusals` answers writes of an object with a status instead, and
+    `listed` hears of each list before whoever asked for it does."""
 
     def __init__(self, kube, session):
         self.kinds = defaultdict(dict, inferencepools={"tiny": pool()})
         self.events = []
         self.tried = []
         self.refusals = {}
+        self.listed = lambda plural: None
         self.now_s = NOW_S
         self._kube, self._session = kube, session
         self.restart()
@@ -95,7 +97,9 @@ class Store:
             for each in self.kinds[plural].values()
             if not label or (each["metadata"].get("labels") or {}).get(label) == value
         ]
-        return web.json_response({"items": items})
+        answer = web.json_response({"items": items})
+        self.listed(plural)
+        return answer
 
     def _applied(self, plural, name, body, subresource, manager):
         current = self.kinds[plural].get(name, {})

@@ -3,7 +3,7 @@ import pytest
 from tandem_operator.kube.client import ApiError
 from tandem_operator.loop import as_if_ours, replicas_last_decided
 from tandem_operator.workloads.world import Installation, World
-from tests.unit.loop.store import own
+from tests.unit.loop.store import KEY, own
 from tests.unit.workloads.cluster import pool
 
 INSTALLATION = Installation(router_image="r", engine_image_cpu="c", engine_image_gpu="g")
@@ -143,6 +143,25 @@ async def test_what_grows_waits_for_a_pass_that_has_seen_the_shrink(store):
     assert counts() == [1, 1]
     await store.passes()
     assert counts() == [1, 3]
+
+
+async def test_an_edit_that_is_told_while_its_kind_is_listed_is_taken_back_by_the_next_pass(store):
+    await store.passes(2)
+    ours = store.kinds["services"]["tiny-router"]["spec"]["ports"]
+
+    def edit(plural):
+        if plural == "services":
+            store.kinds[plural]["tiny-router"]["spec"]["ports"] = []
+            store.loop.children_changed(KEY)
+            store.listed = lambda _: None
+
+    store.loop.children_changed(KEY)
+    store.listed = edit
+    await store.passes()
+    assert store.kinds["services"]["tiny-router"]["spec"]["ports"] == []
+
+    await store.passes()
+    assert store.kinds["services"]["tiny-router"]["spec"]["ports"] == ours
 
 
 async def test_a_child_that_cannot_be_written_now_is_tried_again_and_not_called_refused(store):
