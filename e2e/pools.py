@@ -67,6 +67,11 @@ class Pool:
         """The object as it is."""
         return kubectl_json("get", KIND, self.name, "-n", self.namespace)
 
+    def is_observed(self) -> bool:
+        """Whether the status is of the spec as it is."""
+        found = self.read()
+        return bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+
     def condition(self, kind: str) -> dict[str, Any]:
         """One condition of its status; empty while it is not there."""
         conditions = self.read().get("status", {}).get("conditions", ())

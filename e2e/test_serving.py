@@ -28,7 +28,7 @@ def test_a_ready_pool_names_its_endpoint(pool: Pool):
     status = pool.read()["status"]
 
     assert status["endpoint"] == f"http://{pool.name}-router.{pool.namespace}.svc"
-    assert status["observedGeneration"] == pool.read()["metadata"]["generation"]
+    assert pool.is_observed()
 
 
 def test_a_streamed_completion_says_the_same_as_a_whole_one(url):

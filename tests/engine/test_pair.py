@@ -160,6 +160,7 @@ async def test_sigterm_lets_a_running_stream_finish(pair: Pair) -> None:
         f"{pair.decode.api.url}/v1/completions", json=body
     ) as stream:
         await stream.content.readline()
+        processes = _descendants(pair.decode.process.pid)
         pair.decode.process.send_signal(signal.SIGTERM)
         while await pair.decode.probe("/ready") == 200:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
@@ -171,7 +172,12 @@ async def test_sigterm_lets_a_running_stream_finish(pair: Pair) -> None:
     async with asyncio.timeout(REQUEST_S):
         assert await pair.decode.process.wait() == 0
     assert "drained why='idle'" in pair.decode.log.read_text()
-    assert not _descendants(pair.decode.process.pid)
+    assert len(processes) > 1
+    assert not _alive(processes)
+
+
+def _alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def _descendants(pid: int) -> list[int]:

@@ -235,6 +235,26 @@ class Pool:
         items = json.loads(self.kubectl("get", kinds, "-o", "json"))["items"]
         return {(each["kind"], each["metadata"]["name"]): each for each in items}
 
+    def is_carried_out(self):
+        """Whether the cluster's own controllers have written all that follows from the children."""
+        objects = self.objects()
+        wanted = {
+            name: each["spec"]["replicas"]
+            for (kind, name), each in objects.items()
+            if kind == "Deployment"
+        }
+        told = {"Deployment": "updatedReplicas", "PodDisruptionBudget": "expectedPods"}
+        done = [
+            each["status"].get("observedGeneration") == each["metadata"]["generation"]
+            and each["status"].get(told[kind]) == wanted[name]
+            for (kind, name), each in objects.items()
+            if kind in told
+        ]
+        sets = [each for (kind, _), each in objects.items() if kind == "ReplicaSet"]
+        done += [each["status"].get("replicas") == each["spec"]["replicas"] for each in sets]
+        pods = sum(kind == "Pod" for kind, _ in objects)
+        return all(done) and len(sets) == len(wanted) and pods == sum(wanted.values())
+
     def objects_of_kind(self, kind):
         """How many objects of a kind the namespace holds."""
         return sum(1 for found, _ in self.objects() if found == kind)

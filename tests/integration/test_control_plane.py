@@ -1,6 +1,7 @@
 """The control plane that the other integration tests stand on acts like a real one."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -23,13 +24,13 @@ def test_who_reads_the_kubeconfig_while_others_ask_for_it_finds_it_whole(
         while not done.is_set():
             assert control_plane.kubeconfig == path
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        seen = {path.read_text() for _ in range(2000)}
-    finally:
-        done.set()
-        asking.join()
+    with ThreadPoolExecutor(max_workers=1) as others:
+        asking = others.submit(ask)
+        try:
+            seen = {path.read_text() for _ in range(2000)}
+        finally:
+            done.set()
+        asking.result()
 
     assert len(seen) == 1
 

@@ -11,6 +11,7 @@ from tests.integration.operator_process import Pool, eventually, install_crd, op
 pytestmark = pytest.mark.timeout(300)
 
 EXIT_LEASE_LOST = 3
+LEASE_S = 15.0
 
 
 def elect(namespace):
@@ -77,9 +78,9 @@ def test_the_standby_takes_over_from_a_leader_that_was_killed_and_goes_on(
 def test_a_leader_whose_lease_was_taken_ends_at_once(plane, namespace, tmp_path):
     with operator(plane.kubeconfig, tmp_path / "one", *elect(namespace)) as one:
         eventually(lambda: leads(one))
-        lease = lease_in(plane, namespace)
-        lease["spec"]["holderIdentity"] = "somebody-else"
-        plane.run_kubectl("replace", "--force", "-f", "-", stdin=json.dumps(lease))
+        taken = json.dumps({"spec": {"holderIdentity": "somebody-else"}})
+        lease = lease_in(plane, namespace)["metadata"]["name"]
+        plane.run_kubectl("patch", "lease", lease, "-n", namespace, "--type=merge", "-p", taken)
 
         assert one.process.wait(timeout=30) == EXIT_LEASE_LOST
         assert "somebody-else" in one.log()
@@ -93,13 +94,14 @@ def test_a_leader_that_cannot_renew_ends_before_a_standby_may_act(breakable, tmp
         if fault == "frozen":
             with breakable.api_server_frozen():
                 code = one.process.wait(timeout=30)
+                ended_s = time.monotonic()
         else:
             breakable.kill_api_server()
             code = one.process.wait(timeout=30)
-            breakable.start_api_server()
+            ended_s = time.monotonic()
 
         assert code == EXIT_LEASE_LOST
-        assert time.monotonic() - started_s < 30
+        assert ended_s - started_s < LEASE_S
         assert "No renewal" in one.log()
 
 

@@ -49,7 +49,7 @@ def test_more_arrivals_than_one_pod_can_prefill_bring_another_with_a_reason(serv
         )
     )
     assert "prefill" in status["decision"]["reason"]
-    assert any("prefill 1 ->" in (each.get("note") or "") for each in pool.events())
+    eventually(lambda: any("prefill 1 ->" in (each.get("note") or "") for each in pool.events()))
     memory = pool.objects()["ConfigMap", "tiny-memory"]
     assert json.loads(memory["data"]["memory.json"])
 

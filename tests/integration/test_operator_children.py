@@ -66,6 +66,7 @@ def pool(running, control_plane, namespace):
     made.apply()
     eventually(lambda: made.objects().keys() >= CHILDREN)
     eventually(lambda: made.get()["status"]["observedGeneration"] == 1)
+    eventually(made.is_carried_out)
     return made
 
 

@@ -1,6 +1,7 @@
 """An API server that freezes, dies or answers errors: the operator lives, waits and catches up."""
 
 import json
+import signal
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from tests.integration.operator_process import Pool, eventually, install_crd, no
 
 pytestmark = pytest.mark.timeout(420)
 
+WATCHES = 5
 OUTAGE_S = 65.0
 """Longer than kopf's default list of retries lasts, after which it would end."""
 
@@ -74,9 +76,11 @@ def test_notices_what_was_deleted_while_it_could_not_watch(serving):
     """A relist does not tell of deletions: decisions must not rest on pods that are gone."""
     plane, pool, process = serving
 
+    process.process.send_signal(signal.SIGSTOP)
     plane.kill_api_server()
     plane.start_api_server()
     pool.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+    process.process.send_signal(signal.SIGCONT)
 
     eventually(lambda: pool.condition("Ready")["status"] == "False", within_s=60)
     outlives(process)
@@ -123,6 +127,7 @@ def behind_proxy(fresh_control_plane, tmp_path):
     ):
         pool.apply()
         eventually(lambda: pool.replicas("decode") == 1)
+        eventually(lambda: api.watches >= WATCHES)
         yield api, pool, process
 
 
@@ -153,10 +158,10 @@ def test_a_watch_whose_history_is_gone_is_listed_anew(behind_proxy):
 def test_watching_starts_anew_after_an_error_that_ends_it(behind_proxy):
     api, pool, process = behind_proxy
 
+    before = api.watches
     api.send_to_watches(500)
     eventually(lambda: "tandem_watch_restarts_total 1.0" in process.metrics())
-    watches = api.watches
-    eventually(lambda: api.watches >= watches + 5)
+    eventually(lambda: api.watches >= before + WATCHES)
 
     acts_on(pool, 2)
     outlives(process)
