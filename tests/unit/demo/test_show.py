@@ -43,6 +43,18 @@ class ToldWatch:
         return None
 
 
+class SteppedDashboard(Dashboard):
+    """Tells of each step of the load as it begins, however long its requests take."""
+
+    def __init__(self, on_step):
+        super().__init__(slo=SLO)
+        self.on_step = on_step
+
+    def begin(self, traffic, **more):
+        Dashboard.begin(self, traffic, **more)
+        self.on_step(traffic)
+
+
 async def serve(on_request=lambda _: None):
     async def complete(request):
         on_request(await request.json())
@@ -145,18 +157,16 @@ def short(monkeypatch):
 
 async def test_a_load_rises_until_its_role_grows_and_the_next_phase_begins_with_it(short):
     watch, prompts = ToldWatch(), []
-    dashboard = Dashboard(slo=SLO)
 
-    def grow_at_a_higher_rate(request):
-        prompts.append(tuple(request["prompt"]))
-        if dashboard.traffic.rate_rps > 40.0:
+    def grow_at_a_higher_rate(traffic):
+        if traffic.rate_rps > 40.0:
             watch.sights.append(sight(2, 1))
 
     rising, tight = await run(
         (HEAVY, replace(HEAVY, name="tight", tightens=True)),
         watch=watch,
-        dashboard=dashboard,
-        on_request=grow_at_a_higher_rate,
+        dashboard=SteppedDashboard(grow_at_a_higher_rate),
+        on_request=lambda request: prompts.append(tuple(request["prompt"])),
     )
 
     assert rising.first_rps == 30.0
@@ -181,9 +191,8 @@ async def test_a_load_does_not_rise_for_ever_and_not_at_all_once_its_role_has_gr
     never, at_once = ToldWatch(), ToldWatch()
 
     [high] = await run((HEAVY,), watch=never)
-    [low] = await run(
-        (HEAVY,), watch=at_once, on_request=lambda _: at_once.sights.append(sight(2, 1))
-    )
+    grow = SteppedDashboard(lambda _: at_once.sights.append(sight(2, 1)))
+    [low] = await run((HEAVY,), watch=at_once, dashboard=grow)
 
     assert high.traffic.rate_rps == pytest.approx(30.0 * CLIMB**MOST_STEPS, rel=0.01)
     assert low.traffic.rate_rps == 30.0
