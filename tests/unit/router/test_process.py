@@ -73,6 +73,9 @@ async def test_sigterm_lets_a_running_stream_finish_and_then_ends_the_process(
         async with asyncio.timeout(10):
             running = asyncio.create_task(client.post(url + "/v1/completions", json=STREAM))
             await engine.wait_seen(1)
+            # Its connection is kept: new ones are taken for a moment only.
+            async with client.get(url + "/ready") as response:
+                assert response.status == 200
             os.kill(process.pid, signal.SIGTERM)
             while json.loads(await process.stderr.readline())["message"] != "draining":
                 pass
