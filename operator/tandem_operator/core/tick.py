@@ -22,7 +22,7 @@ from tandem_operator.core.observation import Observation
 from tandem_operator.core.pace import pace_to_tell
 from tandem_operator.core.plan import Plan, plan_for
 from tandem_operator.core.rates import Forecast
-from tandem_operator.core.report import View, report
+from tandem_operator.core.report import report
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Quota, crest_of, take_share
 from tandem_operator.core.situation import (
@@ -35,6 +35,7 @@ from tandem_operator.core.situation import (
 )
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.stand_in import with_stand_ins
+from tandem_operator.core.view import View
 from tandem_operator.core.wants import Wants
 
 TICK_S = 5.0

@@ -5,7 +5,7 @@ from typing import Any
 
 from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
 from tandem_operator.core.pace import DecodePace
-from tandem_operator.core.report import rounded
+from tandem_operator.core.view import rounded
 from tandem_operator.workloads.labels import labels_of
 from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName
 from tandem_operator.workloads.policy import insurance_of

@@ -1,0 +1,62 @@
+"""Everything one tick found out, for those who put it into words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import floor, log10
+
+from tandem_operator.core.arrivals import Outcomes
+from tandem_operator.core.choose import Choice
+from tandem_operator.core.correct import Correction
+from tandem_operator.core.fleet import Fleet, Starts
+from tandem_operator.core.guard import Allowed
+from tandem_operator.core.intake import Freshness
+from tandem_operator.core.observation import Latency
+from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.plan import Plan
+from tandem_operator.core.rates import Forecast
+from tandem_operator.core.role import Role
+from tandem_operator.core.share import Share
+from tandem_operator.core.situation import Situation
+from tandem_operator.core.spec import PoolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything one tick found out."""
+
+    spec: PoolSpec
+    now_s: float
+    next_tick_s: float
+    fresh: Freshness
+    fleets: Mapping[Role, Fleet]
+    starts: Starts
+    allowed: Mapping[Role, Allowed]
+    plan: Plan | None
+    forecast: Forecast | None
+    situation: Situation | None
+    correction: Correction
+    minute: Outcomes
+    recent: Outcomes
+    latency: Latency | None
+    rate_rps: float | None
+    overhead_s: float | None
+    idle: bool
+    share: Share | None = None
+    pace: DecodePace | None = None
+
+    @property
+    def choice(self) -> Choice | None:
+        """What is wanted, where that is known."""
+        return None if self.plan is None else self.plan.choice
+
+    @property
+    def bound_by_quota(self) -> bool:
+        """Whether the budget in force is the pool's share of its namespace's quota."""
+        return self.share is not None and self.share.binds
+
+
+def rounded(value: float, digits: int = 3) -> float:
+    """`value` with `digits` significant digits, for people."""
+    if value == 0.0:
+        return 0.0
+    return round(value, digits - 1 - floor(log10(abs(value))))
