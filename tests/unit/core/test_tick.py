@@ -327,6 +327,18 @@ def test_what_a_little_more_load_keeps_is_said() -> None:
     )
 
 
+def test_a_count_that_the_forecast_itself_needs_is_not_said_to_be_kept_for_more() -> None:
+    rates = {NOW_S + second: 8 for second in range(-600, 20)}
+    memory = Memory()
+    for step in range(0, 20, 5):
+        seen = served(NOW_S + step, 4, rates, started_s=NOW_S - 600)
+        decision, memory = decide(make_spec(), seen, memory, NOW_S + step)
+
+    assert decision.roles[Role.PREFILL].sentence == (
+        "prefill stays at 4: TTFT p95 is expected within 1 s"
+    )
+
+
 def test_what_other_counts_would_do_is_told_against_what_the_taken_one_does() -> None:
     def last(prefill: int) -> tuple[str, ...]:
         memory, rates = Memory(), {NOW_S + second: 8 for second in range(-600, 20)}
