@@ -94,7 +94,7 @@ def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
         called = f" {name}" if name else ""
         where = f" in namespace {namespace}" if namespace else ""
         count = "no InferencePool" if not pools else f"{len(pools)} InferencePools"
-        there = ", ".join(sorted(f"{_namespace(obj)}/{_name(obj)}" for obj in every))
+        there = _listed(every)
         raise BadInputError(
             f"{path}: holds {count}{called}{where}; expected exactly one of {GROUP}"
             + (f"; there are {there}" if there else "")
@@ -173,7 +173,7 @@ async def _elsewhere(kube: Any) -> str:
         found = await kube.list(POOL, namespace=None)
     except ApiError:
         return ""
-    return ", ".join(sorted(f"{_namespace(each)}/{_name(each)}" for each in found))
+    return _listed(found)
 
 
 def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> Evidence:
@@ -222,6 +222,10 @@ def _told(event: Object) -> Told:
         message=str(event.get("note") or event.get("message") or ""),
         warning=event.get("type") == "Warning",
     )
+
+
+def _listed(pools: Iterable[Object]) -> str:
+    return ", ".join(sorted(f"{_namespace(each)}/{_name(each)}" for each in pools))
 
 
 def _name(obj: Object) -> str:

@@ -134,11 +134,12 @@ def alternatives(view: View, role: Role, allowed: Allowed) -> tuple[str, ...]:
     def late(count: int) -> str:
         return f"{100.0 * situation.late_share(role, rate_rps, count):.2g} %"
 
-    texts = []
+    texts, taken = [], late(allowed.to)
     for count in sorted({allowed.current, allowed.to - 1, allowed.to + 1} - {allowed.to}):
         if count >= 1:
-            instead = f"as with {allowed.to}"
-            if late(count) != late(allowed.to):
-                instead = f"against {late(allowed.to)} with {allowed.to}"
-            texts.append(f"{count} {role.value}: {late(count)} late for {role.value}, {instead}")
+            other = late(count)
+            than = "as" if other == taken else f"against {taken}"
+            texts.append(
+                f"{count} {role.value}: {other} late for {role.value}, {than} with {allowed.to}"
+            )
     return tuple(texts)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.decision import Decision, Reason, RoleDecision
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import Observation, PodPhase, StartUp
 from tandem_operator.core.pace import DecodePace
@@ -261,6 +261,23 @@ def served(
     return replace(seen, engines=tuple(replace(e, start_up=START_UP) for e in seen.engines))
 
 
+def watched(
+    prefill: int,
+    rates: Mapping[float, int],
+    *,
+    seconds: int,
+    started_s: float = NOW_S,
+    stabilization_s: float = 60.0,
+) -> list[RoleDecision]:
+    """Prefill's ticks over so many seconds; what is decided is not carried out."""
+    memory, spec, found = Memory(), make_spec(stabilization_s=stabilization_s), []
+    for step in range(0, seconds, 5):
+        seen = served(NOW_S + step, prefill, rates, started_s=started_s)
+        decision, memory = decide(spec, seen, memory, NOW_S + step)
+        found.append(decision.roles[Role.PREFILL])
+    return found
+
+
 def first_shrink_s(
     rates: Mapping[float, int], *, started_s: float = NOW_S, memory: Memory | None = None
 ) -> int:
@@ -301,12 +318,7 @@ def test_a_router_that_started_again_does_not_make_a_known_pool_new() -> None:
 
 
 def test_while_too_little_is_known_for_fewer_it_is_said() -> None:
-    rates = {NOW_S + second: 1 for second in range(60)}
-    memory, said = Memory(), []
-    for step in range(0, 50, 5):
-        seen = served(NOW_S + step, 4, rates, started_s=NOW_S)
-        decision, memory = decide(make_spec(), seen, memory, NOW_S + step)
-        said.append(decision.roles[Role.PREFILL])
+    said = watched(4, {NOW_S + second: 1 for second in range(60)}, seconds=50)
 
     assert said[-2].reason is Reason.NEW_TRAFFIC
     assert said[-2].sentence.endswith("fewer may do, but too little is known of its traffic yet")
@@ -314,13 +326,8 @@ def test_while_too_little_is_known_for_fewer_it_is_said() -> None:
 
 
 def test_what_a_little_more_load_keeps_is_said() -> None:
-    rates = {NOW_S + second: 6 for second in range(60)}
-    memory = Memory()
-    for step in range(0, 55, 5):
-        seen = served(NOW_S + step, 4, rates, started_s=NOW_S)
-        decision, memory = decide(make_spec(), seen, memory, NOW_S + step)
+    kept = watched(4, {NOW_S + second: 6 for second in range(60)}, seconds=55)[-1]
 
-    kept = decision.roles[Role.PREFILL]
     assert kept.reason is Reason.STEADY
     assert kept.sentence == (
         "prefill stays at 4: fewer would do for what is forecast, but not for 68 % more"
@@ -329,23 +336,17 @@ def test_what_a_little_more_load_keeps_is_said() -> None:
 
 def test_a_count_that_the_forecast_itself_needs_is_not_said_to_be_kept_for_more() -> None:
     rates = {NOW_S + second: 8 for second in range(-600, 20)}
-    memory = Memory()
-    for step in range(0, 20, 5):
-        seen = served(NOW_S + step, 4, rates, started_s=NOW_S - 600)
-        decision, memory = decide(make_spec(), seen, memory, NOW_S + step)
 
-    assert decision.roles[Role.PREFILL].sentence == (
-        "prefill stays at 4: TTFT p95 is expected within 1 s"
-    )
+    needed = watched(4, rates, seconds=20, started_s=NOW_S - 600)[-1]
+
+    assert needed.sentence == "prefill stays at 4: TTFT p95 is expected within 1 s"
 
 
 def test_what_other_counts_would_do_is_told_against_what_the_taken_one_does() -> None:
     def last(prefill: int) -> tuple[str, ...]:
-        memory, rates = Memory(), {NOW_S + second: 8 for second in range(-600, 20)}
-        for step in range(0, 20, 5):
-            seen = served(NOW_S + step, prefill, rates, started_s=NOW_S - 600)
-            decision, memory = decide(make_spec(stabilization_s=5.0), seen, memory, NOW_S + step)
-        return decision.roles[Role.PREFILL].alternatives
+        rates = {NOW_S + second: 8 for second in range(-600, 20)}
+        ticks = watched(prefill, rates, seconds=20, started_s=NOW_S - 600, stabilization_s=5.0)
+        return ticks[-1].alternatives
 
     assert last(2) == (
         "2 prefill: 38 % late for prefill, against 0.33 % with 4",
