@@ -9,6 +9,7 @@ from typing import Any
 from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.experts import EXPERTS
 from tandem_operator.core.guard import CONFIRM_S
+from tandem_operator.core.headroom import EARLY_S
 from tandem_operator.core.prefill import PrefillWork, Replay
 from tandem_operator.core.situation import Situation
 
@@ -101,5 +102,5 @@ PARTS: dict[str, Part] = {
     "confirm": Part("growth needs one tick, not two", {"guard.CONFIRM_S": 0.0}),
     "small": Part("growth for a small need does not wait", {"guard.CONFIRM_SMALL_S": CONFIRM_S}),
     "headroom": Part("a low that may be chance gives back", {"plan.headroom": lambda **_: 0.0}),
-    "doubt": Part("what is known of 45 s is known as well", {"headroom.SEEN_S": 0.0}),
+    "doubt": Part("what is known of 45 s is known as well", {"headroom.SEEN_S": EARLY_S}),
 }
