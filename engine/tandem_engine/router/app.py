@@ -26,8 +26,12 @@ from tandem_engine.router.waiting import Waiting
 
 logger = logging.getLogger(__name__)
 
+ACCEPT_SHARE = 0.5
+"""New requests are served for so much of a drain at most: the rest is theirs to finish in."""
 LAST_READ_S = 12.0
 """Two ticks of the operator, and some."""
+SLIPPED_IN_S = 0.05
+"""What a connection taken in the last moment needs to bring its request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class Options:
 
     Attributes:
         host: the address to listen on; `None`: all of the pod, of IPv4 and IPv6.
-        drain_delay_s: how long new requests are still served after the order to stop, while
-            load balancers take notice.
+        drain_quiet_s: how long nobody must have come, after the order to stop, before the port
+            closes: load balancers take notice when they can.
         drain_timeout_s: after which streams that still run are ended.
     """
 
@@ -45,7 +49,7 @@ class Options:
     host: str | None = None
     port: int = 8000
     internal_port: int = 9100
-    drain_delay_s: float = 3.0
+    drain_quiet_s: float = 5.0
     drain_timeout_s: float = 280.0
     timing_record: Path | None = None
     timing_record_bytes: int = 256 * 1024 * 1024
@@ -131,27 +135,40 @@ class Router:
             task.result()
 
     async def drain(self) -> None:
-        """Leave readiness, let running requests finish within the bound, end the rest."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self._options.drain_timeout_s
-        self.clients.draining = True
-        logger.info("draining", extra={"requests": self.clients.requests})
-        await asyncio.sleep(min(self._options.drain_delay_s, self._options.drain_timeout_s))
-        self.clients.closed = True
-        for site in tuple(self._runners[0].sites):
-            await site.stop()
+        """Serve whoever still comes, let running requests finish within the bound, end the rest."""
+        loop, options = asyncio.get_running_loop(), self._options
+        began_s = loop.time()
+        deadline_s = began_s + options.drain_timeout_s
+        refuse_at_s = began_s + ACCEPT_SHARE * options.drain_timeout_s
+        clients = self.clients
+        clients.draining = True
+        logger.info("draining", extra={"requests": clients.requests})
+        await clients.visits.cease(options.drain_quiet_s, until_s=refuse_at_s)
         self.fleet.close()
+        refuse = loop.call_at(refuse_at_s, clients.close)
         try:
             async with asyncio.timeout_at(deadline_s):
-                await self.clients.drained()
+                await clients.silent(options.drain_quiet_s)
         except TimeoutError:
-            logger.warning("drain bound reached", extra={"requests": self.clients.requests})
-            self.clients.stop_requests()
-            await self.clients.drained()
+            logger.warning("drain bound reached", extra={"requests": clients.requests})
+            clients.close()
+            clients.stop_requests()
+            await clients.drained()
         # Who came since the last look, and how they fared, would be lost with this process.
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(deadline_s, loop.time() + LAST_READ_S)):
                 await self._internal.last_read()
+        refuse.cancel()
+        await self._shut(deadline_s)
+
+    async def _shut(self, deadline_s: float) -> None:
+        """Close the port; who slipped in meanwhile is served first."""
+        for site in tuple(self._runners[0].sites):
+            await site.stop()
+        await asyncio.sleep(SLIPPED_IN_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline_s):
+                await self.clients.drained()
 
     async def close(self) -> None:
         """Stop everything now."""

@@ -17,7 +17,11 @@ class Deserted(Exception):  # noqa: N818 - an event of ordinary operation, not a
 
 
 class Fleet:
-    """All engine pods of the pool; listeners hear of every change in who is usable."""
+    """All engine pods of the pool; listeners hear of every change in who is usable.
+
+    Attributes:
+        listed: whether a whole listing has come: until then there may be pods that nobody knows of.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -27,6 +31,7 @@ class Fleet:
         self._without_decode = Stopwatch()
         self._without_decode.turn(on=True, now=clock())
         self._closing = False
+        self.listed = False
 
     def close(self) -> None:
         """Wait for no pod any more: another router, or this one's successor, will know of it."""
@@ -59,6 +64,7 @@ class Fleet:
             self._drop(name)
         for endpoint in seen.values():
             self._put(endpoint)
+        self.listed = True
         self.announce()
 
     def upsert(self, endpoint: Endpoint) -> None:

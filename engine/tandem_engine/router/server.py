@@ -15,14 +15,15 @@ from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.forward import Forwarder
 from tandem_engine.router.intake import check_sizes, id_of, read_body, upstream_headers
-from tandem_engine.router.pod import Role
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline
+from tandem_engine.router.visits import Visits
 
 # Beyond this aiohttp refuses by itself; below it the settings decide.
 _HARD_HEADER_BYTES = 256 * 1024
 _GENERATE = {kind.path: kind for kind in Kind}
+_PROBES = frozenset({"/health", "/ready", "/accepting"})
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ClientServer:
         self._idle.set()
         self.draining = False
         self.closed = False
+        self.visits = Visits(clock)
         self._started_s = int(time.time())
 
     @property
@@ -58,18 +60,42 @@ class ClientServer:
         return self._requests
 
     def not_ready(self) -> str | None:
-        """Return why this router should get no traffic, `None` if it should."""
-        if self.draining:
+        """Return why a balancer should send new requests elsewhere, `None` if it need not.
+
+        That no decode pod is ready is no reason: here a request is held or told so in HTTP, while a
+        Service without ready routers resets its connection.
+        """
+        return "draining" if self.draining else self.not_accepting()
+
+    def not_accepting(self) -> str | None:
+        """Return why this router serves no new request, `None` if it does; a drain is no reason."""
+        if self.closed:
             return "draining"
         if self._settings.current is None:
             return "no settings yet"
-        if not self._fleet.usable(Role.DECODE):
-            return "no decode pod is ready"
+        if not self._fleet.listed:
+            return "no listing of the pods yet"
         return None
+
+    def close(self) -> None:
+        """Answer every new request with 503 from now on."""
+        self.closed = True
 
     async def drained(self) -> None:
         """Wait until no request is left."""
         await self._idle.wait()
+
+    async def silent(self, quiet_s: float) -> None:
+        """Wait until no request is left and nobody has come or been answered for `quiet_s`.
+
+        Who was just answered may ask again on the same connection, not knowing of any drain.
+        """
+        while True:
+            await self.drained()
+            left_s = self.visits.still_s(quiet_s)
+            if left_s <= 0:
+                return
+            await asyncio.sleep(left_s)
 
     def stop_requests(self) -> None:
         """End what is still running; each client is told."""
@@ -79,6 +105,23 @@ class ClientServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer any request; nothing leaves here but a response or a cancellation."""
+        if request.path in _PROBES:
+            # A kubelet's visits are no client's.
+            return self._probed(request.path)
+        self.visits.come()
+        try:
+            return await self._answered(request)
+        finally:
+            self.visits.leave()
+
+    def _probed(self, path: str) -> web.Response:
+        if path == "/health":
+            return web.json_response({"status": "ok"})
+        reason = self.not_ready() if path == "/ready" else self.not_accepting()
+        status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
+        return web.json_response({"ready": reason is None, "reason": reason}, status=status)
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             response = await self._route(request)
         except ApiError as error:
@@ -107,17 +150,10 @@ class ClientServer:
             if request.method != "GET":
                 raise _method_not_allowed(request, "GET")
             return self._models(path.removeprefix("/v1/models").lstrip("/"))
-        if path == "/health":
-            return web.json_response({"status": "ok"})
-        if path == "/ready":
-            reason = self.not_ready()
-            return web.json_response(
-                {"ready": reason is None, "reason": reason}, status=200 if reason is None else 503
-            )
         raise ApiError(
             404,
             "Unknown path; served here: /v1/completions, /v1/chat/completions, /v1/models,"
-            " /health, /ready.",
+            " /health, /ready, /accepting.",
             code="unknown_path",
         )
 

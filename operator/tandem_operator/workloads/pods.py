@@ -119,7 +119,8 @@ def router_template(spec: PoolSpec, *, name: PoolName, installation: Installatio
         ],
         "ports": [_port("http", HTTP_PORT), _port("metrics", ROUTER_INTERNAL_PORT)],
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
-        **_probes(startup="/health", liveness="/health", readiness="/ready", port=HTTP_PORT),
+        # Not /ready: where every router drains, kube-proxy sends clients to those that still serve.
+        **_probes(startup="/health", liveness="/health", readiness="/accepting", port=HTTP_PORT),
     }
     own = {
         "metadata": {"labels": labels_of(name, ROUTER)},

@@ -23,18 +23,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 async def bare_pool(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Pool]:
-    """A router with settings and without any engine; its parameter is the bound on its drain."""
+    """A router with settings and without any engine; its parameter are options of its drain."""
     options = Options(
         name="tiny-router-0",
         host="127.0.0.1",
         port=0,
         internal_port=0,
-        drain_delay_s=0.05,
-        drain_timeout_s=getattr(request, "param", 1.0),
         timing_record=tmp_path / "timings.jsonl",
+        **{"drain_quiet_s": 0.05, "drain_timeout_s": 1.0, **getattr(request, "param", {})},
     )
     router = Router(options)
     await router.start()
+    router.fleet.replace(())
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as client:
         pool = Pool(router, client)

@@ -117,6 +117,10 @@ class Pool:
             assert response.status == 200, await response.text()
             return [event async for event in events(response)]
 
+    async def probe(self, path: str) -> int:
+        async with self.client.get(self.url + path) as response:
+            return response.status
+
     async def arrivals(self) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self.router.internal_port}/arrivals"
         async with self.client.get(url) as response:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from tests.unit.router.pool import Pool
+from tests.unit.router.pool import Pool, until
 
 
 async def test_streams_the_decode_pods_tokens_and_ends_with_done(pool: Pool) -> None:
@@ -165,15 +165,43 @@ async def test_models_are_listed_with_their_longest_context(pool: Pool) -> None:
     assert [(card["id"], card["max_model_len"]) for card in listing["data"]] == [("tiny", 2048)]
 
 
-async def test_ready_follows_the_decode_pods_and_health_does_not(pool: Pool) -> None:
-    async def status(path: str) -> int:
-        async with pool.client.get(pool.url + path) as response:
-            return response.status
-
-    assert await status("/ready") == 200
+async def test_a_router_is_ready_without_any_decode_pod(pool: Pool) -> None:
+    # Without a ready router its Service has no address, and resets whoever connects.
     pool.show("d0", ready=False)
-    assert await status("/ready") == 503
-    assert await status("/health") == 200
+
+    assert await pool.probe("/ready") == await pool.probe("/accepting") == 200
+
+
+async def test_a_router_is_ready_once_it_has_settings_and_a_listing(bare_pool: Pool) -> None:
+    settings, bare_pool.router.settings.current = bare_pool.router.settings.current, None
+    bare_pool.router.fleet.listed = False
+    seen = [await bare_pool.probe("/ready")]
+    bare_pool.router.settings.current = settings
+    seen.append(await bare_pool.probe("/ready"))
+    bare_pool.router.fleet.replace(())
+    seen.append(await bare_pool.probe("/ready"))
+
+    assert seen == [503, 503, 200]
+    assert await bare_pool.probe("/health") == 200
+
+
+async def test_who_comes_while_there_is_no_decode_pod_is_held_until_there_is_one(
+    bare_pool: Pool,
+) -> None:
+    held = [asyncio.create_task(bare_pool.complete()) for _ in range(28)]
+    await until(lambda: bare_pool.router.clients.requests == 28)
+    await bare_pool.add("p0")
+    await bare_pool.add("d0")
+
+    assert [status for status, _ in await asyncio.gather(*held)] == [200] * 28
+
+
+async def test_or_is_told_to_come_back_later(bare_pool: Pool) -> None:
+    bare_pool.configure(timeouts={"first_token_s": 0.1})
+    status, answer, headers = await bare_pool.post({"model": "tiny", "prompt": "x"})
+
+    assert (status, answer["error"]["code"]) == (503, "no_decode_pod")
+    assert int(headers["Retry-After"]) > 0
 
 
 async def test_prefill_and_decode_of_different_revisions_are_never_paired(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_engine.router.__main__ import parser
+from tandem_engine.router.entry import parser
 from tandem_engine.serve.options import parse
 from tandem_engine.serve.refusals import FORBIDDEN, OWNED, refusal
 from tandem_engine.serve.settings import Device, Role

@@ -66,6 +66,10 @@ def test_weights_may_load_for_half_an_hour_before_a_probe_gives_up():
     assert engine["readinessProbe"]["httpGet"]["path"] == "/ready"
 
 
+def test_a_draining_router_stays_ready_for_as_long_as_it_serves_who_comes():
+    assert container(planned(), "router")["readinessProbe"]["httpGet"]["path"] == "/accepting"
+
+
 def test_the_drain_ends_before_the_grace_period():
     longer = {"decode": {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 900}}}}
 
