@@ -12,6 +12,7 @@ from pathlib import Path
 from e2e.cluster.tools import TOOLS, ensure
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
+from tandem_operator.workloads.engine_options import ALLOWED
 
 ROOT = Path(__file__).resolve().parents[1]
 CHARTS = ROOT / "charts"
@@ -30,14 +31,18 @@ metadata:
     pod-security.kubernetes.io/enforce: restricted
 """
 
+_OPTIONS_HEAD = "# Made by `make crds` from operator/tandem_operator/workloads/engine_options.py.\n"
+
 
 def from_models() -> Mapping[Path, str]:
-    """The CRD, once for kubectl and once for Helm, and its reference."""
+    """The CRD, once for kubectl and once for Helm, its reference, and what the chart asks for."""
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
     return {
         ROOT / "crds" / name: definition,
         CHARTS / "tandem-crds" / "templates" / name: definition,
         ROOT / "docs" / "api.md": reference.render(),
+        CHARTS / "tandem" / "files" / "engine-options.txt": _OPTIONS_HEAD
+        + "".join(f"{option}\n" for option in sorted(ALLOWED)),
     }
 
 

@@ -67,6 +67,16 @@ def options_from(arguments: Sequence[str] | None) -> Options:
         help="act only while holding a Lease; needed for more than one replica",
     )
     parser.add_argument("--lease-namespace", default="tandem-system")
+    parser.add_argument(
+        "--allow-any-pod-template",
+        action="store_true",
+        help="let pools ask for host access, other service accounts and Secrets",
+    )
+    parser.add_argument(
+        "--allow-any-extra-args",
+        action="store_true",
+        help="let pools set options of vLLM that load code, read files, open ports or send data",
+    )
     parsed = parser.parse_args(arguments)
     return Options(
         namespace=parsed.namespace,
@@ -79,6 +89,8 @@ def options_from(arguments: Sequence[str] | None) -> Options:
             router_image=os.environ.get("TANDEM_ROUTER_IMAGE", "tandem/router:latest"),
             engine_image_cpu=os.environ.get("TANDEM_ENGINE_CPU_IMAGE", "tandem/engine-cpu:latest"),
             engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", "tandem/engine-cuda:latest"),
+            any_pod_template=parsed.allow_any_pod_template,
+            any_extra_args=parsed.allow_any_extra_args,
         ),
     )
 

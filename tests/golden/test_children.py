@@ -19,6 +19,8 @@ INSTALLATION = Installation(
     router_image="tandem/router:TAG",
     engine_image_cpu="tandem/engine-cpu:TAG",
     engine_image_gpu="tandem/engine-cuda:TAG",
+    # Locking memory for RDMA is more than pods may do by default.
+    any_pod_template=True,
     pod_monitors=True,
 )
 

@@ -24,6 +24,7 @@ VARIANTS = {
             "--set",
             "replicas=2,networkPolicy.enabled=true,priorityClassName=system-cluster-critical",
         ),
+        *("--set", "pools.admissionPolicy=true"),
         *("--set", "imagePullSecrets={registry},podLabels.team=a,podAnnotations.note=b"),
         *("--set", "nodeSelector.disk=ssd,serviceAccount.annotations.role=c"),
         *MONITORING,

@@ -4,16 +4,41 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tandem_operator.api import PodTemplate, PoolSpec
-from tandem_operator.workloads.names import ROUTER
-from tandem_operator.workloads.pods import ENGINE, LEAST_GRACE_PERIOD_S, engine_image
+from tandem_operator.workloads.engine_options import refused_options
+from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.pod_restrictions import Own, breaches
+from tandem_operator.workloads.pods import (
+    ENGINE,
+    LEAST_GRACE_PERIOD_S,
+    asked_template,
+    engine_image,
+)
+from tandem_operator.workloads.services import COMPONENTS
 from tandem_operator.workloads.world import Installation
 
 _GRACE = "terminationGracePeriodSeconds"
 
 
-def objections(spec: PoolSpec, installation: Installation) -> tuple[str, ...]:
+def objections(spec: PoolSpec, installation: Installation, *, name: PoolName) -> tuple[str, ...]:
     """Why the pool cannot run as it is written; empty when it can."""
-    return tuple(_objections(spec, installation))
+    return (*_objections(spec, installation), *_breaches(spec, installation, name))
+
+
+def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Iterator[str]:
+    """What this installation does not allow whoever may create pools."""
+    if not installation.any_extra_args:
+        yield from refused_options(spec.engine.extra_args)
+    if installation.any_pod_template:
+        return
+    hub = spec.model.source.hugging_face
+    token = None if hub is None else hub.token_secret_ref
+    for component in COMPONENTS:
+        own = Own(
+            service_account=name.child(component),
+            secret=None if token is None or component == ROUTER else (token.name, token.key),
+        )
+        asked = asked_template(spec, component, name=name)
+        yield from breaches(asked, path=f"{component}.podTemplate", own=own)
 
 
 def _objections(spec: PoolSpec, installation: Installation) -> Iterator[str]:

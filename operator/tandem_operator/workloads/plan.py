@@ -124,10 +124,10 @@ def _read(world: World) -> _Read | tuple[str, ...]:
         pool = parse_pool(world.pool)
     except InvalidPoolError as error:
         return (str(error),)
-    wrong = objections(pool.spec, world.installation)
+    name = _name_of(world)
+    wrong = objections(pool.spec, world.installation, name=name)
     if wrong:
         return wrong
-    name = _name_of(world)
     return _Read(name, pool, templates_of(pool, name=name, installation=world.installation))
 
 

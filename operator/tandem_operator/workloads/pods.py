@@ -33,6 +33,7 @@ from tandem_operator.workloads.names import (
     SIDE_CHANNEL_PORT,
     PoolName,
 )
+from tandem_operator.workloads.pod_restrictions import CONTAINED
 from tandem_operator.workloads.world import Installation, Object
 
 ENGINE = "engine"
@@ -55,8 +56,7 @@ def engine_template(
     spec: PoolSpec, role: Role, *, name: PoolName, installation: Installation
 ) -> Template:
     """The pods of one role."""
-    given = _given(spec.fleets[role].pod_template)
-    defaults = _engine_defaults(spec, role, name=name)
+    defaults, given = _below(spec, role, name=name)
     grace_period_s = _grace_period_s(defaults, given)
     image = engine_image(spec, installation)
     container = {
@@ -100,14 +100,7 @@ def engine_template(
 
 def router_template(spec: PoolSpec, *, name: PoolName, installation: Installation) -> Template:
     """The pool's front door."""
-    given = _given(spec.router.pod_template)
-    defaults = _defaults(
-        ROUTER,
-        name=name,
-        resources=spec.router.resources.to_object() or _ROUTER_RESOURCES,
-        volumes=[_volume("tmp")],
-        start_limit_s=60,
-    )
+    defaults, given = _below(spec, ROUTER, name=name)
     container = {
         "name": ROUTER,
         "image": spec.router.image or installation.router_image,
@@ -135,6 +128,13 @@ def router_template(spec: PoolSpec, *, name: PoolName, installation: Installatio
     return _layered(defaults, given, own)
 
 
+def asked_template(spec: PoolSpec, component: str, *, name: PoolName) -> Object:
+    """The pods of a component as its user would have them: without Tandem's own fields."""
+    defaults, given = _below(spec, component, name=name)
+    asked: Object = merged(defaults, given)
+    return asked
+
+
 def engine_image(spec: PoolSpec, installation: Installation) -> str:
     """The image of the spec, else the installation's for the device; empty if it has none."""
     by_device = {
@@ -158,12 +158,43 @@ def _grace_period_s(defaults: Object, given: Object) -> int:
     return int(merged(defaults, given)["spec"]["terminationGracePeriodSeconds"])
 
 
-def _given(template: PodTemplate | None) -> Object:
+def _below(spec: PoolSpec, component: str, *, name: PoolName) -> tuple[Object, Object]:
+    """The two layers below Tandem's own fields: its defaults, and the user's template."""
+    if component == ROUTER:
+        given = _given(spec.router.pod_template, own=ROUTER)
+        return _router_defaults(spec, name=name), given
+    role = Role(component)
+    given = _given(spec.fleets[role].pod_template, own=ENGINE)
+    return _engine_defaults(spec, role, name=name), given
+
+
+def _given(template: PodTemplate | None, *, own: str) -> Object:
     # Read by alias, nulls kept: they take a default away.
     if template is None:
         return {}
     metadata = template.metadata.to_object() if template.metadata else {}
-    return {"metadata": metadata, "spec": template.spec or {}}
+    spec = dict(template.spec or {})
+    for field in ("containers", "initContainers"):
+        if isinstance(spec.get(field), list):
+            spec[field] = [_contained(container, own=own) for container in spec[field]]
+    return {"metadata": metadata, "spec": spec}
+
+
+def _contained(container: Any, *, own: str) -> Any:
+    """A container of the user's with the defaults that every container has."""
+    if not isinstance(container, Mapping) or container.get("name") == own:
+        return container
+    return merged(CONTAINED, container)
+
+
+def _router_defaults(spec: PoolSpec, *, name: PoolName) -> Object:
+    return _defaults(
+        ROUTER,
+        name=name,
+        resources=spec.router.resources.to_object() or _ROUTER_RESOURCES,
+        volumes=[_volume("tmp")],
+        start_limit_s=60,
+    )
 
 
 def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:

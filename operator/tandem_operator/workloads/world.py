@@ -16,12 +16,16 @@ class Installation:
     """What the operator was installed with, and what its cluster offers.
 
     Attributes:
+        any_pod_template: whether pools may ask for pods that the restrictions refuse.
+        any_extra_args: whether pools may set any option of vLLM.
         pod_monitors: whether the API server serves the PodMonitor kind.
     """
 
     router_image: str
     engine_image_cpu: str
     engine_image_gpu: str
+    any_pod_template: bool = False
+    any_extra_args: bool = False
     pod_monitors: bool = False
 
 

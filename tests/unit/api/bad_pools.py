@@ -79,9 +79,9 @@ def _hub(name: str, works: str, **patch: Any) -> Bad:
 def _argument(argument: str) -> Bad:
     return _spec(
         f"extra argument {argument}",
-        "engine.extraArgs",
+        "engine.extraArgs[1]",
         "--max-num-batched-tokens=4096",
-        engine={"extraArgs": [argument]},
+        engine={"extraArgs": ["--seed=1", argument]},
     )
 
 
@@ -148,6 +148,11 @@ BAD_POOLS = (
     _spec("KV cache below zero", "engine.kvCacheMemory", "64Mi", engine={"kvCacheMemory": -1}),
     _argument("--port=80"),
     _argument("--kv_transfer_config={}"),
+    _argument("--kv-transfer-config.kv_role=kv_both"),
+    _argument("--seed 7"),
+    _argument("4096"),
+    _argument("--"),
+    _argument("--seed=1\n--port=9000"),
     _spec("flag as text", "engine.prefixCaching", engine={"prefixCaching": "yes"}),
     _spec(
         "CPU of words",

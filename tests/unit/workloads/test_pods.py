@@ -1,17 +1,20 @@
 """Pod templates: safe by default, the user's where they may be, Tandem's where they must be."""
 
+from dataclasses import replace
+
 import pytest
 
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.plan import plan
-from tests.unit.workloads.cluster import NOW_S, container, pool, template, world
+from tests.unit.workloads.cluster import INSTALLATION, NOW_S, container, pool, template, world
 
 COMPONENTS = ["prefill", "decode", "router"]
 NVIDIA = {"engine": {"device": "NVIDIA"}, "prefill": {"gpusPerReplica": 4}}
 
 
-def planned(*changes):
-    return plan(world(pool(*changes)), now_s=NOW_S)
+def planned(*changes, **installation):
+    given = replace(INSTALLATION, **installation)
+    return plan(world(pool(*changes), installation=given), now_s=NOW_S)
 
 
 def options(args):
@@ -146,7 +149,7 @@ def test_a_pod_template_adds_what_rdma_needs():
             }
         ],
     }
-    made = planned(NVIDIA, {"prefill": {"podTemplate": {"spec": spec}}})
+    made = planned(NVIDIA, {"prefill": {"podTemplate": {"spec": spec}}}, any_pod_template=True)
 
     pod = template(made, "prefill")["spec"]
     engine = pod["containers"][0]

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.v1alpha1.extra_args import ExtraArgument
 from tandem_operator.api.values import Count, Flag, ImageReference, PositiveQuantity, text_rule
 
 
@@ -29,43 +30,6 @@ class Dtype(StrEnum):
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
     FLOAT32 = "float32"
-
-
-_TANDEMS_ARGUMENTS = (
-    "--model",
-    "--revision",
-    "--served-model-name",
-    "--max-model-len",
-    "--dtype",
-    "--quantization",
-    "-q",
-    "--enable-prefix-caching",
-    "--no-enable-prefix-caching",
-    "--block-size",
-    "--max-num-seqs",
-    "--kv-cache-memory-bytes",
-    "--tensor-parallel-size",
-    "-tp",
-    "--host",
-    "--port",
-    "--api-key",
-    "--kv-transfer-config",
-    "--shutdown-timeout",
-    "--config",
-    "--disable-log-stats",
-    "--enable-log-requests",
-    "--headless",
-    "--no-disable-uvicorn-access-log",
-    "--root-path",
-    "--ssl-certfile",
-    "--ssl-keyfile",
-    "--uds",
-)
-
-
-def _sets_nothing_of_ours(arguments: tuple[str, ...]) -> bool:
-    names = {argument.split("=")[0].replace("_", "-") for argument in arguments}
-    return names.isdisjoint(_TANDEMS_ARGUMENTS)
 
 
 class Engine(ApiModel):
@@ -113,21 +77,7 @@ class Engine(ApiModel):
     kv_cache_memory: PositiveQuantity | None = None
     """KV cache of one GPU (on CPU: of one pod) in bytes, as a quantity such as 64Mi. Without it:
     what the engine finds free; on CPU give it."""
-    extra_args: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=512)], ...],
-        Field(max_length=32),
-        Rule(
-            expression=(
-                "!self.exists(argument, argument.split('=')[0].replace('_', '-') in ["
-                + ", ".join(f"'{argument}'" for argument in _TANDEMS_ARGUMENTS)
-                + "])"
-            ),
-            message=(
-                "engine.extraArgs must not set what has a field of its own or is Tandem's ("
-                + ", ".join(_TANDEMS_ARGUMENTS)
-                + "); write for example --max-num-batched-tokens=4096"
-            ),
-            holds=_sets_nothing_of_ours,
-        ),
-    ] = ()
-    """Further arguments for vLLM as they are, such as --max-num-batched-tokens=4096."""
+    extra_args: Annotated[tuple[ExtraArgument, ...], Field(max_length=32)] = ()
+    """Further options for vLLM, such as --max-num-batched-tokens=4096, one an item. Those that load
+    code, read files, open ports or send data elsewhere are refused, unless the installation
+    allows any."""

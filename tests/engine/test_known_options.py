@@ -1,0 +1,39 @@
+"""Every option of this version of vLLM was read: it is Tandem's, allowed to pools, or refused."""
+
+import json
+import subprocess
+
+import pytest
+
+from tandem_operator.api.v1alpha1.extra_args import TANDEMS_OPTIONS
+from tandem_operator.workloads.engine_options import ALLOWED, REFUSED
+
+LIST_OPTIONS = """
+import json, os, sys
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
+json.dump([name for action in parser._actions for name in action.option_strings], answers)
+"""
+
+
+@pytest.fixture(scope="module")
+def options(python: str) -> set[str]:
+    listed = subprocess.run(
+        [python, "-c", LIST_OPTIONS], capture_output=True, text=True, check=True, timeout=120
+    )
+    return set(json.loads(listed.stdout))
+
+
+def test_no_option_of_vllm_is_unread(options: set[str]) -> None:
+    read = ALLOWED | REFUSED.keys() | set(TANDEMS_OPTIONS) | {"-h", "--help"}
+
+    assert {name for name in options if not name.startswith("--no-")} - read == set()
+
+
+def test_no_option_is_listed_that_vllm_does_not_have(options: set[str]) -> None:
+    listed = {name.partition(".")[0] for name in ALLOWED | REFUSED.keys()}
+
+    assert listed - options == set()

@@ -1,0 +1,65 @@
+"""Which options of vLLM a pool may set."""
+
+from dataclasses import replace
+
+import pytest
+
+from tandem_operator.workloads.engine_options import ALLOWED, REFUSED
+from tandem_operator.workloads.plan import plan
+from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, world
+
+
+def accepted(*arguments, **installation):
+    stored = pool({"engine": {"extraArgs": ["--seed=1", *arguments]}})
+    planned = plan(world(stored, installation=replace(INSTALLATION, **installation)), now_s=NOW_S)
+    return next(each for each in planned.status["conditions"] if each["type"] == "Accepted")
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--trust-remote-code",
+        "--trust_remote_code",
+        "--allowed-local-media-path=/",
+        "--middleware=os.abort",
+        "--worker-extension-cls=evil.Worker",
+        "--logging-config.pylogging_config_file=/tmp/x",
+        '--structured-outputs-config={"reasoning_parser_plugin": "/tmp/x.py"}',
+        "--structured-outputs-config.reasoning_parser_plugin=/tmp/x.py",
+        "--otlp-traces-endpoint=http://elsewhere",
+        "--chat-template=/proc/self/environ",
+        "--data-parallel-size=8",
+        "--trust-remote",
+        "--something-new=1",
+    ],
+)
+def test_an_option_that_is_not_on_the_list_is_refused_by_its_place(argument):
+    told = accepted(argument)
+
+    assert told["status"] == "False"
+    assert f"engine.extraArgs[1]: {argument.partition('=')[0]} is refused" in told["message"]
+    assert "pools.allowAnyExtraArgs: true" in told["message"]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--max-num-batched-tokens=4096",
+        "--enable-expert-parallel",
+        "--no-enable-chunked-prefill",
+        '--speculative-config={"method": "ngram", "num_speculative_tokens": 4}',
+        "--speculative-config.method=ngram",
+        "--structured-outputs-config.backend=xgrammar",
+        "--gpu_memory_utilization=0.9",
+    ],
+)
+def test_an_option_that_only_changes_how_an_engine_computes_is_taken(argument):
+    assert accepted(argument)["status"] == "True"
+
+
+def test_an_installation_may_open_it():
+    assert accepted("--trust-remote-code", any_extra_args=True)["status"] == "True"
+
+
+def test_no_option_is_both_allowed_and_refused():
+    assert not ALLOWED & REFUSED.keys()
