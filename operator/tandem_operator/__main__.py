@@ -23,6 +23,7 @@ from tandem_operator.kube.lease import Lease, LeaseLostError, LeaseTerms
 from tandem_operator.loop import PoolKey, PoolLoop
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.exported import Exported
+from tandem_operator.metrics.sessions import pods_session, servers_session
 from tandem_operator.serving import Health, Servers
 from tandem_operator.watch import Watch
 from tandem_operator.workloads.world import Installation
@@ -77,6 +78,14 @@ def options_from(arguments: Sequence[str] | None) -> Options:
         action="store_true",
         help="let pools set options of vLLM that load code, read files, open ports or send data",
     )
+    parser.add_argument(
+        "--prometheus-url",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="a Prometheus server that pools may name, again for each further one; without it,"
+        " any but this pod, its node, the cloud's metadata and the API server",
+    )
     parsed = parser.parse_args(arguments)
     return Options(
         namespace=parsed.namespace,
@@ -91,6 +100,7 @@ def options_from(arguments: Sequence[str] | None) -> Options:
             engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", "tandem/engine-cuda:latest"),
             any_pod_template=parsed.allow_any_pod_template,
             any_extra_args=parsed.allow_any_extra_args,
+            prometheus_urls=tuple(parsed.prometheus_url),
         ),
     )
 
@@ -137,9 +147,9 @@ async def act(kube: Kube, options: Options, health: Health, exported: Exported) 
     """Watch, queue and make passes; returns only by cancellation or a fault."""
     loop = asyncio.get_running_loop()
     await _wait_for_crd(kube, options, health)
-    # Pods are asked by address, and no proxy of the environment may come between.
-    async with aiohttp.ClientSession(trust_env=False) as session:
-        collector = Collector(session)
+    allowed = options.installation.prometheus_urls
+    async with pods_session() as pods, servers_session(allowed=allowed) as servers:
+        collector = Collector(pods, servers=servers)
         pools = PoolLoop(
             kube,
             collector,
@@ -178,7 +188,6 @@ async def act(kube: Kube, options: Options, health: Health, exported: Exported) 
         finally:
             del health.live["queue"], health.live["watch"]
             await watch.stop()
-            collector.close()
 
 
 async def _wait_for_crd(kube: Kube, options: Options, health: Health) -> None:

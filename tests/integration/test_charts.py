@@ -62,6 +62,8 @@ def test_install_manifest_is_current() -> None:
         ("logLevel=LOUD", "logLevel"),
         ("metrics.serviceMonitor.interval=often", "interval"),
         ("networkPolicy.apiServerPorts={70000}", "apiServerPorts"),
+        ("pools.prometheusUrls={prometheus:9090}", "prometheusUrls"),
+        ("pools.prometheusUrls={http://me:secret@prometheus:9090}", "prometheusUrls"),
     ],
 )
 def test_bad_values_are_refused_by_name(values: str, field: str) -> None:
@@ -211,6 +213,16 @@ def test_images_of_pools_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> 
     assert installation.router_image == "r:1"
     assert installation.engine_image_cpu == "c:1"
     assert installation.engine_image_gpu == "g:1"
+
+
+def test_prometheus_servers_that_pools_may_name_reach_the_operator() -> None:
+    from tandem_operator.__main__ import options_from
+
+    urls = ("http://prometheus.monitoring.svc:9090", "https://metrics.example.com/prom")
+    operator = container(render("--set", f"pools.prometheusUrls={{{','.join(urls)}}}"))
+
+    assert options_from(operator["args"]).installation.prometheus_urls == urls
+    assert options_from(container(render())["args"]).installation.prometheus_urls == ()
 
 
 def test_service_monitor_is_rendered_only_where_its_kind_exists() -> None:

@@ -115,13 +115,23 @@ def _positive_quantity(value: int | str) -> bool:
         return False
 
 
-def text_rule(*, pattern: str, message: str) -> Rule:
-    """A string that matches an RE2 pattern, with a sentence instead of the pattern as message."""
+def text_rule(*, pattern: str, message: str, never: str | None = None) -> Rule:
+    """A string that matches an RE2 pattern, with a sentence instead of the pattern as message.
+
+    `never` is a pattern that no part of it may match.
+    """
     matches = re.compile(pattern).fullmatch
+    if never is None:
+        return Rule(
+            expression=f"self.matches(r'{pattern}')",
+            message=message,
+            holds=lambda text: matches(text) is not None,
+        )
+    within = re.compile(never).search
     return Rule(
-        expression=f"self.matches(r'{pattern}')",
+        expression=f"self.matches(r'{pattern}') && !self.matches(r'{never}')",
         message=message,
-        holds=lambda text: matches(text) is not None,
+        holds=lambda text: matches(text) is not None and within(text) is None,
     )
 
 

@@ -1,25 +1,32 @@
 """Parsing a router's `/arrivals`: all of it is right, or the report is refused."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     Field,
     FiniteFloat,
     TypeAdapter,
-    ValidationError,
     model_validator,
 )
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Leg, RouterReport
 from tandem_operator.core.role import Role
-from tandem_operator.metrics.lenient import Lenient
+from tandem_operator.metrics.lenient import Lenient, parse_bounded
 
 SKEW_TOLERATED_S = 2.0
+MOST_ROWS = 1300
+"""A router keeps 1,200 seconds."""
+MOST_BUCKETS = 16
+MOST_LEGS = 4096
+MOST_CAUSES = 16
 
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[FiniteFloat, Field(ge=0)]
-Arrival = tuple[Count, list[Count], list[Count], Count]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Amount = Annotated[FiniteFloat, Field(ge=0, le=1e24)]
+Name = Annotated[str, Field(max_length=253)]
+Counts = Annotated[list[Count], Field(max_length=MOST_BUCKETS + 1)]
+Arrival = tuple[Count, Counts, Counts, Count]
+Cause = Annotated[str, Field(max_length=64)]
 
 
 class _Finished(Lenient):
@@ -32,7 +39,7 @@ class _Finished(Lenient):
     gone: Count
     output_tokens: Count
     output_tokens_squared: Count
-    blame: dict[str, Count] = Field(default_factory=dict)
+    blame: dict[Cause, Count] = Field(default_factory=dict, max_length=MOST_CAUSES)
 
 
 class _InSystem(Lenient):
@@ -46,7 +53,7 @@ class _InSystem(Lenient):
 
 
 class _Leg(Lenient):
-    pod: str
+    pod: Name
     role: Role
     busy_s: Amount
     requests: Count
@@ -58,14 +65,14 @@ class _Leg(Lenient):
 
 class _Report(Lenient):
     version: Literal[1] = Field(alias="schema")
-    router: str
+    router: Name
     started_s: Amount
     now_s: Amount
-    bucket_edges_tokens: tuple[Count, ...]
-    arrivals: list[Arrival]
-    finished: list[tuple[Count, _Finished]]
+    bucket_edges_tokens: Annotated[tuple[Count, ...], Field(max_length=MOST_BUCKETS)]
+    arrivals: Annotated[list[Arrival], Field(max_length=MOST_ROWS)]
+    finished: Annotated[list[tuple[Count, _Finished]], Field(max_length=MOST_ROWS)]
     in_system: _InSystem
-    legs: list[_Leg]
+    legs: Annotated[list[_Leg], Field(max_length=MOST_LEGS)]
 
     @model_validator(mode="after")
     def _rows_fit_buckets(self) -> "_Report":
@@ -86,11 +93,9 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
     seconds; a smaller difference is the time the answer took.
     """
     try:
-        report = _REPORT.validate_json(raw)
-    except ValidationError as error:
-        first: Any = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise ValueError(f"/arrivals: {where}: {first['msg']}") from None
+        report: _Report = parse_bounded(_REPORT, raw)
+    except ValueError as error:
+        raise ValueError(f"/arrivals: {error}") from None
     skew_s = now_s - report.now_s
     shift_s = round(skew_s) if math.fabs(skew_s) > SKEW_TOLERATED_S else 0
     return RouterReport(

@@ -13,10 +13,13 @@ import aiohttp
 
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
+from tandem_operator.metrics.budget import Budget
 from tandem_operator.metrics.departed import Departed
-from tandem_operator.metrics.direct import DirectSource
+from tandem_operator.metrics.direct import DirectSource, budget_of
 from tandem_operator.metrics.prometheus import PrometheusSource
-from tandem_operator.metrics.source import MetricSource, Reading, Targets
+from tandem_operator.metrics.source import Reading, Targets
+
+MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +43,33 @@ class Collected:
 
 
 class Collector:
-    """Reads metrics of all pools; keeps one Prometheus client per server."""
+    """Reads metrics of all pools, each within a budget of its own.
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._direct = DirectSource(session)
+    Args:
+        pods: for addresses of pods.
+        servers: for Prometheus servers, which pool authors name.
+    """
+
+    def __init__(self, pods: aiohttp.ClientSession, *, servers: aiohttp.ClientSession) -> None:
+        self._direct = DirectSource(pods)
         self._departed = Departed()
-        self._prometheus: dict[str, PrometheusSource] = {}
+        self._servers = servers
 
     async def collect(self, targets: Targets, wanted: Metrics, *, now_s: float) -> Collected:
         """Everything that routers and engines of one pool say now."""
-        (routers, missing), start_ups, (reading, source, passed_over) = await asyncio.gather(
-            self._direct.reports(targets, now_s=now_s),
-            self._direct.start_ups(targets),
-            self._read(targets, wanted, now_s=now_s),
+        budget = budget_of(targets)
+        (routers, missing), (reading, source, passed_over), start_ups = await asyncio.gather(
+            self._direct.reports(targets, now_s=now_s, budget=budget),
+            self._read(targets, wanted, now_s=now_s, budget=budget),
+            self._direct.start_ups(targets, budget=budget),
         )
+        problems = (*missing, *reading.problems)
         return Collected(
             engines=tuple(replace(e, start_up=start_ups.get(e.pod)) for e in reading.engines),
             routers=self._departed.add(targets, routers, now_s=now_s),
             latency=reading.latency,
             source=source,
-            problems=(*missing, *reading.problems),
+            problems=_few(problems),
             ready=Counter(engine.role.value for engine in targets.engines),
             age_s=reading.oldest_s(now_s=now_s),
             passed_over=passed_over,
@@ -70,24 +80,22 @@ class Collector:
         self._direct.forget(namespace=namespace, pool=pool)
         self._departed.forget(namespace=namespace, pool=pool)
 
-    def close(self) -> None:
-        """Close all Prometheus clients."""
-        for source in self._prometheus.values():
-            source.close()
-
     async def _read(
-        self, targets: Targets, wanted: Metrics, *, now_s: float
+        self, targets: Targets, wanted: Metrics, *, now_s: float, budget: Budget
     ) -> tuple[Reading, MetricsSource, str | None]:
-        if wanted.source is MetricsSource.DIRECT or wanted.prometheus is None:
-            return await self._direct.read(targets, now_s=now_s), MetricsSource.DIRECT, None
-        prometheus: MetricSource = self._client(wanted.prometheus.url)
-        reading = await prometheus.read(targets, now_s=now_s)
-        if wanted.source is MetricsSource.PROMETHEUS or not reading.problems:
-            return reading, MetricsSource.PROMETHEUS, None
-        direct = await self._direct.read(targets, now_s=now_s)
-        return direct, MetricsSource.DIRECT, reading.problems[0]
+        passed_over = None
+        if wanted.source is not MetricsSource.DIRECT and wanted.prometheus is not None:
+            server = PrometheusSource(self._servers, wanted.prometheus.url)
+            reading = await server.read(targets, now_s=now_s, budget=budget)
+            if wanted.source is MetricsSource.PROMETHEUS or not reading.problems:
+                return reading, MetricsSource.PROMETHEUS, None
+            passed_over = reading.problems[0]
+        direct = await self._direct.read(targets, now_s=now_s, budget=budget)
+        return direct, MetricsSource.DIRECT, passed_over
 
-    def _client(self, url: str) -> PrometheusSource:
-        if url not in self._prometheus:
-            self._prometheus[url] = PrometheusSource(url)
-        return self._prometheus[url]
+
+def _few(problems: tuple[str, ...]) -> tuple[str, ...]:
+    """As many as a log line holds."""
+    if len(problems) <= MOST_PROBLEMS:
+        return problems
+    return (*problems[:MOST_PROBLEMS], f"and {len(problems) - MOST_PROBLEMS} more")

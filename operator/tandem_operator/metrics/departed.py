@@ -16,6 +16,8 @@ SAME_START_S = 5.0
 """What a router's clock may seem to move between two looks."""
 STAMP_S = 1.0
 """The API server's times are whole seconds."""
+KEPT_ROWS = 26_000
+"""Of all routers of a pool that are gone: ten whole histories. The oldest make room."""
 SILENT_S = 15.0
 """Who went longer than this after its last word left a hole: a look comes every five seconds."""
 
@@ -46,6 +48,11 @@ class _Process:
             return self
         opened_s = self.opened_s if target.opened_s is None else target.opened_s
         return replace(self, opened_s=opened_s, closed_s=target.closed_s)
+
+    @property
+    def rows(self) -> int:
+        """Seconds that its report holds, and so what it takes to keep it; one at least."""
+        return 1 + len(self.report.arrivals) + len(self.report.finished)
 
     @property
     def told_all(self) -> bool:
@@ -107,8 +114,17 @@ class _Watched:
             self._end(self.current.pop(pod), now_s=now_s)
         self._miss(awaited.values(), now_s=now_s)
         self.gone = [each for each in self.gone if now_s - each.report.sampled_s <= HISTORY_S]
+        self._make_room()
         ended = [_ended(each.report, now_s) for each in self.gone]
         return tuple(_since(report, self.whole_from_s) for report in (*told, *ended))
+
+    def _make_room(self) -> None:
+        """Keep what is gone within bounds: a router can call itself a new one at each look."""
+        rows = sum(each.rows for each in self.gone)
+        while rows > KEPT_ROWS:
+            oldest = self.gone.pop(0)
+            rows -= oldest.rows
+            self.whole_from_s = max(self.whole_from_s, oldest.report.sampled_s)
 
     def _hear(
         self, report: RouterReport, target: RouterTarget | None, *, now_s: float

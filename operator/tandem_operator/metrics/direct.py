@@ -1,15 +1,22 @@
-"""Asking routers and ready engine pods themselves: bounded in time, size and concurrency."""
+"""Asking routers and ready engine pods themselves, within their pool's budget.
+
+Pods that were silent at the last look are asked after the others: they may take what time is left.
+"""
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import aiohttp
 
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport, StartUp
 from tandem_operator.metrics.arrivals import parse_arrivals
+from tandem_operator.metrics.budget import Budget, NoAnswerError
+from tandem_operator.metrics.fetch import Fetcher, lines_of
 from tandem_operator.metrics.samples import (
     ENGINE_METRICS,
     ROUTER_METRICS,
@@ -36,74 +43,93 @@ START_UP_ASKED = 10
 START_UP_TIMEOUT_S = 0.5
 """A tick does not wait for a first guess as it does for what it cannot do without."""
 TIMEOUT_S = 3.0
-PAGE_LIMIT_BYTES = 8 * 1024 * 1024
-CONCURRENT = 16
+REPORT_LIMIT_BYTES = 1024 * 1024
+"""Twenty busy minutes and two thousand pods take half of it."""
+INFO_LIMIT_BYTES = 256 * 1024
 
 T = TypeVar("T")
+Target = TypeVar("Target", bound=EngineTarget | RouterTarget)
 Histograms = dict[str, Buckets]
 History = deque[tuple[float, Histograms]]
 
-
-class NoAnswerError(Exception):
-    """A pod did not answer, or not with what was asked for."""
+_ENGINE_LINES, _ROUTER_LINES = lines_of(ENGINE_METRICS), lines_of(ROUTER_METRICS)
 
 
 class DirectSource:
     """A `MetricSource` that scrapes pods, and the only way to a router's `/arrivals`."""
 
     def __init__(self, session: aiohttp.ClientSession, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._session = session
+        self._fetcher = Fetcher(session)
         self._timeout_s = timeout_s
-        self._slots = asyncio.Semaphore(CONCURRENT)
+        self._silent: dict[tuple[str, str], set[str]] = {}
         self._histories: dict[tuple[str, str], dict[str, History]] = {}
         self._start_ups: dict[tuple[str, str], tuple[dict[str, StartUp], Counter[str]]] = {}
 
-    async def read(self, targets: Targets, *, now_s: float) -> Reading:
+    async def read(
+        self, targets: Targets, *, now_s: float, budget: Budget | None = None
+    ) -> Reading:
         """Engines' load and routers' latency of the recent window."""
-        engines, engine_problems = await self.engines(targets, now_s=now_s)
-        latency, router_problems = await self.latency(targets, now_s=now_s)
+        budget = budget or budget_of(targets)
+        (engines, engine_problems), (latency, router_problems) = await asyncio.gather(
+            self.engines(targets, now_s=now_s, budget=budget),
+            self.latency(targets, now_s=now_s, budget=budget),
+        )
         return Reading(engines, latency, (*engine_problems, *router_problems))
 
     async def reports(
-        self, targets: Targets, *, now_s: float
+        self, targets: Targets, *, now_s: float, budget: Budget | None = None
     ) -> tuple[tuple[RouterReport, ...], tuple[str, ...]]:
         """Every router's arrivals, named after its pod, and why some are missing."""
-        return await _gather(self._report(router, now_s=now_s) for router in targets.routers)
+        asked = _Asked(targets, budget or budget_of(targets))
+        return await _gather(
+            self._report(router, asked, now_s=now_s)
+            for router in self._in_order(targets.routers, asked)
+        )
 
-    async def start_ups(self, targets: Targets) -> Mapping[str, StartUp]:
+    async def start_ups(
+        self, targets: Targets, *, budget: Budget | None = None
+    ) -> Mapping[str, StartUp]:
         """What engines measured of themselves, by pod: asked once, for it never changes.
 
         It is a first guess only: an engine that does not answer is no problem to tell of.
         """
-        pool = (targets.namespace, targets.pool)
-        known, asked = self._start_ups.setdefault(pool, ({}, Counter()))
-        for gone in (known.keys() | asked.keys()) - {engine.pod for engine in targets.engines}:
+        asked = _Asked(targets, budget or budget_of(targets))
+        known, times = self._start_ups.setdefault(asked.pool, ({}, Counter()))
+        for gone in (known.keys() | times.keys()) - {engine.pod for engine in targets.engines}:
             known.pop(gone, None)
-            del asked[gone]
+            del times[gone]
+        silent = self._silent.get(asked.pool, set())
         wanted = [
             engine
             for engine in targets.engines
-            if engine.pod not in known and asked[engine.pod] < START_UP_ASKED
+            if engine.pod not in known.keys() | silent and times[engine.pod] < START_UP_ASKED
         ]
-        asked.update(engine.pod for engine in wanted)
-        answers, _ = await _gather(self._start_up(engine) for engine in wanted)
+        times.update(engine.pod for engine in wanted)
+        answers, _ = await _gather(self._start_up(engine, asked) for engine in wanted)
         known.update(answers)
         return known
 
     async def engines(
-        self, targets: Targets, *, now_s: float
+        self, targets: Targets, *, now_s: float, budget: Budget | None = None
     ) -> tuple[tuple[EngineSample, ...], tuple[str, ...]]:
         """Every engine's load, and why some are missing."""
-        return await _gather(self._engine(engine, now_s=now_s) for engine in targets.engines)
+        asked = _Asked(targets, budget or budget_of(targets))
+        return await _gather(
+            self._engine(engine, asked, now_s=now_s)
+            for engine in self._in_order(targets.engines, asked)
+        )
 
     async def latency(
-        self, targets: Targets, *, now_s: float
+        self, targets: Targets, *, now_s: float, budget: Budget | None = None
     ) -> tuple[Latency | None, tuple[str, ...]]:
         """TTFT and TPOT of the window; unknown if any router's part of it is."""
-        pages, problems = await _gather(self._histograms(router) for router in targets.routers)
+        asked = _Asked(targets, budget or budget_of(targets))
+        pages, problems = await _gather(
+            self._histograms(router, asked) for router in self._in_order(targets.routers, asked)
+        )
         window: dict[str, dict[float, float]] = {TTFT_BUCKET: {}, TPOT_BUCKET: {}}
         complete = bool(targets.routers) and not problems
-        histories = self._histories.setdefault((targets.namespace, targets.pool), {})
+        histories = self._histories.setdefault(asked.pool, {})
         for gone in histories.keys() - {pod for pod, _ in pages}:
             del histories[gone]
         for pod, page in pages:
@@ -122,62 +148,107 @@ class DirectSource:
 
     def forget(self, *, namespace: str, pool: str) -> None:
         """Drop the readings of a pool that is gone."""
-        self._histories.pop((namespace, pool), None)
-        self._start_ups.pop((namespace, pool), None)
+        for kept in (self._silent, self._histories, self._start_ups):
+            kept.pop((namespace, pool), None)
 
-    async def _report(self, router: RouterTarget, *, now_s: float) -> RouterReport:
-        raw = await self._fetch(router.pod, router.host, router.port, "/arrivals")
+    async def _report(self, router: RouterTarget, asked: "_Asked", *, now_s: float) -> RouterReport:
+        url = f"{_base(router.host, router.port)}/arrivals"
+        with self._noting_silence(router.pod, asked):
+            raw = await self._fetcher.whole(
+                url,
+                of=router.pod,
+                budget=asked.budget,
+                limit_bytes=REPORT_LIMIT_BYTES,
+                limit_s=self._timeout_s,
+            )
+        report = await asked.budget.read(partial(parse_arrivals, raw, now_s=now_s), of=router.pod)
         # By what a router calls itself it could not be told from one of another pod for sure.
-        return replace(parse_arrivals(raw, now_s=now_s), router=router.pod)
+        return replace(report, router=router.pod)
 
-    async def _engine(self, engine: EngineTarget, *, now_s: float) -> EngineSample:
-        raw = await self._fetch(engine.pod, engine.host, engine.port, "/metrics")
-        samples = parse_page(raw.decode("utf-8", "replace"), wanted=ENGINE_METRICS)
-        found = engine_sample(samples, pod=engine.pod, role=engine.role, sampled_s=now_s)
+    async def _engine(self, engine: EngineTarget, asked: "_Asked", *, now_s: float) -> EngineSample:
+        def parse() -> EngineSample | None:
+            samples = parse_page(raw.decode("utf-8", "replace"), wanted=ENGINE_METRICS)
+            return engine_sample(samples, pod=engine.pod, role=engine.role, sampled_s=now_s)
+
+        url = f"{_base(engine.host, engine.port)}/metrics"
+        with self._noting_silence(engine.pod, asked):
+            raw = await self._fetcher.lines(
+                url,
+                of=engine.pod,
+                budget=asked.budget,
+                wanted=_ENGINE_LINES,
+                limit_s=self._timeout_s,
+            )
+        found = await asked.budget.read(parse, of=engine.pod)
         if found is None:
             raise NoAnswerError(f"{engine.pod}: its page shows no load of an engine")
         return found
 
-    async def _start_up(self, engine: EngineTarget) -> tuple[str, StartUp]:
-        try:
-            async with asyncio.timeout(START_UP_TIMEOUT_S):
-                raw = await self._fetch(engine.pod, engine.host, engine.control_port, "/info")
-        except TimeoutError:
-            raise NoAnswerError(f"{engine.pod}: no answer from /info") from None
-        return engine.pod, parse_start_up(raw)
+    async def _start_up(self, engine: EngineTarget, asked: "_Asked") -> tuple[str, StartUp]:
+        raw = await self._fetcher.whole(
+            f"{_base(engine.host, engine.control_port)}/info",
+            of=engine.pod,
+            budget=asked.budget,
+            limit_bytes=INFO_LIMIT_BYTES,
+            limit_s=START_UP_TIMEOUT_S,
+        )
+        return engine.pod, await asked.budget.read(partial(parse_start_up, raw), of=engine.pod)
 
-    async def _histograms(self, router: RouterTarget) -> tuple[str, Histograms]:
-        raw = await self._fetch(router.pod, router.host, router.port, "/metrics")
-        samples = parse_page(raw.decode("utf-8", "replace"), wanted=ROUTER_METRICS)
-        found: Histograms = {}
-        for name in ROUTER_METRICS:
-            buckets = buckets_of(samples, name)
-            if buckets is None:
-                raise NoAnswerError(f"{router.pod}: its page shows no {name}")
-            found[name] = buckets
-        return router.pod, found
+    async def _histograms(self, router: RouterTarget, asked: "_Asked") -> tuple[str, Histograms]:
+        def parse() -> Histograms:
+            samples = parse_page(raw.decode("utf-8", "replace"), wanted=ROUTER_METRICS)
+            found: Histograms = {}
+            for name in ROUTER_METRICS:
+                buckets = buckets_of(samples, name)
+                if buckets is None:
+                    raise NoAnswerError(f"{router.pod}: its page shows no {name}")
+                found[name] = buckets
+            return found
 
-    async def _fetch(self, pod: str, host: str, port: int, path: str) -> bytes:
-        address = f"[{host}]" if ":" in host else host
-        url = f"http://{address}:{port}{path}"
+        url = f"{_base(router.host, router.port)}/metrics"
+        raw = await self._fetcher.lines(
+            url,
+            of=router.pod,
+            budget=asked.budget,
+            wanted=_ROUTER_LINES,
+            limit_s=self._timeout_s,
+        )
+        return router.pod, await asked.budget.read(parse, of=router.pod)
+
+    def _in_order(self, targets: Iterable[Target], asked: "_Asked") -> list[Target]:
+        silent = self._silent.setdefault(asked.pool, set())
+        silent &= asked.pods
+        return sorted(targets, key=lambda target: target.pod in silent)
+
+    @contextmanager
+    def _noting_silence(self, pod: str, asked: "_Asked") -> Iterator[None]:
+        """Remember whether the pod answered at all, until the next look."""
+        silent = self._silent.setdefault(asked.pool, set())
         try:
-            async with (
-                self._slots,
-                asyncio.timeout(self._timeout_s),
-                self._session.get(url, allow_redirects=False) as answer,
-            ):
-                if answer.status != 200:
-                    raise NoAnswerError(f"{pod}: HTTP {answer.status} from {path}")
-                parts = bytearray()
-                async for part in answer.content.iter_chunked(65536):
-                    parts += part
-                    if len(parts) > PAGE_LIMIT_BYTES:
-                        raise NoAnswerError(f"{pod}: {path} is larger than {PAGE_LIMIT_BYTES} B")
-                return bytes(parts)
-        except TimeoutError:
-            raise NoAnswerError(f"{pod}: no answer from {path} in {self._timeout_s:g} s") from None
-        except aiohttp.ClientError as error:
-            raise NoAnswerError(f"{pod}: {type(error).__name__} from {path}") from None
+            yield
+        except NoAnswerError:
+            silent.add(pod)
+            raise
+        silent.discard(pod)
+
+
+class _Asked:
+    """What is asked of one pool at one look."""
+
+    def __init__(self, targets: Targets, budget: Budget) -> None:
+        self.pool = (targets.namespace, targets.pool)
+        self.pods = {engine.pod for engine in targets.engines}
+        self.pods |= {router.pod for router in targets.routers}
+        self.budget = budget
+
+
+def budget_of(targets: Targets) -> Budget:
+    """What a look at these targets may cost."""
+    return Budget(pods=len(targets.engines) + len(targets.routers))
+
+
+def _base(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _gained(history: History, page: Histograms, *, now_s: float) -> Histograms | None:

@@ -1,23 +1,26 @@
 """The same readings from a Prometheus server, each sample with its own age.
 
-The client library is synchronous and without a limit of its own, so it runs in threads that this
-source owns, behind a hard limit, without retries: the next tick asks again.
+The server is one that a pool's author named. It is asked about a few pods at a time, so that what
+an answer may hold is known beforehand, and its answers are read off the loop. Nothing is tried
+twice: the next tick asks again.
 """
 
 import asyncio
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Annotated, TypeVar
 
-import requests
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from prometheus_api_client.prometheus_connect import PrometheusConnect
-from urllib3.util.retry import Retry
+import aiohttp
+from pydantic import Field, FiniteFloat, TypeAdapter
 
 from tandem_operator.core.observation import EngineSample, Latency
+from tandem_operator.metrics.budget import Budget, NoAnswerError
+from tandem_operator.metrics.direct import budget_of
+from tandem_operator.metrics.fetch import Fetcher
+from tandem_operator.metrics.lenient import Lenient, parse_bounded
 from tandem_operator.metrics.samples import (
     ENGINE_METRICS,
     RUNNING,
@@ -29,16 +32,52 @@ from tandem_operator.metrics.samples import (
     quantiles,
     rank_of,
 )
-from tandem_operator.metrics.source import LATENCY_WINDOW_S, MAX_AGE_S, Reading, Targets
+from tandem_operator.metrics.source import (
+    LATENCY_WINDOW_S,
+    MAX_AGE_S,
+    EngineTarget,
+    Reading,
+    Targets,
+)
 
-REQUEST_TIMEOUT_S = 3
-HARD_TIMEOUT_S = 10.0
-THREADS = 2
+TIMEOUT_S = 3.0
+"""Of all questions of one tick: the pods themselves may have to be asked after it."""
+ANSWER_LIMIT_BYTES = 1024 * 1024
+PODS_AT_ONCE = 16
+"""As many, with eight ranks each that two jobs scrape, fit into one answer."""
+MOST_SERIES, MOST_LABELS = 4096, 64
 
 # Labels of an engine's or a router's own samples, also where a target label took their name.
 _OWN_LABELS = frozenset({"le", "engine", "model_name", "exported_engine", "exported_model_name"})
 
-Query = Callable[[str], list[dict[str, Any]]]
+T = TypeVar("T")
+
+
+class _Element(Lenient):
+    metric: Annotated[dict[str, str], Field(max_length=MOST_LABELS)]
+    value: tuple[FiniteFloat, str]
+
+
+class _Data(Lenient):
+    result: Annotated[list[_Element], Field(max_length=MOST_SERIES)]
+
+
+class _Answer(Lenient):
+    data: _Data
+
+
+_ANSWER = TypeAdapter(_Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A sample, and the server's own clock when it answered."""
+
+    sample: Sample
+    clock_s: float
+
+
+Query = Callable[[str], Awaitable[list[_Found]]]
 
 
 class PrometheusSource:
@@ -49,74 +88,85 @@ class PrometheusSource:
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        headers: dict[str, str] | None = None,
-        request_timeout_s: int = REQUEST_TIMEOUT_S,
-        hard_timeout_s: float = HARD_TIMEOUT_S,
+        self, session: aiohttp.ClientSession, url: str, *, timeout_s: float = TIMEOUT_S
     ) -> None:
-        self._client = PrometheusConnect(
-            url=url.rstrip("/"),
-            headers=headers or {},
-            retry=Retry(total=0),
-            timeout=request_timeout_s,
-        )
-        self._hard_timeout_s = hard_timeout_s
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="prometheus")
+        self._fetcher = Fetcher(session)
+        self._url = f"{url.rstrip('/')}/api/v1/query"
+        self._timeout_s = timeout_s
 
-    async def read(self, targets: Targets, *, now_s: float) -> Reading:
+    async def read(
+        self, targets: Targets, *, now_s: float, budget: Budget | None = None
+    ) -> Reading:
         """All targets' samples that are fresh; a server that does not answer is one problem."""
-        loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self._threads, _read, self._ask, targets, now_s)
+        ask = partial(self._ask, budget=budget or budget_of(targets))
         try:
-            return await asyncio.wait_for(asked, self._hard_timeout_s)
-        except TimeoutError:
-            problem = f"no answer in {self._hard_timeout_s:g} s"
-        except (PrometheusApiClientException, requests.RequestException, ValueError) as error:
-            problem = f"{type(error).__name__}: {str(error)[:200]}"
-        return Reading((), None, (f"Prometheus: {problem}",))
+            async with asyncio.timeout(self._timeout_s):
+                return await _read(ask, targets, now_s)
+        except* TimeoutError:
+            problem = f"Prometheus: no answer in {self._timeout_s:g} s"
+        except* (NoAnswerError, ValueError) as failures:
+            problem = _first(failures)
+        return Reading((), None, (problem,))
 
-    def close(self) -> None:
-        """Let go of the connections; a thread that still waits ends by its own time limit."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._client.close()
-
-    def _ask(self, query: str) -> list[dict[str, Any]]:
-        try:
-            answer = self._client.custom_query(query)
-        except (KeyError, TypeError) as error:
-            # The library indexes whatever a server answered.
-            raise ValueError(f"the answer has no data: {error!r}") from None
-        if not isinstance(answer, list):
-            raise ValueError("the answer is not a list of samples")
-        return answer
+    async def _ask(self, query: str, *, budget: Budget) -> list[_Found]:
+        raw = await self._fetcher.whole(
+            self._url,
+            of="Prometheus",
+            budget=budget,
+            limit_bytes=ANSWER_LIMIT_BYTES,
+            limit_s=self._timeout_s,
+            query={"query": query},
+        )
+        return await budget.read(partial(_parsed, raw), of="Prometheus")
 
 
-def _read(ask: Query, targets: Targets, now_s: float) -> Reading:
-    engines, problems = _engines(ask, targets, now_s)
-    latency, more = _latency(ask, targets, now_s)
-    return Reading(engines, latency, (*problems, *more))
+def _parsed(raw: bytes) -> list[_Found]:
+    try:
+        answer: _Answer = parse_bounded(_ANSWER, raw)
+    except ValueError as error:
+        raise NoAnswerError(f"Prometheus: its answer: {error}") from None
+    return [_Found(_sample(each), each.value[0]) for each in answer.data.result]
 
 
-def _engines(
-    ask: Query, targets: Targets, now_s: float
+def _sample(element: _Element) -> Sample:
+    labels = dict(element.metric)
+    try:
+        value = float(element.value[1])
+    except ValueError:
+        raise NoAnswerError(f"Prometheus: {element.value[1]:.40} is no value") from None
+    return Sample(name=labels.pop("__name__", ""), labels=labels, value=value)
+
+
+async def _read(ask: Query, targets: Targets, now_s: float) -> Reading:
+    parts = [
+        targets.engines[start : start + PODS_AT_ONCE]
+        for start in range(0, len(targets.engines), PODS_AT_ONCE)
+    ]
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(_engines(ask, targets, part, now_s)) for part in parts]
+        latency = tasks.create_task(_latency(ask, targets, now_s))
+    engines = tuple(each for task in asked for each in task.result()[0])
+    problems = tuple(each for task in asked for each in task.result()[1])
+    found, more = latency.result()
+    return Reading(engines, found, (*problems, *more))
+
+
+async def _engines(
+    ask: Query, targets: Targets, part: Sequence[EngineTarget], now_s: float
 ) -> tuple[tuple[EngineSample, ...], tuple[str, ...]]:
-    if not targets.engines:
-        return (), ()
-    chosen = _selector(targets.namespace, (engine.pod for engine in targets.engines))
+    chosen = _selector(targets.namespace, (engine.pod for engine in part))
     names = "|".join(re.escape(name).replace("\\", "\\\\") for name in ENGINE_METRICS)
-    scrapes = _newest(ask, RUNNING, chosen)
+    scrapes = await _newest(ask, RUNNING, chosen)
     by_pod: dict[str, list[Sample]] = {}
-    for element in ask(f'{{__name__=~"{names}",{chosen}}}'):
-        sample = _sample(element)
+    for found in await ask(f'{{__name__=~"{names}",{chosen}}}'):
+        sample = found.sample
         pod = sample.labels.get("pod", "")
         scrape = scrapes.get((pod, rank_of(sample.labels)))
         if scrape is not None and scrape.gave(sample):
             by_pod.setdefault(pod, []).append(sample)
     ages = _ages_s(scrapes)
     engines, problems = [], []
-    for engine in targets.engines:
+    for engine in part:
         age_s = ages.get(engine.pod)
         if age_s is None:
             problems.append(f"{engine.pod}: Prometheus has no samples")
@@ -124,24 +174,26 @@ def _engines(
         if age_s > MAX_AGE_S:
             problems.append(f"{engine.pod}: the samples in Prometheus are {age_s:.0f} s old")
             continue
-        found = engine_sample(
+        load = engine_sample(
             by_pod.get(engine.pod, ()),
             pod=engine.pod,
             role=engine.role,
             sampled_s=now_s - age_s,
         )
-        if found is None:
+        if load is None:
             problems.append(f"{engine.pod}: Prometheus shows no load of an engine")
         else:
-            engines.append(found)
+            engines.append(load)
     return tuple(engines), tuple(problems)
 
 
-def _latency(ask: Query, targets: Targets, now_s: float) -> tuple[Latency | None, tuple[str, ...]]:
+async def _latency(
+    ask: Query, targets: Targets, now_s: float
+) -> tuple[Latency | None, tuple[str, ...]]:
     if not targets.routers:
         return None, ()
     chosen = _selector(targets.namespace, (router.pod for router in targets.routers))
-    ages = _ages_s(_newest(ask, TTFT_BUCKET, f'le="+Inf",{chosen}'))
+    ages = _ages_s(await _newest(ask, TTFT_BUCKET, f'le="+Inf",{chosen}'))
     missing = [router.pod for router in targets.routers if router.pod not in ages]
     if missing:
         return None, (f"{missing[0]}: Prometheus has no latency samples",)
@@ -151,9 +203,9 @@ def _latency(ask: Query, targets: Targets, now_s: float) -> tuple[Latency | None
     found = {}
     for name in (TTFT_BUCKET, TPOT_BUCKET):
         window = f"increase({name}{{{chosen}}}[{LATENCY_WINDOW_S:.0f}s])"
-        answer = ask(f"sum by (le) (max by (pod, le) ({window}))")
+        answer = await ask(f"sum by (le) (max by (pod, le) ({window}))")
         samples = [
-            Sample(name=name, labels=each.labels, value=each.value) for each in map(_sample, answer)
+            Sample(name=name, labels=each.sample.labels, value=each.sample.value) for each in answer
         ]
         buckets = buckets_of(samples, name)
         if buckets is None:
@@ -179,12 +231,11 @@ class _Scrape:
         return self.target.items() <= sample.labels.items()
 
 
-def _newest(ask: Query, metric: str, chosen: str) -> dict[tuple[str, str], _Scrape]:
+async def _newest(ask: Query, metric: str, chosen: str) -> dict[tuple[str, str], _Scrape]:
     """The newest scrape of each pod and rank that has the metric. Unreadable ages are absent."""
     newest: dict[tuple[str, str], _Scrape] = {}
-    for element in ask(f"timestamp({metric}{{{chosen}}})"):
-        sample = _sample(element)
-        age_s = float(element["value"][0]) - sample.value
+    for found in await ask(f"timestamp({metric}{{{chosen}}})"):
+        sample, age_s = found.sample, found.clock_s - found.sample.value
         pod = sample.labels.get("pod")
         if pod is None or not math.isfinite(age_s):
             continue
@@ -203,13 +254,12 @@ def _ages_s(scrapes: Mapping[tuple[str, str], _Scrape]) -> dict[str, float]:
     return ages
 
 
-def _sample(element: dict[str, Any]) -> Sample:
-    try:
-        labels = dict(element["metric"])
-        value = float(element["value"][1])
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"an element of the answer has no {error}") from None
-    return Sample(name=labels.pop("__name__", ""), labels=labels, value=value)
+def _first(failures: BaseExceptionGroup[Exception]) -> str:
+    """What one of several questions failed with."""
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)
 
 
 def _selector(namespace: str, pods: Iterable[str]) -> str:

@@ -37,6 +37,9 @@ TTFT_BUCKET = "tandem_router_ttft_seconds_bucket"
 TPOT_BUCKET = "tandem_router_tpot_seconds_bucket"
 ROUTER_METRICS = (TTFT_BUCKET, TPOT_BUCKET)
 
+MOST_EDGES = 256
+"""Of a histogram; a router's have about a hundred."""
+
 Buckets = Mapping[float, float]
 """Upper edge -> requests at or below it, as Prometheus histograms count."""
 
@@ -129,6 +132,8 @@ def buckets_of(samples: Iterable[Sample], name: str) -> dict[float, float] | Non
             return None
         edge = float(sample.labels["le"])
         found[edge] = found.get(edge, 0.0) + sample.value
+        if len(found) > MOST_EDGES:
+            return None
     return found or None
 
 

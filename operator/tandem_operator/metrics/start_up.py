@@ -2,11 +2,12 @@
 
 from typing import Annotated, TypeVar
 
-from pydantic import Field, FiniteFloat, ValidationError
-from pydantic_core import from_json
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from tandem_operator.core.observation import Hardware, ModelShape, StartUp
-from tandem_operator.metrics.lenient import Lenient
+from tandem_operator.metrics.lenient import Lenient, parse_bounded
+
+MOST_POINTS = 100
 
 Size = Annotated[int, Field(ge=1, le=10**9)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
@@ -24,8 +25,8 @@ class _StepTime(Lenient):
 
 
 class _Measured(Lenient):
-    prefill: tuple[_PrefillTime, ...] = ()
-    decode_steps: tuple[_StepTime, ...] = ()
+    prefill: Annotated[tuple[_PrefillTime, ...], Field(max_length=MOST_POINTS)] = ()
+    decode_steps: Annotated[tuple[_StepTime, ...], Field(max_length=MOST_POINTS)] = ()
 
 
 class _Shape(Lenient):
@@ -41,13 +42,14 @@ class _Hardware(Lenient):
     devices: Annotated[int, Field(ge=1, le=1024)] = 1
 
 
+_ANYTHING: TypeAdapter[object] = TypeAdapter(object)
 _Part = TypeVar("_Part", bound=Lenient)
 
 
 def parse_start_up(raw: bytes) -> StartUp:
     """What it tells, smallest first; without a part that an older launcher lacks or is nonsense."""
     try:
-        info = from_json(raw)
+        info = parse_bounded(_ANYTHING, raw)
     except ValueError:
         info = None
     found = info if isinstance(info, dict) else {}

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tandem_operator.api import PodTemplate, PoolSpec
+from tandem_operator.workloads import addresses
 from tandem_operator.workloads.engine_options import refused_options
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.pod_restrictions import Own, breaches
@@ -48,6 +49,10 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[str]:
             f" device {spec.engine.device}; write for example"
             " engine.image: registry.example.com/tandem/engine-cuda:1.0"
         )
+    if spec.metrics.prometheus is not None:
+        url, allowed = spec.metrics.prometheus.url, installation.prometheus_urls
+        if (why := addresses.objection(url, allowed=allowed)) is not None:
+            yield why
     for role, fleet in spec.fleets.items():
         yield from _template_objections(fleet.pod_template, f"{role}.podTemplate.spec", ENGINE)
     template = spec.router.pod_template

@@ -19,6 +19,7 @@ class Installation:
         any_pod_template: whether pools may ask for pods that the restrictions refuse.
         any_extra_args: whether pools may set any option of vLLM.
         pod_monitors: whether the API server serves the PodMonitor kind.
+        prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
     """
 
     router_image: str
@@ -27,6 +28,7 @@ class Installation:
     any_pod_template: bool = False
     any_extra_args: bool = False
     pod_monitors: bool = False
+    prometheus_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,15 @@ def _argument(argument: str) -> Bad:
     )
 
 
+def _prometheus(name: str, url: str) -> Bad:
+    return _spec(
+        f"Prometheus {name}",
+        "metrics.prometheus.url",
+        "http://prometheus.monitoring.svc:9090",
+        metrics={"prometheus": {"url": url}},
+    )
+
+
 BAD_POOLS = (
     _ttft("negative TTFT", "-500ms"),
     _ttft("TTFT of zero", "0s"),
@@ -173,9 +182,15 @@ BAD_POOLS = (
     ),
     _source("relative path", "/models/llama", image={"path": "models/tiny"}),
     _source("path that climbs", "/models/llama", image={"path": "/models/../etc"}),
+    _source("path with a line break", "/models/llama", image={"path": "/models/tiny\n"}),
     _source("upper-case claim", "weights-1", persistentVolumeClaim={"claimName": "Weights"}),
     _hub("repository as a URL", "meta-llama/", repo="https://huggingface.co/acme/llama"),
     _hub("empty revision", "write for example main", revision=""),
+    _hub("revision with a line break", "write for example main", revision="main\n"),
+    _hub("revision that climbs", "write for example main", revision="main/../../etc"),
+    _hub("revision of two dots", "write for example main", revision="a..b"),
+    _hub("repository that climbs", "meta-llama/", repo="acme/l..lama"),
+    _hub("repository with a line break", "meta-llama/", repo="acme/llama\n"),
     _hub("secret with spaces", "weights-1", tokenSecretRef={"name": "my secret"}),
     _spec("unknown mode", "scaling.mode", scaling={"mode": "Off"}),
     _spec("stabilization", "scaling.stabilization", "60s", scaling={"stabilization": "5 minutes"}),
@@ -189,12 +204,15 @@ BAD_POOLS = (
         "http://prometheus.monitoring.svc:9090",
         metrics={"source": "Prometheus"},
     ),
-    _spec(
-        "Prometheus without a scheme",
-        "metrics.prometheus.url",
-        "http://prometheus.monitoring.svc:9090",
-        metrics={"prometheus": {"url": "prometheus:9090"}},
-    ),
+    _prometheus("without a scheme", "prometheus:9090"),
+    _prometheus("with a line break", "http://prometheus:9090\n"),
+    _prometheus("with a header in it", "http://prometheus:9090/\r\nHost: other"),
+    _prometheus("that climbs", "http://prometheus:9090/a/../admin"),
+    _prometheus("with a query", "http://prometheus:9090/?query=up"),
+    _prometheus("with a fragment", "http://prometheus:9090/#x"),
+    _prometheus("with a password", "http://me:secret@prometheus:9090"),
+    _prometheus("with a hidden slash", "http://prometheus:9090/%2e%2e/admin"),
+    _prometheus("of another scheme", "file:///etc/passwd"),
     _spec(
         "first token after the end",
         "router.timeouts.firstToken",

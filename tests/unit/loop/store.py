@@ -54,7 +54,7 @@ class Store:
         """A new process of the operator, which has never seen the pool."""
         self.loop = PoolLoop(
             self._kube,
-            Collector(self._session),
+            Collector(self._session, servers=self._session),
             installation=INSTALLATION,
             exported=Exported(CollectorRegistry()),
             instance="operator-1",

@@ -10,7 +10,7 @@ from tandem_engine.serve import shape as engine_shape
 from tandem_operator.api.v1alpha1.scaling import Metrics
 from tandem_operator.core.observation import Hardware, ModelShape, StartUp
 from tandem_operator.core.role import Role
-from tandem_operator.metrics import direct
+from tandem_operator.metrics import direct, fetch
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.direct import DirectSource
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
@@ -152,9 +152,8 @@ async def test_what_an_engine_measured_comes_with_its_load():
         serving({"/info": json.dumps(INFO)}) as (control, _),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session)
+        collector = Collector(session, servers=session)
         found = await collector.collect(targets(engine=port, control=control), Metrics(), now_s=7.0)
-        collector.close()
 
     [engine] = found.engines
     assert (engine.running, engine.start_up.steps) == (3.0, ((1.0, 0.01), (16.0, 0.02)))
@@ -193,12 +192,11 @@ async def test_what_a_router_told_before_its_pod_went_is_still_told():
         serving({"/arrivals": json.dumps(REPORT)}) as (port, _),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session)
+        collector = Collector(session, servers=session)
         before = await collector.collect(targets(router=port), Metrics(), now_s=1100.2)
         after = await collector.collect(targets(), Metrics(), now_s=1105.2)
         collector.forget(namespace="ns", pool="tiny")
         forgotten = await collector.collect(targets(), Metrics(), now_s=1110.2)
-        collector.close()
 
     assert [each.ended for each in (*before.routers, *after.routers)] == [False, True]
     assert after.routers[0].arrivals == before.routers[0].arrivals
@@ -253,7 +251,7 @@ async def test_a_refused_connection_is_named(source):
 
 
 async def test_a_page_without_end_is_cut_off(source, monkeypatch):
-    monkeypatch.setattr(direct, "PAGE_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(fetch, "PAGE_LIMIT_BYTES", 1000)
     async with serving({"/metrics": "#" * 5000}) as (port, _):
         reading = await source.read(targets(engine=port), now_s=7.0)
 

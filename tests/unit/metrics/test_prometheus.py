@@ -61,12 +61,12 @@ def targets(*, engine_port=8000, routers=True):
 
 
 async def read(server, **options):
-    async with serving({"/api/v1/query": server}) as (port, seen):
-        source = PrometheusSource(f"http://127.0.0.1:{port}/", **options)
-        try:
-            return await source.read(targets(), now_s=NOW_S), seen
-        finally:
-            source.close()
+    async with (
+        serving({"/api/v1/query": server}) as (port, seen),
+        aiohttp.ClientSession() as session,
+    ):
+        source = PrometheusSource(session, f"http://127.0.0.1:{port}/", **options)
+        return await source.read(targets(), now_s=NOW_S), seen
 
 
 async def test_samples_carry_their_age_on_our_clock():
@@ -200,9 +200,9 @@ async def test_an_answer_that_makes_no_sense_is_a_problem_and_not_zero(answer):
 async def test_a_server_that_hangs_costs_no_more_than_the_hard_limit():
     started_s = asyncio.get_running_loop().time()
 
-    reading, _ = await read(hangs, request_timeout_s=2, hard_timeout_s=0.3)
+    reading, _ = await read(hangs, timeout_s=0.3)
 
-    assert reading.problems == ("Prometheus: no answer in 0.3 s",)
+    assert "no answer" in reading.problems[0]
     assert asyncio.get_running_loop().time() - started_s < 30
 
 
@@ -213,7 +213,7 @@ async def test_auto_uses_prometheus_while_it_is_fresh_and_pods_when_it_is_not():
         serving({"/metrics": ENGINE_PAGE.replace("3", "8")}) as (engine_port, scraped),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session)
+        collector = Collector(session, servers=session)
         wanted = Metrics.model_validate(
             {"source": "Auto", "prometheus": {"url": f"http://127.0.0.1:{prometheus_port}"}}
         )
@@ -222,7 +222,6 @@ async def test_auto_uses_prometheus_while_it_is_fresh_and_pods_when_it_is_not():
         assert not scraped
         server.age_s = 300.0
         stale = await collector.collect(pool, wanted, now_s=NOW_S)
-        collector.close()
 
     assert (fresh.source, fresh.engines[0].running) == ("Prometheus", 3.0)
     assert (stale.source, stale.engines[0].running, stale.age_s) == ("Direct", 8.0, 0.0)
@@ -237,14 +236,13 @@ async def test_prometheus_alone_is_never_replaced_behind_the_users_back():
         serving({"/metrics": ENGINE_PAGE}) as (engine_port, scraped),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session)
+        collector = Collector(session, servers=session)
         wanted = Metrics.model_validate(
             {"source": "Prometheus", "prometheus": {"url": f"http://127.0.0.1:{prometheus_port}"}}
         )
         found = await collector.collect(
             targets(engine_port=engine_port, routers=False), wanted, now_s=NOW_S
         )
-        collector.close()
 
     assert found.engines == ()
     assert "300 s old" in found.problems[0]

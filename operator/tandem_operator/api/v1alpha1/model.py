@@ -10,10 +10,13 @@ from tandem_operator.api.values import Count, DnsName, text_rule
 ModelPath = Annotated[
     str,
     Field(max_length=512),
-    Rule(
-        expression="self.matches('^/[^ ]*$') && !self.matches('(^|/)[.][.](/|$)')",
-        message="path must be absolute and without '..'; write for example /models/llama",
-        holds=lambda path: path[:1] == "/" and " " not in path and ".." not in path.split("/"),
+    text_rule(
+        pattern=r"^/[^\s\x00-\x1f\x7f]*$",
+        never="(^|/)[.][.](/|$)",
+        message=(
+            "path must be absolute, without spaces, line breaks and '..';"
+            " write for example /models/llama"
+        ),
     ),
 ]
 
@@ -58,6 +61,7 @@ class HuggingFaceSource(ApiModel):
         Field(max_length=200),
         text_rule(
             pattern="^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$",
+            never="[.][.]",
             message=(
                 "repo must be a repository of the Hub, not a URL; write for example"
                 " meta-llama/Llama-3.1-8B-Instruct"
@@ -70,7 +74,11 @@ class HuggingFaceSource(ApiModel):
         Field(max_length=128),
         text_rule(
             pattern="^[A-Za-z0-9][A-Za-z0-9._/-]*$",
-            message="revision must be a branch, a tag or a commit; write for example main",
+            never="[.][.]|//|/$",
+            message=(
+                "revision must be a branch, a tag or a commit, without '..' and '//';"
+                " write for example main"
+            ),
         ),
     ] = "main"
     """Branch, tag or commit. A commit makes sure that all pods hold the same weights."""

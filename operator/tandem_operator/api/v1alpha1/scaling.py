@@ -57,14 +57,21 @@ class Prometheus(ApiModel):
         str,
         Field(max_length=512),
         text_rule(
-            pattern="^https?://[A-Za-z0-9][^ ]*$",
+            pattern=(
+                r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
+                "(:[0-9]{1,5})?(/[-A-Za-z0-9._~]+)*/?$"
+            ),
+            never="[.][.]|/[.](/|$)",
             message=(
-                "prometheus.url must be an http or https URL; write for example"
+                "prometheus.url must be an http or https URL of a host, a port and a plain path,"
+                " without user, query, fragment or '..'; write for example"
                 " http://prometheus.monitoring.svc:9090"
             ),
         ),
     ]
-    """Base URL, such as http://prometheus.monitoring.svc:9090."""
+    """Base URL, such as http://prometheus.monitoring.svc:9090. Where the installation lists servers
+    (pools.prometheusUrls), it is one of them; where it does not, any but the operator's own pod,
+    its node, the cloud's metadata and the API server."""
 
 
 class Metrics(ApiModel):

@@ -1,0 +1,125 @@
+"""Asking an address that a pool's author chose: bounded, never followed elsewhere, never unpacked.
+
+An answer that is compressed is refused: a few kilobytes could become gigabytes.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from tandem_operator.metrics.budget import Budget, NoAnswerError
+from tandem_operator.metrics.sessions import RefusedAddressError
+
+CHUNK_BYTES = 16 * 1024
+LONGEST_LINE_BYTES = 2048
+MOST_LINES = 2048
+PAGE_LIMIT_BYTES = 2 * 1024 * 1024
+_PLAIN = {"Accept-Encoding": "identity"}
+
+
+def lines_of(names: Sequence[str]) -> re.Pattern[bytes]:
+    """What a line of a metrics page with one of these names looks like."""
+    either = "|".join(re.escape(name) for name in names)
+    return re.compile(rf"^(?:{either})[{{ ].*$".encode(), re.MULTILINE)
+
+
+class Fetcher:
+    """Reads whole answers, or the few lines of a page that matter, each within a budget."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def whole(
+        self,
+        url: str,
+        *,
+        of: str,
+        budget: Budget,
+        limit_bytes: int,
+        limit_s: float,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """An answer of at most so many bytes. `of` is how a problem calls the one that is asked."""
+        parts = bytearray()
+        async with self._answer(url, of=of, budget=budget, limit_s=limit_s, query=query) as chunks:
+            async for chunk in chunks:
+                parts += chunk
+                if len(parts) > limit_bytes:
+                    raise NoAnswerError(f"{of}: {_path(url)} is larger than {limit_bytes} B")
+        return bytes(parts)
+
+    async def lines(
+        self, url: str, *, of: str, budget: Budget, wanted: re.Pattern[bytes], limit_s: float
+    ) -> bytes:
+        """The wanted lines of a metrics page: an engine's has thousands, of which nine matter."""
+        kept: list[bytes] = []
+        rest, size = b"", 0
+        async with self._answer(url, of=of, budget=budget, limit_s=limit_s) as chunks:
+            async for chunk in chunks:
+                size += len(chunk)
+                whole, newline, rest = (rest + chunk).rpartition(b"\n")
+                if size > PAGE_LIMIT_BYTES:
+                    raise NoAnswerError(f"{of}: {_path(url)} is larger than {PAGE_LIMIT_BYTES} B")
+                if newline:
+                    kept += wanted.findall(whole)
+                elif len(rest) > PAGE_LIMIT_BYTES // 8:
+                    raise NoAnswerError(f"{of}: {_path(url)} has a line without end")
+                if len(kept) > MOST_LINES:
+                    raise NoAnswerError(f"{of}: {_path(url)} has more than {MOST_LINES} series")
+        kept += wanted.findall(rest)
+        if any(len(line) > LONGEST_LINE_BYTES for line in kept):
+            raise NoAnswerError(f"{of}: {_path(url)} has a line over {LONGEST_LINE_BYTES} B")
+        return b"\n".join(kept) + b"\n"
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        url: str,
+        *,
+        of: str,
+        budget: Budget,
+        limit_s: float,
+        query: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The chunks of a plain answer with status 200; every failure is a `NoAnswerError`."""
+        path = _path(url)
+        took_s = limit_s
+        try:
+            async with (
+                budget.asking(of, limit_s=limit_s) as took_s,
+                self._session.get(
+                    url,
+                    params=query,
+                    headers=_PLAIN,
+                    allow_redirects=False,
+                    auto_decompress=False,
+                    read_bufsize=CHUNK_BYTES,
+                ) as answer,
+            ):
+                if answer.status != 200:
+                    raise NoAnswerError(f"{of}: HTTP {answer.status} from {path}")
+                if answer.headers.get("Content-Encoding", "identity") != "identity":
+                    raise NoAnswerError(f"{of}: {path} is compressed, which nobody asked for")
+                yield _spent(answer, lambda size: budget.spend(size, of=of))
+        except TimeoutError:
+            raise NoAnswerError(f"{of}: no answer from {path} in {took_s:.2g} s") from None
+        except aiohttp.ClientConnectorError as error:
+            refused = isinstance(error.os_error, RefusedAddressError)
+            why = str(error.os_error) if refused else f"{type(error).__name__} from {path}"
+            raise NoAnswerError(f"{of}: {why}") from None
+        except (aiohttp.ClientError, ValueError) as error:
+            raise NoAnswerError(f"{of}: {type(error).__name__} from {path}") from None
+
+
+async def _spent(
+    answer: aiohttp.ClientResponse, spend: Callable[[int], None]
+) -> AsyncIterator[bytes]:
+    async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
+        spend(len(chunk))
+        yield chunk
+
+
+def _path(url: str) -> str:
+    return url.partition("//")[2].partition("/")[2].join(("/", ""))

@@ -1,0 +1,68 @@
+"""Which Prometheus servers a pool's author may have the operator ask. Pure.
+
+Whoever may write pools chooses the URL, and the operator's process sits where they may not. With a
+list of the installation, only what it names is asked. Without one, any address but those that mean
+this pod, this node or the cloud under it, and the API server's.
+"""
+
+import ipaddress
+from collections.abc import Collection
+
+_EXAMPLE = "http://prometheus.monitoring.svc:9090"
+_OWN_NAMES = ("localhost", "kubernetes", "kubernetes.default")
+# Metadata and agents of clouds, beside the link-local one: Alibaba, Azure, Oracle, AWS on IPv6.
+_CLOUD = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"),
+    )
+)
+
+
+def objection(url: str, *, allowed: Collection[str]) -> str | None:
+    """Why the operator does not ask this server; `None` where it does."""
+    field = "metrics.prometheus.url"
+    if allowed:
+        if _plain(url) in map(_plain, allowed):
+            return None
+        some = " or ".join(sorted(allowed)[:3])
+        return f"{field} must be one that the operator was installed with; write {some}"
+    why = refusal_of(_host(url), api_server=None)
+    return None if why is None else f"{field}: {why}; write for example {_EXAMPLE}"
+
+
+def refusal_of(host: str, *, api_server: str | None) -> str | None:
+    """Why no connection is made to a name or an address; `None` where one may be."""
+    if host == api_server or _without_domain(host) in _OWN_NAMES or host.endswith(".localhost"):
+        return f"{host} is the operator's own pod or the API server"
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    inside = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
+    if inside.is_loopback or inside.is_unspecified:
+        return f"{host} is the operator's own pod"
+    if inside.is_link_local or inside in _CLOUD:
+        return f"{host} belongs to the node or the cloud under it"
+    if inside.is_multicast or inside.is_reserved:
+        return f"{host} is no server's address"
+    return None
+
+
+def _plain(url: str) -> str:
+    scheme, _, rest = url.rstrip("/").partition("://")
+    server, slash, path = rest.partition("/")
+    return f"{scheme.lower()}://{server.lower()}{slash}{path}"
+
+
+def _host(url: str) -> str:
+    server = url.partition("://")[2].partition("/")[0].lower()
+    if server.startswith("["):
+        return server[1:].partition("]")[0]
+    return server.partition(":")[0]
+
+
+def _without_domain(host: str) -> str:
+    for end in (".svc.cluster.local", ".svc"):
+        host = host.removesuffix(end)
+    return host
