@@ -1,6 +1,6 @@
-"""A client's request: checked once, then turned into the prefill body and the decode body.
+"""A client's request: checked once, then kept as the bytes that prefill and decode pods are sent.
 
-KV parameters never come from a client: they would let it aim a pull at any host.
+What was read of it is let go of at once: its objects take many times the room of its text.
 """
 
 import json
@@ -10,7 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from tandem_engine.router.errors import ApiError
-from tandem_engine.router.settings import Settings
+from tandem_engine.router.fields import checked
+from tandem_engine.router.prompts import Prompt, chat_prompt, completion_prompt
+from tandem_engine.router.settings import Limits, Settings
+from tandem_engine.router.shape import check_shape
 
 KV_PARAMS = "kv_transfer_params"
 
@@ -23,18 +26,25 @@ REMOTE_DECODE = {
     "remote_port": None,
 }
 
-# As many as OpenAI takes: each is a stream of its own at the decode pod.
-_MOST_CHOICES = 128
-
 # They shape the answer, not the KV cache, and the prefill pod's answer is thrown away.
-_ANSWER_ONLY = (
-    "stream_options",
+_DECODE_ONLY = (
+    "max_tokens",
+    "max_completion_tokens",
     "min_tokens",
     "echo",
     "logprobs",
     "top_logprobs",
+    "logprob_token_ids",
     "return_token_ids",
+    "return_prompt_text",
+    "return_tokens_as_token_ids",
 )
+# The router's own on both legs.
+_OURS = ("stream", "stream_options")
+# Of an answer that is put together here before it is sent.
+_MOST_LOGPROBS = 262_144
+_USUAL_TOKENS = 4096
+_BEYOND_ALL_SENSE = 10**9
 
 
 class Kind(StrEnum):
@@ -54,53 +64,157 @@ class Call:
     """One accepted request.
 
     Attributes:
-        body: the client's own document without KV parameters.
-        exact_prompt_tokens: known for token-id prompts only.
-        prompt_bytes: size of the text that becomes the prompt.
+        shared: members of the JSON object that both legs are sent, without braces.
+        decode_only: members that only the decode pod is sent.
+        prompt: what it asks about.
         choices: of all prompts together.
         max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
         split: whether prefill and decode may run on different pods.
+        logprobs: entries that its answer will have, as far as known; 0: none were asked for.
     """
 
     kind: Kind
-    body: Mapping[str, Any]
+    shared: bytes
+    decode_only: bytes
     stream: bool
     include_usage: bool
     continuous_usage: bool
-    exact_prompt_tokens: int | None
-    prompt_bytes: int
-    prompts: int
+    token_ids: bool
+    prompt: Prompt
     max_output_tokens: int | None
     choices: int
     split: bool
+    logprobs: int
 
     def prefill_body(self) -> bytes:
-        """Return what a prefill pod is asked: the prompt's KV blocks and one token.
-
-        Raises `ApiError` for a body too deep to be written again, as `decode_body` does.
-        """
-        body = {key: value for key, value in self.body.items() if key not in _ANSWER_ONLY}
-        body["stream"] = False
-        body["max_tokens"] = 1
-        if "max_completion_tokens" in body:
-            body["max_completion_tokens"] = 1
-        body[KV_PARAMS] = REMOTE_DECODE
-        return _encoded(body)
+        """Return what a prefill pod is asked: the prompt's KV blocks and one token."""
+        ours = {"stream": False, "max_tokens": 1, KV_PARAMS: REMOTE_DECODE}
+        if self.kind is Kind.CHAT:
+            ours["max_completion_tokens"] = 1
+        return _object(self.shared, _members(ours))
 
     def decode_body(self, kv_params: Any) -> bytes:
         """Return what a decode pod is asked; always streamed, with usage on each chunk."""
-        body = dict(self.body)
-        body["stream"] = True
-        body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
+        ours: dict[str, Any] = {
+            "stream": True,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        }
         if kv_params is not None:
-            body[KV_PARAMS] = kv_params
-        return _encoded(body)
+            ours[KV_PARAMS] = kv_params
+        return _object(self.shared, self.decode_only, _members(ours))
 
 
-def parse_call(kind: Kind, raw: bytes, settings: Settings) -> Call:
-    """Return the call in `raw`, or raise `ApiError` with a sentence for the client."""
+def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None = None) -> Call:
+    """Return the call in `raw`, or raise `ApiError` with a sentence for the client.
+
+    `salt` is put before the client's own cache salt.
+    """
+    limits = settings.limits
+    check_shape(raw, most_elements=limits.body_elements)
     body = _document(raw)
-    model = body.get("model")
+    _check_model(body.get("model"), settings)
+    stream = _boolean(body, "stream")
+    options = _stream_options(body, stream=stream)
+    body = checked(body)
+    choices = max(_choices(body, "n", limits), _choices(body, "best_of", limits))
+    max_output_tokens = _max_output_tokens(body)
+    prompt = chat_prompt(body) if kind is Kind.CHAT else completion_prompt(body)
+    _check_choices(choices, prompt.prompts, limits)
+    if prompt.prompts == 1 and prompt.exact_tokens is not None:
+        _check_length(prompt.exact_tokens, max_output_tokens, settings.max_model_len)
+    if max_output_tokens is not None and settings.max_model_len is not None:
+        max_output_tokens = min(max_output_tokens, settings.max_model_len)
+    # One prefill answer names the KV blocks of one prompt, and they are freed by its first pull.
+    split = (
+        prompt.prompts == 1
+        and choices == 1
+        and max_output_tokens != 0
+        and not (body.get("echo") and body.get("logprobs") is not None)
+        and body.get("prompt_embeds") is None
+        and body.get("tool_choice") in (None, "auto", "none")
+    )
+    streams = choices * prompt.prompts
+    tokens = min(max_output_tokens or _USUAL_TOKENS, _BEYOND_ALL_SENSE)
+    logprobs = streams * tokens * _logprobs_per_token(body)
+    if not stream and logprobs > _MOST_LOGPROBS:
+        raise ApiError(
+            400,
+            f"logprobs: this answer would have {logprobs} of them, and at most {_MOST_LOGPROBS} are"
+            " put into one document; ask for fewer, set max_tokens, or use stream: true.",
+            param="logprobs",
+        )
+    if salt is not None:
+        body["cache_salt"] = salt + _own_salt(body)
+    shared = {name: value for name, value in body.items() if name not in _DECODE_ONLY + _OURS}
+    return Call(
+        kind=kind,
+        shared=_members(shared),
+        decode_only=_members({name: body[name] for name in _DECODE_ONLY if name in body}),
+        stream=stream,
+        include_usage=bool(options.get("include_usage")),
+        continuous_usage=bool(options.get("continuous_usage_stats")),
+        token_ids=bool(body.get("return_token_ids")),
+        prompt=prompt,
+        max_output_tokens=max_output_tokens,
+        choices=streams,
+        split=split,
+        logprobs=logprobs,
+    )
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    try:
+        body = _READ.decode(raw.decode())
+    except _NotFinite as found:
+        raise _not_finite(str(found)) from None
+    except (ValueError, RecursionError):
+        raise ApiError(400, "The body is not valid JSON.", code="invalid_json") from None
+    if not isinstance(body, dict):
+        raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
+    return body
+
+
+class _NotFinite(Exception):  # noqa: N818 - caught where it is raised
+    """A constant that JSON has not."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise _NotFinite(name)
+
+
+_READ = json.JSONDecoder(parse_constant=_refuse_constant)
+_WRITE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_WRITE_ASCII = json.JSONEncoder(allow_nan=False)
+
+
+def _members(values: Mapping[str, Any]) -> bytes:
+    """Return `values` as JSON without the braces."""
+    try:
+        try:
+            return _WRITE.encode(values)[1:-1].encode()
+        except UnicodeEncodeError:
+            # Half a character: it can be escaped, and nothing else.
+            return _WRITE_ASCII.encode(values)[1:-1].encode()
+    except RecursionError:
+        raise ApiError(400, "The body is nested too deeply.", code="invalid_json") from None
+    except ValueError:
+        # A number such as 1e999 is read as one.
+        raise _not_finite("Infinity") from None
+
+
+def _object(*members: bytes) -> bytes:
+    return b"{" + b", ".join(filter(None, members)) + b"}"
+
+
+def _not_finite(name: str) -> ApiError:
+    return ApiError(
+        400,
+        f"The body has the number {name}, which JSON has not; use a finite number such as 0.7.",
+        code="invalid_json",
+    )
+
+
+def _check_model(model: Any, settings: Settings) -> None:
     if not isinstance(model, str) or not model:
         raise ApiError(
             400, f"model: a name is needed, such as {settings.models[0]!r}.", param="model"
@@ -113,83 +227,6 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings) -> Call:
             param="model",
             code="model_not_found",
         )
-    stream = _boolean(body, "stream")
-    options = body.get("stream_options")
-    if options is not None and not isinstance(options, dict):
-        raise ApiError(400, "stream_options: an object is needed.", param="stream_options")
-    if options is not None and not stream:
-        raise ApiError(
-            400, "stream_options: only allowed with stream: true.", param="stream_options"
-        )
-    for name in ("prompt_logprobs", "use_beam_search"):
-        if body.get(name) not in (None, False):
-            raise ApiError(
-                400,
-                f"{name}: not available here, because answers are streamed from the engine"
-                " token by token; leave it out.",
-                param=name,
-                code="unsupported_parameter",
-            )
-    choices = _choices(body, "n") or 1
-    max_output_tokens = _max_output_tokens(body)
-    if kind is Kind.CHAT:
-        prompts, tokens, size = 1, None, _chat_bytes(body)
-    else:
-        prompts, tokens, size = _completion_prompt(body)
-        if prompts == 1 and tokens is not None:
-            _check_length(tokens, max_output_tokens, settings.max_model_len)
-    if max_output_tokens is not None and settings.max_model_len is not None:
-        max_output_tokens = min(max_output_tokens, settings.max_model_len)
-    # One prefill answer names the KV blocks of one prompt, and they are freed by its first pull.
-    split = (
-        prompts == 1
-        and choices == 1
-        and _choices(body, "best_of") in (None, 1)
-        and max_output_tokens != 0
-        and not (body.get("echo") and body.get("logprobs") is not None)
-        and body.get("prompt_embeds") is None
-        and body.get("tool_choice") in (None, "auto", "none")
-    )
-    return Call(
-        kind=kind,
-        body=_without_kv_params(body),
-        stream=stream,
-        include_usage=bool(options and options.get("include_usage")),
-        continuous_usage=bool(options and options.get("continuous_usage_stats")),
-        exact_prompt_tokens=tokens,
-        prompt_bytes=size,
-        prompts=prompts,
-        max_output_tokens=max_output_tokens,
-        choices=choices * prompts,
-        split=split,
-    )
-
-
-def _document(raw: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise ApiError(400, "The body is not valid JSON.", code="invalid_json") from None
-    if not isinstance(body, dict):
-        raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
-    return body
-
-
-def _encoded(value: Any) -> bytes:
-    # What could just be read at one depth of the stack cannot be written at a greater one.
-    try:
-        return json.dumps(value).encode()
-    except RecursionError:
-        raise ApiError(400, "The body is nested too deeply.", code="invalid_json") from None
-
-
-def _without_kv_params(body: dict[str, Any]) -> dict[str, Any]:
-    body.pop(KV_PARAMS, None)
-    # The engine copies these arguments to the same place where it keeps KV parameters.
-    extra = body.get("vllm_xargs")
-    if isinstance(extra, dict) and KV_PARAMS in extra:
-        body["vllm_xargs"] = {key: value for key, value in extra.items() if key != KV_PARAMS}
-    return body
 
 
 def _boolean(body: Mapping[str, Any], name: str) -> bool:
@@ -199,15 +236,38 @@ def _boolean(body: Mapping[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def _choices(body: Mapping[str, Any], name: str) -> int | None:
+def _stream_options(body: Mapping[str, Any], *, stream: bool) -> Mapping[str, Any]:
+    options = body.get("stream_options")
+    if options is None:
+        return {}
+    if not isinstance(options, dict):
+        raise ApiError(400, "stream_options: an object is needed.", param="stream_options")
+    if not stream:
+        raise ApiError(
+            400, "stream_options: only allowed with stream: true.", param="stream_options"
+        )
+    return options
+
+
+def _choices(body: Mapping[str, Any], name: str, limits: Limits) -> int:
     value = body.get(name)
     if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_CHOICES:
+        return 1
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limits.choices:
         raise ApiError(
-            400, f"{name}: a whole number from 1 to {_MOST_CHOICES} is needed.", param=name
+            400, f"{name}: a whole number from 1 to {limits.choices} is needed.", param=name
         )
     return value
+
+
+def _check_choices(choices: int, prompts: int, limits: Limits) -> None:
+    if choices * prompts > limits.choices:
+        raise ApiError(
+            400,
+            f"prompt: {prompts} prompts with {choices} answers each are {choices * prompts}"
+            f" answers at once, and at most {limits.choices} are made; send several requests.",
+            param="prompt",
+        )
 
 
 def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
@@ -221,53 +281,33 @@ def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _chat_bytes(body: Mapping[str, Any]) -> int:
-    messages = body.get("messages")
-    if (
-        not isinstance(messages, list)
-        or not messages
-        or not all(isinstance(message, dict) for message in messages)
-    ):
+def _logprobs_per_token(body: Mapping[str, Any]) -> int:
+    """Return how many logprobs each token of an answer brings, its own included."""
+    asked = 0
+    for name in ("logprobs", "top_logprobs"):
+        value = body.get(name)
+        if value is None or value is False:
+            continue
+        if not isinstance(value, int) or value < 0:
+            raise ApiError(
+                400,
+                f"{name}: a number that is not below 0 is needed, such as 5.",
+                param=name,
+            )
+        asked = max(asked, min(value, _BEYOND_ALL_SENSE) + 1)
+    chosen = body.get("logprob_token_ids")
+    return max(asked, len(chosen) + 1 if isinstance(chosen, list) else 0)
+
+
+def _own_salt(body: Mapping[str, Any]) -> str:
+    own = body.get("cache_salt")
+    if own is None:
+        return ""
+    if not isinstance(own, str) or not own:
         raise ApiError(
-            400, "messages: a list with at least one message is needed.", param="messages"
+            400, "cache_salt: a text is needed, such as a session's id.", param="cache_salt"
         )
-    size = sum(_text_bytes(message.get("content")) for message in messages)
-    tools = body.get("tools")
-    return size + (len(_encoded(tools)) if tools else 0)
-
-
-def _text_bytes(content: Any) -> int:
-    if isinstance(content, str):
-        return len(content.encode(errors="replace"))
-    if isinstance(content, list):
-        texts = (part.get("text") for part in content if isinstance(part, dict))
-        return sum(_text_bytes(text) for text in texts if isinstance(text, str))
-    return 0
-
-
-def _completion_prompt(body: Mapping[str, Any]) -> tuple[int, int | None, int]:
-    """Return the number of prompts, their tokens where known, and their bytes."""
-    prompt = body.get("prompt")
-    if isinstance(prompt, str):
-        return 1, None, _text_bytes(prompt)
-    if prompt is None and body.get("prompt_embeds") is not None:
-        return 1, None, 0
-    if isinstance(prompt, list) and prompt:
-        if _token_ids(prompt):
-            return 1, len(prompt), 0
-        if all(isinstance(one, str) for one in prompt):
-            return len(prompt), None, sum(map(_text_bytes, prompt))
-        if all(isinstance(one, list) and one and _token_ids(one) for one in prompt):
-            return len(prompt), sum(map(len, prompt)), 0
-    raise ApiError(
-        400,
-        "prompt: a text, a list of texts, a list of token ids or a list of such lists is needed.",
-        param="prompt",
-    )
-
-
-def _token_ids(values: list[Any]) -> bool:
-    return all(type(value) is int and value >= 0 for value in values)
+    return own
 
 
 def _check_length(tokens: int, max_output_tokens: int | None, max_model_len: int | None) -> None:

@@ -4,73 +4,142 @@ Nothing here is known at the start, and unknown stays `None` until data came.
 """
 
 from itertools import combinations
+from statistics import median
+
+from tandem_engine.router.prompts import Prompt
 
 _HALF_LIFE_LEGS = 200
 _FORGET = 0.5 ** (1 / _HALF_LIFE_LEGS)
 _FEWEST_LEGS = 4
+# Times as long, or as short, as expected: further is an accident, or another engine soon.
+_FARTHEST = 3.0
 _DEFAULT_TOKENS_PER_BYTE = 0.25
+_DEFAULT_TOKENS_PER_MEDIUM = 1024.0
+_FIRST_BYTES = 64.0
+_KEEP_BYTES = 0.98
+# A prompt of a megabyte must not outweigh all that come after it.
+_MOST_WEIGHT_BYTES = 4096
+_LEAST_PER_BYTE, _MOST_PER_BYTE = 1 / 64, 2.0
+_FIRST_VALUES = 5
+
+MOST_MOVE = 0.1
+"""By what share of itself one sample may move an estimate."""
 
 
-class TokensPerByte:
-    """Ratio of prompt tokens to prompt bytes, learned from exact counts."""
+_Features = tuple[float, float, float]
+
+
+class PromptSizes:
+    """Tokens of a prompt before an engine has counted them: so many per byte, so many per medium.
+
+    One request that is unlike all others moves neither by more than `MOST_MOVE`, and none moves
+    them out of what a tokenizer can make of a byte.
+    """
 
     def __init__(self) -> None:
-        self._tokens = _DEFAULT_TOKENS_PER_BYTE * 64
-        self._bytes = 64.0
+        self._bytes = _FIRST_BYTES
+        self._per_byte = _DEFAULT_TOKENS_PER_BYTE
+        self._per_medium = Mean(value=_DEFAULT_TOKENS_PER_MEDIUM, most_move=MOST_MOVE)
 
-    def learn(self, *, tokens: int, size: int) -> None:
+    def learn(self, prompt: Prompt, *, tokens: int) -> None:
         """Take one exact count."""
-        if size > 0:
-            self._tokens = 0.98 * self._tokens + tokens
-            self._bytes = 0.98 * self._bytes + size
+        if not prompt.learnable:
+            return
+        if prompt.media:
+            rest = tokens - prompt.size * self._per_byte
+            self._per_medium.add(max(1.0, rest / prompt.media))
+        elif prompt.size:
+            weight = min(prompt.size, _MOST_WEIGHT_BYTES)
+            per_byte = min(_MOST_PER_BYTE, max(_LEAST_PER_BYTE, tokens / prompt.size))
+            before = _KEEP_BYTES * self._bytes
+            self._bytes = before + weight
+            fresh = (before * self._per_byte + weight * per_byte) / self._bytes
+            self._per_byte = moved(self._per_byte, fresh, most=MOST_MOVE)
 
-    def estimate(self, size: int) -> int:
-        """Return the tokens to expect in a prompt of `size` bytes, at least one."""
-        return max(1, round(size * self._tokens / self._bytes))
+    def estimate(self, prompt: Prompt) -> int:
+        """Return the tokens to expect in a prompt, at least one."""
+        text = prompt.size * self._per_byte
+        return max(1, round(text + prompt.media * (self._per_medium.value or 0.0)))
 
 
 class ServiceTime:
     """S(u) = a0 + a1 u + a2 u ctx, the time a prefill takes when nothing else is in its way.
 
     Weighted least squares with forgetting and no negative coefficient, on legs that had their pod
-    to themselves. Weights are relative, so that a long prompt does not drown the short ones.
+    to themselves. Weights are relative, so that a long prompt does not drown the short ones. What
+    is far from what was expected counts as less far: no one leg moves a prediction by more than
+    `MOST_MOVE`.
     """
 
     def __init__(self) -> None:
         self._legs = 0
+        self._first: list[tuple[_Features, float]] = []
         self._gram = [[0.0] * 3 for _ in range(3)]
         self._moment = [0.0] * 3
-        self._solution: tuple[float, ...] | None = None
+        self._solution: _Features | None = None
 
     def learn(self, *, uncached: int, cached: int, leg_s: float) -> None:
         """Take one uncontended leg."""
-        weight = 1 / max(leg_s, 1e-4) ** 2
         x = _features(uncached, cached)
+        self._legs += 1
+        if self._solution is None:
+            self._first.append((x, leg_s))
+            if self._legs == _FEWEST_LEGS:
+                self._begin()
+            return
+        expected_s = max(1e-4, _time_s(self._solution, x))
+        leg_s = min(_FARTHEST * expected_s, max(expected_s / _FARTHEST, leg_s))
+        self._take(x, leg_s, weight=1 / expected_s**2)
+        fresh = _nonnegative_solution(self._gram, self._moment)
+        # Times are linear in the coefficients: so much of the way is so much of the move.
+        far = max(
+            abs(_time_s(fresh, at) / max(1e-9, _time_s(self._solution, at)) - 1)
+            for at in (x, *_LOOKED_AT)
+        )
+        share = min(1.0, MOST_MOVE / far) if far else 1.0
+        self._solution = _between(self._solution, fresh, share)
+
+    def _begin(self) -> None:
+        """Fit the first legs; none of them is so short that it outweighs the others."""
+        usual_s = median(leg_s for _, leg_s in self._first)
+        for x, leg_s in self._first:
+            self._take(x, leg_s, weight=1 / max(leg_s, usual_s / _FARTHEST, 1e-4) ** 2)
+        self._solution = _nonnegative_solution(self._gram, self._moment)
+        self._first.clear()
+
+    def _take(self, x: _Features, leg_s: float, *, weight: float) -> None:
         for i in range(3):
             for j in range(3):
                 self._gram[i][j] = _FORGET * self._gram[i][j] + weight * x[i] * x[j]
             self._moment[i] = _FORGET * self._moment[i] + weight * x[i] * leg_s
-        self._legs += 1
-        self._solution = None
 
     def predict_s(self, *, uncached: int, cached: int) -> float | None:
         """Return S for one prompt; `None` before a few legs were seen."""
-        if self._legs < _FEWEST_LEGS:
-            return None
         if self._solution is None:
-            self._solution = _nonnegative_solution(self._gram, self._moment)
-        # Asked of each of those who wait, at each look at the queue: no loop.
-        a0, a1, a2 = self._solution
-        x0, x1, x2 = _features(uncached, cached)
-        return a0 * x0 + a1 * x1 + a2 * x2
+            return None
+        return _time_s(self._solution, _features(uncached, cached))
 
 
-def _features(uncached: int, cached: int) -> tuple[float, float, float]:
+def _features(uncached: int, cached: int) -> _Features:
     u = uncached / 1000
     return 1.0, u, u * (cached + uncached / 2) / 1000
 
 
-def _nonnegative_solution(gram: list[list[float]], moment: list[float]) -> tuple[float, ...]:
+def _time_s(solution: _Features, x: _Features) -> float:
+    # Asked of each of those who wait, at each look at the queue: no loop.
+    return solution[0] * x[0] + solution[1] * x[1] + solution[2] * x[2]
+
+
+def _between(one: _Features, other: _Features, share: float) -> _Features:
+    a, b, c = (u + share * (v - u) for u, v in zip(one, other, strict=True))
+    return a, b, c
+
+
+# Where a prediction may not jump: short, middling and long prompts.
+_LOOKED_AT = tuple(_features(uncached, 0) for uncached in (0, 100, 1000, 10_000, 100_000))
+
+
+def _nonnegative_solution(gram: list[list[float]], moment: list[float]) -> _Features:
     """Return the best of the least-squares solutions on each subset that has no negative part."""
     best, best_gain = (0.0, 0.0, 0.0), -1.0
     for size in (3, 2, 1):
@@ -110,15 +179,36 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float] | None:
 
 
 class Mean:
-    """A mean that forgets; `None` before the first value, unless it begins with one."""
+    """A mean that forgets; `None` before the first value, unless it begins with one.
 
-    def __init__(self, *, keep: float = 0.95, value: float | None = None) -> None:
+    With `most_move` one value moves it by at most this share, once a handful were seen: until then
+    it is their median.
+    """
+
+    def __init__(
+        self, *, keep: float = 0.95, value: float | None = None, most_move: float | None = None
+    ) -> None:
         self._keep = keep
+        self._most_move = most_move
+        self._first: list[float] | None = [] if most_move is not None and value is None else None
         self.value = value
 
     def add(self, value: float) -> None:
         """Take one value."""
-        if self.value is None:
+        if self._first is not None:
+            self._first.append(value)
+            self.value = median(self._first)
+            if len(self._first) == _FIRST_VALUES:
+                self._first = None
+        elif self.value is None:
             self.value = value
         else:
-            self.value = self._keep * self.value + (1 - self._keep) * value
+            fresh = self._keep * self.value + (1 - self._keep) * value
+            if self._most_move is not None:
+                fresh = moved(self.value, fresh, most=self._most_move)
+            self.value = fresh
+
+
+def moved(old: float, fresh: float, *, most: float) -> float:
+    """Return `fresh`, or as much of the way there as one sample may move a positive estimate."""
+    return min(old * (1 + most), max(old * (1 - most), fresh)) if old > 0 else fresh

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tandem_engine.router.call import Call
-from tandem_engine.router.estimates import Mean, ServiceTime, TokensPerByte
+from tandem_engine.router.estimates import MOST_MOVE, Mean, PromptSizes, ServiceTime
 from tandem_engine.router.ledger import Ledger, prompt_bucket
 from tandem_engine.router.line import Expected
 from tandem_engine.router.metrics import Metrics
@@ -98,20 +98,18 @@ class Learned:
         whole_ratio: how many times as long a prompt takes at a decode pod as at a prefill pod.
     """
 
-    tokens_per_byte: dict[str, TokensPerByte] = field(
-        default_factory=lambda: defaultdict(TokensPerByte)
-    )
+    sizes: dict[str, PromptSizes] = field(default_factory=lambda: defaultdict(PromptSizes))
     service: dict[str, ServiceTime] = field(default_factory=lambda: defaultdict(ServiceTime))
     whole_ratio: dict[str, Mean] = field(
-        default_factory=lambda: defaultdict(lambda: Mean(keep=0.9, value=1.0))
+        default_factory=lambda: defaultdict(lambda: Mean(keep=0.9, value=1.0, most_move=MOST_MOVE))
     )
     cached_ratio: dict[int, Mean] = field(
         default_factory=lambda: defaultdict(lambda: Mean(value=0.0))
     )
     newest_revision: str | None = None
-    prefill_leg_s: Mean = field(default_factory=Mean)
-    decode_first_s: Mean = field(default_factory=Mean)
-    output_tokens: Mean = field(default_factory=Mean)
+    prefill_leg_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
+    decode_first_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
+    output_tokens: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
     transfer_s: float | None = None
     usual: dict[int, dict[Cause, Mean]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(Mean))
@@ -208,8 +206,7 @@ class Accounts:
             flight.arrival_second, estimated=flight.prompt_tokens, exact=tokens, cached=cached
         )
         if not flight.exact:
-            ratio = self.learned.tokens_per_byte[flight.call.kind]
-            ratio.learn(tokens=tokens, size=flight.call.prompt_bytes)
+            self.learned.sizes[flight.call.kind].learn(flight.call.prompt, tokens=tokens)
         flight.prompt_tokens = tokens
         flight.cached_tokens = cached
         flight.exact = flight.corrected = True

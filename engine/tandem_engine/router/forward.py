@@ -23,10 +23,10 @@ from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.sink import Sink
-from tandem_engine.router.sse import SHAPE_ERRORS, Events, TokenCount
+from tandem_engine.router.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
 from tandem_engine.router.suspicion import doubt, note_failure
 from tandem_engine.router.truth import Ending
-from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
+from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure, fault_in_stream
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
 
@@ -224,6 +224,8 @@ class Forwarder:
         except ApiError as error:
             if error.status < 500:
                 flight.ending = Ending.REFUSED
+            if sink.begun:
+                return await sink.fail(error)
             raise
         finally:
             self._waiting.release(pod, load)
@@ -295,19 +297,20 @@ class Forwarder:
             data = await _next(chunks)
             if not data:
                 raise UpstreamFailure(Reason.DISCONNECTED)
-            payloads, fresh, broken = [], False, None
+            payloads, fresh = [], False
+            broken: ApiError | UpstreamFailure | None = None
             try:
                 for payload in events.feed(data):
                     chunk = count.read(payload)
                     if chunk.error or chunk.finish_reason == "abort":
-                        broken = Reason.STATUS if chunk.error else Reason.ABORTED
+                        broken = _broken_by(chunk, payload)
                         break
                     done = done or chunk.done
                     fresh = fresh or chunk.tokens
                     if chunk.payload is not None:
                         payloads.append(chunk.payload)
             except SHAPE_ERRORS:
-                broken = Reason.MALFORMED
+                broken = UpstreamFailure(Reason.MALFORMED)
             # Until the client has taken it nothing is the engine's silence; the sink bounds that.
             watchdog.move(deadline_s + idle_s)
             if payloads:
@@ -319,7 +322,7 @@ class Forwarder:
                     timeline.first_token_s = now
                     self._waiting.computed(flight.placement)
             if broken is not None:
-                raise UpstreamFailure(broken)
+                raise broken
             if timeline.first_token_s is None:
                 watchdog.move(flight.first_token_deadline_s + sink.stalled_s)
             elif not done:
@@ -339,6 +342,13 @@ async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
         return await anext(chunks, None)
     except (aiohttp.ClientError, OSError) as error:
         raise UpstreamFailure(Reason.DISCONNECTED) from error
+
+
+def _broken_by(chunk: Chunk, payload: bytes) -> ApiError | UpstreamFailure:
+    """Return what an event that ends a stream early says of it."""
+    if not chunk.error:
+        return UpstreamFailure(Reason.ABORTED)
+    return fault_in_stream(payload) or UpstreamFailure(Reason.STATUS)
 
 
 def _gateway_error(failure: UpstreamFailure) -> ApiError:

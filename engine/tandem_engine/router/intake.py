@@ -1,6 +1,7 @@
 """What is taken of a client's HTTP request before it is a call: within bounds, or refused."""
 
 import asyncio
+import hashlib
 import re
 import uuid
 
@@ -14,9 +15,16 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
 _PASSED_HEADERS = ("Authorization", "traceparent", "tracestate")
 
 
-def check_sizes(request: web.BaseRequest, settings: Settings) -> None:
-    """Raise `ApiError` for what says itself that it is too large: nobody need read it to know."""
+def check_head(request: web.BaseRequest, settings: Settings) -> None:
+    """Raise `ApiError` for what says itself that it is too large or packed: nobody need read it."""
     limits = settings.limits
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        # A few megabytes can be packed gigabytes.
+        raise ApiError(
+            415,
+            "Content-Encoding: send the body as it is, without compression.",
+            code="unsupported_encoding",
+        )
     header_bytes = sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
     if header_bytes > limits.header_bytes:
         raise ApiError(
@@ -52,6 +60,18 @@ def id_of(request: web.BaseRequest) -> str:
     """Return the client's own id of its request, where it is one, else a new one."""
     given = request.headers.get("X-Request-Id", "")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def salt_of(request: web.BaseRequest, settings: Settings) -> str | None:
+    """Return what keeps a tenant's prefixes apart in caches, `None` where all share one.
+
+    It tells nobody the header's value. Requests without the header share one salt.
+    """
+    header = settings.cache_salt_header
+    if header is None:
+        return None
+    named = "\n".join((settings.pool, *request.headers.getall(header, ())))
+    return hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()
 
 
 def upstream_headers(request: web.BaseRequest, request_id: str) -> dict[str, str]:

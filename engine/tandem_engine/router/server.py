@@ -14,7 +14,8 @@ from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.forward import Forwarder
-from tandem_engine.router.intake import check_sizes, id_of, read_body, upstream_headers
+from tandem_engine.router.intake import check_head, id_of, read_body, salt_of, upstream_headers
+from tandem_engine.router.prompts import Prompt
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline
@@ -191,7 +192,7 @@ class ClientServer:
         if self.closed:
             raise _shutting_down()
         try:
-            check_sizes(request, settings)
+            check_head(request, settings)
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
@@ -213,22 +214,24 @@ class ClientServer:
 
     def _shed_unread(self, request: web.BaseRequest, kind: Kind, settings: Settings) -> None:
         """Count a request that was shed before its body was read."""
-        tokens = self._estimate(kind, request.content_length or 0, settings, prompts=1)
+        tokens = self._estimate(kind, Prompt(size=request.content_length or 0), settings)
         self._accounts.arrive(tokens)
         self._accounts.finish_unread(tokens, slo=settings.slo)
 
-    def _estimate(self, kind: Kind, size: int, settings: Settings, *, prompts: int) -> int:
-        """Return the tokens to expect in `size` bytes: no more than the model takes."""
-        tokens = self._accounts.learned.tokens_per_byte[kind].estimate(size)
+    def _estimate(self, kind: Kind, prompt: Prompt, settings: Settings) -> int:
+        """Return the tokens of a prompt as far as known: no more than the model takes."""
+        if prompt.exact_tokens is not None:
+            return prompt.exact_tokens
+        tokens = self._accounts.learned.sizes[kind].estimate(prompt)
         longest = settings.max_model_len
-        return tokens if longest is None else min(tokens, longest * prompts)
+        return tokens if longest is None else min(tokens, longest * prompt.prompts)
 
     async def _accepted(
         self, request: web.BaseRequest, kind: Kind, settings: Settings
     ) -> web.StreamResponse:
         try:
             raw = await read_body(request, settings)
-            call = parse_call(kind, raw, settings)
+            call = parse_call(kind, raw, settings, salt=salt_of(request, settings))
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
@@ -237,9 +240,7 @@ class ClientServer:
         request_id = id_of(request)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
-        tokens = call.exact_prompt_tokens
-        if tokens is None:
-            tokens = self._estimate(kind, call.prompt_bytes, settings, prompts=call.prompts)
+        tokens = self._estimate(kind, call.prompt, settings)
         flight = Flight(
             call=call,
             request_id=request_id,
@@ -248,7 +249,7 @@ class ClientServer:
             timeline=Timeline(received_s=self._clock()),
             received_wall_s=time.time(),
             prompt_tokens=tokens,
-            exact=call.exact_prompt_tokens is not None,
+            exact=call.prompt.exact_tokens is not None,
             task=task,
             arrival_second=self._accounts.arrive(tokens),
         )
@@ -262,9 +263,7 @@ class ClientServer:
         sink: Sink = (
             StreamSink(client, headers)
             if call.stream
-            else AnswerSink(
-                client, kind, headers, token_ids=bool(call.body.get("return_token_ids"))
-            )
+            else AnswerSink(client, kind, headers, token_ids=call.token_ids)
         )
         self._flights.add(flight)
         try:
@@ -330,6 +329,7 @@ async def listen(
         handler,
         handler_cancellation=True,
         access_log=None,
+        auto_decompress=False,
         max_line_size=_HARD_HEADER_BYTES,
         max_field_size=_HARD_HEADER_BYTES,
     )

@@ -45,6 +45,8 @@ class Limits(_Part):
     queued_requests: Annotated[int, Field(ge=0)] = 1000
     prefill_requests_per_pod: Count = 64
     prefill_tokens_per_pod: Count = 4096
+    choices: Count = 16
+    body_elements: Count = 262_144
 
     def has_room(self, requests: int, tokens: int, prompt_tokens: int) -> bool:
         """Return whether a prefill pod that holds so much takes one more prompt.
@@ -98,6 +100,8 @@ class Settings(_Part):
 
     Attributes:
         decode: what gate and overflow go by; `None`: everybody is let in, nobody overflows.
+        cache_salt_header: the request header that names a tenant, whose prefixes nobody else may
+            find in a cache; `None`: all share one cache.
     """
 
     schema_version: Literal[1] = Field(alias="schema")
@@ -109,6 +113,7 @@ class Settings(_Part):
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     decode: DecodePace | None = None
+    cache_salt_header: str | None = None
 
 
 def parse_settings(text: str | bytes) -> Settings:

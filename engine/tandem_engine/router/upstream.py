@@ -18,7 +18,6 @@ from tandem_engine.router.sse import SHAPE_ERRORS, prompt_usage
 
 _LARGEST_PREFILL_ANSWER_BYTES = 32 * 1024 * 1024
 _LARGEST_ERROR_BYTES = 64 * 1024
-_CLIENT_FAULTS = frozenset({400, 401, 403, 404, 409, 413, 415, 422})
 _BUSY = frozenset({429, 503})
 # Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
 _KEEPALIVE_S = 3.0
@@ -134,7 +133,7 @@ class Upstream:
             raw = b""
         finally:
             response.close()
-        if response.status in _CLIENT_FAULTS:
+        if is_client_fault(response.status):
             raise _client_fault(response.status, raw)
         busy = response.status in _BUSY
         raise UpstreamFailure(Reason.BUSY if busy else Reason.STATUS, status=response.status)
@@ -151,6 +150,22 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
     except (aiohttp.ClientError, OSError) as error:
         raise UpstreamFailure(Reason.DISCONNECTED) from error
     return b"".join(parts)
+
+
+def is_client_fault(status: int) -> bool:
+    """Return whether an engine says so that the request itself is at fault, and no engine."""
+    return 400 <= status < 500 and status not in _BUSY
+
+
+def fault_in_stream(event: bytes) -> ApiError | None:
+    """Return an engine's complaint about the request out of an error event, if it is one."""
+    try:
+        code = json.loads(event)["error"]["code"]
+    except SHAPE_ERRORS:
+        return None
+    if type(code) is not int or not is_client_fault(code):
+        return None
+    return _client_fault(code, event)
 
 
 def _client_fault(status: int, raw: bytes) -> ApiError:

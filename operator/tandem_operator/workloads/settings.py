@@ -36,6 +36,7 @@ def router_settings(pool: InferencePool, pace: DecodePace | None) -> dict[str, A
         "limits": spec.router.limits.model_dump(),
         "timeouts": _timeouts(spec),
         "decode": _decode(pace, spec.router) if pace is not None else None,
+        "cache_salt_header": spec.router.cache_salt_header,
     }
 
 

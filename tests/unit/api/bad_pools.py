@@ -220,6 +220,14 @@ BAD_POOLS = (
         router={"timeouts": {"firstToken": "20m"}},
     ),
     _spec("no connection", "router.timeouts.connect", "1s", router={"timeouts": {"connect": "0s"}}),
+    _spec("no choice at all", "router.limits.choices", router={"limits": {"choices": 0}}),
+    _spec("few values", "router.limits.bodyElements", router={"limits": {"bodyElements": 1}}),
+    _spec(
+        "a header of two words",
+        "router.cacheSaltHeader",
+        "X-Tenant-Id",
+        router={"cacheSaltHeader": "X Tenant"},
+    ),
     _spec("tiny bodies", "router.limits.bodyBytes", router={"limits": {"bodyBytes": 1}}),
     _spec(
         "thousands of pod labels",

@@ -232,7 +232,8 @@ class FakeEngine:
             await response.write(b"data: " + script.garbage + b"\n\n")
             return True
         if script.error_event_after == made:
-            await response.write(b'data: {"error": {"message": "scripted", "code": 500}}\n\n')
+            document = script.error or {"error": {"message": "scripted", "code": 500}}
+            await response.write(b"data: " + json.dumps(document).encode() + b"\n\n")
             return True
         return script.end_after == made
 

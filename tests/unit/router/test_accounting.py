@@ -18,7 +18,7 @@ from tandem_engine.router.settings import Slo
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_engine.router.truth import Ending, Timeline, judge
 from tests.unit.router.fake_engine import Script
-from tests.unit.router.pool import Pool, events
+from tests.unit.router.pool import Pool, events, until
 
 
 def timings(tmp_path: Path) -> list[dict[str, Any]]:
@@ -502,3 +502,46 @@ def test_a_gone_request_is_in_no_total_of_finished_ones() -> None:
 
     assert ledger.report({})["finished"][0][1]["gone"] == 1
     assert ledger.report({})["finished"][0][1]["finished"] == 0
+
+
+async def test_one_chat_of_few_bytes_and_many_tokens_spoils_nothing_for_others(pool: Pool) -> None:
+    pool.configure(max_model_len=None)
+    odd = {"messages": [{"role": "user", "content": "hi"}], "model": "tiny"}
+    pool.engines["p0"].script.prefill_usage = {"prompt_tokens": 100_000, "completion_tokens": 1}
+    await pool.post(odd, "/v1/chat/completions")
+    pool.engines["p0"].script.prefill_usage = None
+    await pool.add("p1")
+    before = sum(sum(row[2]) for row in (await pool.arrivals())["arrivals"])
+    for name in ("p0", "p1"):
+        pool.engines[name].script.hold = asyncio.Event()
+
+    short = {"messages": [{"role": "user", "content": "one two three"}], "model": "tiny"}
+    tasks = [asyncio.create_task(pool.post(short, "/v1/chat/completions")) for _ in range(30)]
+
+    await until(lambda: sum(len(pool.engines[name].seen) for name in ("p0", "p1")) == 31)
+    assert len(pool.engines["p1"].seen) == 15
+    told = sum(sum(row[2]) for row in (await pool.arrivals())["arrivals"]) - before
+    assert told < 30 * 20
+    for task in tasks:
+        task.cancel()
+
+
+async def test_every_string_of_a_chat_counts_and_an_image_has_a_size(pool: Pool) -> None:
+    pool.configure(max_model_len=None)
+    pool.engines["p0"].script.hold = asyncio.Event()
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "x" * 4000}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+    chats: list[dict[str, Any]] = [
+        {"messages": [{"role": "assistant", "tool_calls": [call]}]},
+        {"messages": [{"role": "user", "content": "a", "name": "x" * 4000}]},
+        {"messages": [{"role": "user", "content": "a"}], "documents": [{"text": "x" * 4000}]},
+        {"messages": [{"role": "user", "content": [image, {"type": "text", "text": "what?"}]}]},
+    ]
+
+    for number, chat in enumerate(chats):
+        rows = (await pool.arrivals())["arrivals"]
+        task = asyncio.create_task(pool.post({"model": "tiny", **chat}, "/v1/chat/completions"))
+        await until(lambda number=number: pool.metric("tandem_router_arrivals_total") == number + 1)
+        told = sum(sum(row[2]) for row in (await pool.arrivals())["arrivals"])
+        assert 1000 <= told - sum(sum(row[2]) for row in rows) <= 1100
+        task.cancel()

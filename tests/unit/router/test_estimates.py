@@ -3,8 +3,11 @@
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tandem_engine.router.estimates import Mean, ServiceTime, TokensPerByte
+from tandem_engine.router.estimates import Mean, PromptSizes, ServiceTime
+from tandem_engine.router.prompts import Prompt
 
 
 def taught(legs: int, *, seed: int = 1, noise: float = 0.05, scale: float = 1.0) -> ServiceTime:
@@ -66,14 +69,74 @@ def test_one_prompt_length_is_enough_for_that_length() -> None:
 
 
 def test_tokens_per_byte_is_learned() -> None:
-    ratio = TokensPerByte()
-    assert ratio.estimate(400) == 100
+    sizes = PromptSizes()
+    assert sizes.estimate(Prompt(size=400)) == 100
 
-    for _ in range(50):
-        ratio.learn(tokens=300, size=400)
+    for _ in range(100):
+        sizes.learn(Prompt(size=400), tokens=300)
 
-    assert ratio.estimate(400) == pytest.approx(300, rel=0.01)
-    assert ratio.estimate(0) == 1
+    assert sizes.estimate(Prompt(size=400)) == pytest.approx(300, rel=0.01)
+    assert sizes.estimate(Prompt()) == 1
+
+
+def test_the_size_of_an_image_is_learned_apart_from_text() -> None:
+    sizes = PromptSizes()
+    for _ in range(100):
+        sizes.learn(Prompt(size=400, media=2), tokens=100 + 2 * 300)
+
+    assert sizes.estimate(Prompt(size=400)) == 100
+    assert sizes.estimate(Prompt(size=400, media=1)) == pytest.approx(400, rel=0.1)
+
+
+@settings(max_examples=300)
+@given(
+    history=st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 10**7)), max_size=20),
+    odd=st.tuples(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 50)),
+)
+def test_no_one_prompt_moves_the_size_of_others_by_more_than_a_tenth(
+    history: list[tuple[int, int]], odd: tuple[int, int, int]
+) -> None:
+    sizes = PromptSizes()
+    for size, tokens in history:
+        sizes.learn(Prompt(size=size), tokens=tokens)
+    others = (Prompt(size=10**6), Prompt(media=1000))
+    before = [sizes.estimate(prompt) for prompt in others]
+
+    size, tokens, media = odd
+    sizes.learn(Prompt(size=size, media=media), tokens=tokens)
+
+    for prompt, was in zip(others, before, strict=True):
+        assert sizes.estimate(prompt) == pytest.approx(was, rel=0.101)
+
+
+def test_what_was_cut_teaches_nothing() -> None:
+    sizes = PromptSizes()
+
+    sizes.learn(Prompt(size=400, learnable=False), tokens=1)
+
+    assert sizes.estimate(Prompt(size=400)) == 100
+
+
+@pytest.mark.parametrize("odd_s", [1e-6, 0.001, 10.0, 1e6])
+@pytest.mark.parametrize("legs", [4, 10, 200])
+def test_no_one_leg_moves_the_time_of_others_by_more_than_a_tenth(legs: int, odd_s: float) -> None:
+    model = taught(legs)
+    lengths = [10, 100, 1000, 8000, 100_000]
+    before = [model.predict_s(uncached=u, cached=0) for u in lengths]
+
+    model.learn(uncached=3000, cached=0, leg_s=odd_s)
+
+    for uncached, was in zip(lengths, before, strict=True):
+        assert model.predict_s(uncached=uncached, cached=0) == pytest.approx(was, rel=0.101)
+
+
+def test_a_first_leg_that_was_an_accident_is_outweighed_by_others() -> None:
+    model = ServiceTime()
+    model.learn(uncached=1000, cached=0, leg_s=1e-5)
+    for _ in range(30):
+        model.learn(uncached=1000, cached=0, leg_s=0.1)
+
+    assert model.predict_s(uncached=1000, cached=0) == pytest.approx(0.1, rel=0.15)
 
 
 def test_a_mean_without_values_is_unknown() -> None:
@@ -84,3 +147,15 @@ def test_a_mean_without_values_is_unknown() -> None:
     mean.add(4.0)
 
     assert mean.value == 3.0
+
+
+@pytest.mark.parametrize("odd", [0.0, 1e9])
+def test_no_one_value_moves_a_bounded_mean_by_more_than_its_bound(odd: float) -> None:
+    mean = Mean(keep=0.5, most_move=0.1)
+    for value in (100.0, 1e9, 101.0, 99.0, 100.0):
+        mean.add(value)
+    assert mean.value == 100.0
+
+    mean.add(odd)
+
+    assert mean.value == pytest.approx(100.0, rel=0.1001)

@@ -321,7 +321,7 @@ def test_one_hiccup_does_not_make_overflow_look_hopeless() -> None:
     learned.overflowed("a", first_s=100.0, service_s=1.0)
     learned.overflowed("a", first_s=100.0, service_s=None)
 
-    assert learned.whole_ratio["a"].value == pytest.approx(1.3)
+    assert learned.whole_ratio["a"].value == pytest.approx(1.1)
 
 
 @contextlib.asynccontextmanager

@@ -1,19 +1,27 @@
 """Bad requests get one clear sentence in OpenAI's shape, and are no arrivals."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tandem_engine.router.call import Kind, parse_call
+from tandem_engine.router.fields import DROPPED, PASSED, REFUSED
 from tests.unit.router.pool import Pool, until
 
 BAD_BODIES: list[tuple[Any, int, str]] = [
     (b"{", 400, "not valid JSON"),
     (b"\xff\xfe", 400, "not valid JSON"),
-    (b"[" * 100_000, 400, "not valid JSON"),
+    (b"[" * 100, 400, "not valid JSON"),
+    (b"[" * 100_000, 400, "nested too deeply"),
+    (b'{"model": "tiny", "prompt": "x", "temperature": NaN}', 400, "NaN"),
+    (b'{"model": "tiny", "prompt": "x", "temperature": -Infinity}', 400, "-Infinity"),
+    (b'{"model": "tiny", "prompt": "x", "temperature": 1e999}', 400, "Infinity"),
+    (b'{"model": "tiny", "prompt": "x", "logit_bias": {"5": NaN}}', 400, "NaN"),
     (b"[1]", 400, "JSON object"),
     ({"prompt": "x"}, 400, "model"),
     ({"model": 7, "prompt": "x"}, 400, "model"),
@@ -26,13 +34,20 @@ BAD_BODIES: list[tuple[Any, int, str]] = [
     ({"model": "tiny", "prompt": "x", "stream": "yes"}, 400, "stream"),
     ({"model": "tiny", "prompt": "x", "stream_options": {}}, 400, "stream_options"),
     ({"model": "tiny", "prompt": "x", "n": 0}, 400, "n:"),
-    ({"model": "tiny", "prompt": "x", "n": 129}, 400, "n: a whole number from 1 to 128"),
+    ({"model": "tiny", "prompt": "x", "n": 17}, 400, "n: a whole number from 1 to 16"),
     ({"model": "tiny", "prompt": "x", "n": 10**400}, 400, "n:"),
     ({"model": "tiny", "prompt": "x", "best_of": 10**400}, 400, "best_of:"),
     ({"model": "tiny", "prompt": "x", "max_tokens": -1}, 400, "max_tokens"),
     ({"model": "tiny", "prompt": "x", "max_tokens": "many"}, 400, "max_tokens"),
     ({"model": "tiny", "prompt": "x", "prompt_logprobs": 1}, 400, "prompt_logprobs"),
     ({"model": "tiny", "prompt": "x", "use_beam_search": True}, 400, "use_beam_search"),
+    ({"model": "tiny", "prompt": ["x"] * 20_000}, 400, "at most 16"),
+    ({"model": "tiny", "prompt": [[5], [6], [7]], "n": 6}, 400, "at most 16"),
+    ({"model": "tiny", "prompt": ["x"] * 3, "best_of": 6}, 400, "at most 16"),
+    ({"model": "tiny", "prompt": "x", "logprobs": -1}, 400, "logprobs: a number"),
+    ({"model": "tiny", "prompt": "x", "top_logprobs": -1}, 400, "top_logprobs: a number"),
+    ({"model": "tiny", "prompt": "x", "logprobs": 10**400}, 400, "use stream: true"),
+    ({"model": "tiny", "prompt": "x", "n": 16, "logprobs": 20, "max_tokens": 2000}, 400, "262144"),
     ({"model": "tiny", "prompt": [5] * 2048}, 400, "2048"),
     ({"model": "tiny", "prompt": [5] * 2000, "max_tokens": 100}, 400, "2048"),
 ]
@@ -54,15 +69,15 @@ async def test_bad_bodies_are_refused_with_a_sentence(
 
 @pytest.mark.parametrize(
     "field",
-    ['"x": %s', '"tools": %s', '"messages": [{"role": "user", "content": %s}]'],
-    ids=["unknown field", "tools", "content"],
+    ['"metadata": %s', '"tools": %s', '"messages": [{"role": "user", "content": %s}]'],
+    ids=["dropped field", "tools", "content"],
 )
 @pytest.mark.parametrize("brackets", [("[", "]"), ('[{"text":', "}]")], ids=["lists", "texts"])
 async def test_a_body_nested_too_deeply_is_the_clients_fault(
     pool: Pool, field: str, brackets: tuple[str, str]
 ) -> None:
     opening, closing = brackets
-    for depth in [*range(800 // len(closing), 1000 // len(closing)), 100_000]:
+    for depth in [*range(100 // len(closing), 140 // len(closing)), 1000, 100_000]:
         value = field % (opening * depth + '"a"' + closing * depth)
         raw = '{"model": "tiny", "messages": [{"role": "user", "content": "a"}], ' + value + "}"
         status, answer, _ = await pool.post(raw.encode(), "/v1/chat/completions")
@@ -294,3 +309,140 @@ async def test_expect_100_continue_is_honoured(pool: Pool) -> None:
     status, _, _ = await pool.post({"model": "tiny", "prompt": "x"}, expect100=True)
 
     assert status == 200
+
+
+STEERING = {
+    "kv_transfer_params": {"do_remote_prefill": True, "remote_host": "10.0.0.66"},
+    "ec_transfer_params": {"peer": "10.0.0.66"},
+    "request_id": "somebody-elses",
+    "priority": -100,
+    "session_id": "s",
+    "stream_interval": 1000,
+    "watermarking": True,
+    "chat_template": "{{ 10 ** 10 }}",
+    "media_io_kwargs": {"video": {"num_frames": 10**6}},
+    "mm_processor_kwargs": {"num_crops": 10**6},
+    "vllm_xargs": {"kv_transfer_params": 1},
+    "chat_template_kwargs": {"chat_template": "{{ 1 }}"},
+    "temprature": 0.5,
+}
+
+
+@pytest.mark.parametrize("name", STEERING)
+async def test_a_field_that_steers_an_engine_is_refused_by_its_name(pool: Pool, name: str) -> None:
+    status, answer = await pool.complete(**{name: STEERING[name]})
+
+    assert status == 400
+    assert name in answer["error"]["message"]
+    assert "leave it out" in answer["error"]["message"]
+    assert answer["error"]["code"] == "unsupported_parameter"
+    assert pool.engines["p0"].seen == pool.engines["d0"].seen == []
+
+
+async def test_what_clients_send_that_no_engine_acts_on_is_dropped(pool: Pool) -> None:
+    extras = {"user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "auto"}
+
+    status, _ = await pool.complete(**extras, priority=None, kv_transfer_params=None)
+
+    assert status == 200
+    for name in ("p0", "d0"):
+        body = pool.engines[name].seen[0].body
+        assert not set(body) & {*extras, "priority"}
+
+
+async def test_the_documented_extensions_reach_both_engines(pool: Pool) -> None:
+    given = {"top_k": 5, "ignore_eos": True, "vllm_xargs": {"mine": 1}, "cache_salt": "s"}
+
+    status, _ = await pool.complete(**given)
+
+    assert status == 200
+    for name in ("p0", "d0"):
+        body = pool.engines[name].seen[0].body
+        assert {key: body[key] for key in given} == given
+
+
+async def test_every_field_that_passes_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "router.md").read_text()
+
+    for name in (*PASSED, *DROPPED, *REFUSED):
+        assert f"`{name}`" in text, name
+
+
+@pytest.mark.parametrize("status", [400, 402, 404, 418, 422, 451])
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_fault_that_an_engine_finds_in_its_stream_is_the_clients(
+    pool: Pool, status: int, begun: bool, stream: bool
+) -> None:
+    script = pool.engines["d0"].script
+    script.error_event_after = 1 if begun else 0
+    script.error = {"error": {"message": "too many logprobs", "type": "Bad", "code": status}}
+    body = {"model": "tiny", "prompt": "x", "logprobs": 19, "stream": stream}
+
+    async with pool.client.post(pool.url + "/v1/completions", json=body) as response:
+        text = await response.text()
+
+    assert "too many logprobs" in text
+    assert response.status == (200 if begun and stream else status)
+    await pool.idle()
+    assert len(pool.engines["d0"].seen) == 1
+    assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
+    assert pool.metric("tandem_router_requests_total", outcome="failed") == 0
+    told = await pool.arrivals()
+    assert told["arrivals"] == told["finished"] == []
+
+
+@pytest.mark.parametrize("code", [500, 429, "400", None])
+async def test_another_error_in_a_stream_is_the_engines(pool: Pool, code: Any) -> None:
+    script = pool.engines["d0"].script
+    script.error_event_after = 0
+    script.error = {"error": {"message": "scripted", "code": code}}
+
+    status, _ = await pool.complete()
+
+    assert status == 502
+    assert len(pool.engines["d0"].seen) == 2
+
+
+@pytest.mark.parametrize("status", [402, 405, 408, 410, 418, 451])
+async def test_every_status_of_the_4xx_is_passed_on_once(pool: Pool, status: int) -> None:
+    pool.engines["d0"].script.statuses = [status]
+
+    got, _ = await pool.complete()
+
+    assert got == status
+    assert len(pool.engines["d0"].seen) == 1
+    assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "GZIP", "identity, gzip"])
+async def test_a_packed_body_is_refused_and_never_unpacked(pool: Pool, encoding: str) -> None:
+    packed = gzip.compress(b" " * 50_000_000)
+
+    status, answer, _ = await pool.post(packed, headers={"Content-Encoding": encoding})
+
+    assert (status, answer["error"]["code"]) == (415, "unsupported_encoding")
+    assert "without compression" in answer["error"]["message"]
+
+
+async def test_tenants_get_salts_of_their_own_that_do_not_tell_who_they_are(pool: Pool) -> None:
+    pool.configure(cache_salt_header="Authorization")
+    body = {"model": "tiny", "prompt": "x"}
+    salts = []
+    for tenant, own in (
+        ("Bearer a", None),
+        ("Bearer b", None),
+        ("Bearer a", None),
+        ("Bearer a", "x"),
+    ):
+        given = body if own is None else body | {"cache_salt": own}
+        await pool.post(given, headers={"Authorization": tenant})
+        legs = [pool.engines[name].seen[-1].body["cache_salt"] for name in ("p0", "d0")]
+        assert legs[0] == legs[1]
+        salts.append(legs[0])
+    await pool.post(body)
+
+    one, other, again, session = salts
+    assert one == again
+    assert len({one, other, session, pool.engines["d0"].seen[-1].body["cache_salt"]}) == 4
+    assert not any("Bearer" in salt for salt in salts)

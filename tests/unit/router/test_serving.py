@@ -124,20 +124,6 @@ async def test_requests_whose_kv_cannot_move_go_to_decode_alone(pool: Pool) -> N
     assert pool.metric("tandem_router_decode_only_total", reason="unsupported") == 4
 
 
-async def test_kv_parameters_of_a_client_reach_no_engine(pool: Pool) -> None:
-    aimed = {"do_remote_prefill": True, "remote_host": "10.0.0.66", "remote_port": 1}
-
-    await pool.complete(
-        kv_transfer_params=aimed, vllm_xargs={"kv_transfer_params": aimed, "harmless": 1}
-    )
-    await pool.complete(kv_transfer_params=aimed, n=2)
-
-    seen = pool.engines["p0"].seen + pool.engines["d0"].seen
-    assert len(seen) == 3
-    assert "10.0.0.66" not in str([one.body for one in seen])
-    assert seen[0].body["vllm_xargs"] == {"harmless": 1}
-
-
 async def test_one_request_id_names_both_legs_and_the_answer(pool: Pool) -> None:
     headers = {"X-Request-Id": "audit-17", "Authorization": "Bearer secret", "X-Other": "no"}
 

@@ -7,7 +7,14 @@ from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.v1alpha1.fleet import PodTemplate, Resources
-from tandem_operator.api.values import Count, Duration, ImageReference, duration_rule, duration_s
+from tandem_operator.api.values import (
+    Count,
+    Duration,
+    ImageReference,
+    duration_rule,
+    duration_s,
+    text_rule,
+)
 
 
 def _timeout(name: str, example: str) -> Rule:
@@ -59,6 +66,20 @@ class Limits(ApiModel):
     Most prompt tokens that one router pod has at one prefill pod beyond two requests. Short prompts
     share a pass; a long one waits in the router, where a more urgent one can still go first.
     """
+    choices: Annotated[Count, Field(ge=1, le=1024)] = 16
+    """Most answers that one request makes at once: its prompts times its `n`."""
+    body_elements: Annotated[Count, Field(ge=1024, le=16_777_216)] = 262_144
+    """Most values in the lists and objects of a body. Each token id of a prompt is one."""
+
+
+HeaderName = Annotated[
+    str,
+    Field(max_length=64),
+    text_rule(
+        pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        message="cacheSaltHeader must be the name of a request header; write X-Tenant-Id",
+    ),
+]
 
 
 class DecodeAdmission(StrEnum):
@@ -99,6 +120,12 @@ class Router(ApiModel):
     What happens to requests that prefill pods would serve late. DecodeSlack: a decode pod computes
     the prompt by itself where every stream there keeps the TPOT bound by a margin, and fewer spare
     prefill replicas are held. Never: they wait for prefill. An edit restarts nothing.
+    """
+    cache_salt_header: HeaderName | None = None
+    """
+    Request header that names a tenant, such as Authorization or X-Tenant-Id. Each tenant then has
+    prefix caches of its own, so that nobody can time what others asked. Without it all share one
+    cache. An edit restarts nothing.
     """
     limits: Limits = Limits()
     """What a router pod takes before it refuses."""
