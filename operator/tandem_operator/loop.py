@@ -28,6 +28,7 @@ from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.conflicts import describe, owners_of
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POD, POOL
+from tandem_operator.kube.nodes import Cordons
 from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.status import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
@@ -101,6 +102,7 @@ class PoolLoop:
         self._status = StatusWriter(kube, clock=clock)
         self._events = EventWriter(kube, instance=instance, now=now)
         self._sharing = Sharing(kube, clock=clock)
+        self._cordons = Cordons(kube, clock=clock)
         self._known: dict[PoolKey, _Known] = {}
 
     def children_changed(self, key: PoolKey) -> None:
@@ -178,6 +180,7 @@ class PoolLoop:
             metrics_source=collected.source,
             memory=known.memory,
             memory_refused_s=None if known.refusal is None else known.refusal.at_s,
+            cordoned=await self._cordons.names(),
         )
         return world, collected
 

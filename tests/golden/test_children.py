@@ -55,7 +55,7 @@ def stored(sample: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_children_of_the_sample(sample: Path, snapshot: SnapshotAssertion) -> None:
-    world = World(pool=stored(sample), installation=INSTALLATION)
+    world = World(pool=stored(sample), installation=INSTALLATION, cordoned=frozenset())
 
     planned = plan(world, now_s=1_790_000_000.0)
     text = yaml.dump_all(planned.children, Dumper=_Plain, sort_keys=False, width=120)

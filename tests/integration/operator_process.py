@@ -263,8 +263,8 @@ class Pool:
         """The resourceVersion of everything in the namespace that could change."""
         return {key: each["metadata"]["resourceVersion"] for key, each in self.objects().items()}
 
-    def make_pods_ready(self, *, host="127.0.0.1"):
-        """Show the pods that exist as a kubelet would show them: started and Ready."""
+    def make_pods_ready(self, *, host="127.0.0.1", node="node-1"):
+        """Show the pods that exist as a kubelet would show them: on a node, started and Ready."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         pods = f"/api/v1/namespaces/{self.namespace}/pods"
         for pod in self.plane.request("GET", pods)["items"]:
@@ -276,7 +276,7 @@ class Pool:
                 "apiVersion": "v1",
                 "kind": "Binding",
                 "metadata": {"name": name},
-                "target": {"kind": "Node", "name": "node-1"},
+                "target": {"kind": "Node", "name": node},
             }
             if not pod["spec"].get("nodeName"):
                 self.plane.request("POST", f"{pods}/{name}/binding", binding)
@@ -292,6 +292,35 @@ class Pool:
                 ],
             }
             self.plane.request("PUT", f"{pods}/{name}/status", bound)
+
+    def pods_on(self, node):
+        """Names of the pods on a node that are not told to go."""
+        found = self.plane.request("GET", f"/api/v1/namespaces/{self.namespace}/pods")["items"]
+        return sorted(
+            pod["metadata"]["name"]
+            for pod in found
+            if pod["spec"].get("nodeName") == node and not pod["metadata"].get("deletionTimestamp")
+        )
+
+    def evict(self, pod):
+        """Ask for a pod's eviction, as `kubectl drain` does; the API server's status code."""
+        where = {"name": pod, "namespace": self.namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": where}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        try:
+            self.plane.request("POST", path, body)
+        except RuntimeError as error:
+            return 429 if "disruption budget" in str(error) else str(error)
+        return 201
+
+    def budgets(self):
+        """How many pods of each component may be away, as far as the controller has heard."""
+        return {
+            name.removeprefix(f"{self.name}-"): each["spec"]["maxUnavailable"]
+            for (kind, name), each in self.objects().items()
+            if kind == "PodDisruptionBudget"
+            and each.get("status", {}).get("observedGeneration") == each["metadata"]["generation"]
+        }
 
     def lose_readiness(self, component, *, ran_s=600):
         """Show a component's Ready pods as NotReady from now on, their processes as they ran."""

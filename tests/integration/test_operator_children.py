@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tandem_operator.kube.rights import LEASE_RIGHTS, POOL_RIGHTS
+from tandem_operator.kube.rights import CLUSTER_RIGHTS, LEASE_RIGHTS, POOL_RIGHTS
 from tests.integration.operator_process import Pool, eventually, install_crd, operator, rights_role
 
 pytestmark = pytest.mark.timeout(240)
@@ -39,7 +39,7 @@ def running(control_plane, tmp_path_factory):
     made = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": where},
-        rights_role(OPERATOR_NAMESPACE, (*POOL_RIGHTS, *LEASE_RIGHTS)),
+        rights_role(OPERATOR_NAMESPACE, (*POOL_RIGHTS, *CLUSTER_RIGHTS, *LEASE_RIGHTS)),
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     STALE_METRICS = "StaleMetrics"
     CAPACITY_BLOCKED = "CapacityBlocked"
     REPLACING_PODS = "ReplacingPods"
+    NODE_DRAIN = "NodeDrain"
     NOT_MANAGED = "NotManaged"
     PAUSED = "Paused"
 
@@ -68,6 +69,7 @@ class Decision:
 
     Attributes:
         fresh: whether the metrics were fresh enough to act on; the sentence says what was missing.
+        drain_blocked: why a node that is being emptied has to keep the last pod of a role.
         slo_feasible: `None` while unknown; `False` with `feasible_ttft_s` / `feasible_tpot_s`
             naming the bound that could be met.
         inputs: the numbers behind the decision, rounded for people.
@@ -82,6 +84,7 @@ class Decision:
     fresh: bool
     fresh_message: str
     capacity_blocked: str | None
+    drain_blocked: str | None
     slo_feasible: bool | None
     feasible_ttft_s: float | None
     feasible_tpot_s: float | None

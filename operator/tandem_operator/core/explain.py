@@ -113,6 +113,11 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.GPU_BUDGET: f"gpuBudget {words.gpu_budget} leaves no room for more",
         Reason.NAMESPACE_QUOTA: words.quota or "",
         Reason.REPLACING_PODS: f"{words.stuck}; another stands in",
+        Reason.NODE_DRAIN: (
+            "the node of its only Ready pod is being emptied; another pod comes first"
+            if grows
+            else "another pod serves now, and the one on the node that is being emptied goes"
+        ),
     }
     if reason in orders:
         return orders[reason]
@@ -174,6 +179,11 @@ def _growth(words: Words, allowed: Allowed) -> str:
 def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     texts = {
         Reason.STALE_METRICS: words.fresh_message,
+        Reason.NODE_DRAIN: (
+            "the node of its only pod is being emptied, and no budget has room for another"
+            if allowed.limits_hit
+            else "a pod on a node that is being emptied goes once another is Ready"
+        ),
         Reason.CAPACITY_BLOCKED: words.stuck or "the cluster does not start its pods",
         Reason.AT_BOUND: f"more would be better, but maxReplicas is {words.maximum}",
         Reason.STARTING_PODS: "the replicas asked for are starting",

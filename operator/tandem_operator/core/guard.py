@@ -98,7 +98,7 @@ def guard(
         role
         for role in Role
         if due[role] > (scene.fleets[role].asked or 0)
-        and _room(spec, scene.fleets) < spec.roles[role].gpus_per_replica
+        and room_of(spec, scene.fleets) < spec.roles[role].gpus_per_replica
     ]
     allowed = {}
     for role in Role:
@@ -219,7 +219,7 @@ class _Move:
         return Allowed(self.current, self.current - spare, Reason.SPARE_CAPACITY)
 
 
-def _room(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
+def room_of(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
     """GPUs of the budget that no pod holds or may claim, terminating ones included."""
     if spec.gpu_budget is None:
         return 10**9
@@ -241,7 +241,7 @@ def within_budget(
     if spec.gpu_budget is None:
         return dict(allowed)
     fitted = _trim(spec, allowed, target or {})
-    room = _room(spec, fleets)
+    room = room_of(spec, fleets)
     # The role that lacks most, relative to what it has, is served first.
     growing = sorted(
         (r for r in Role if spec.roles[r].managed and fitted[r].to > fitted[r].current),

@@ -38,6 +38,7 @@ class Memory:
         overhead_s: the part of TTFT that no prefill replica changes, measured at low load.
         crest: the most demanding curve of late, where pools share a quota.
         pace: what the routers were told of a decode replica.
+        relieved: roles that hold a replica more until it serves for one whose node is emptied.
     """
 
     version: int = VERSION
@@ -52,6 +53,7 @@ class Memory:
     overhead_s: float | None = None
     crest: Crest | None = None
     pace: DecodePace | None = None
+    relieved: tuple[Role, ...] = ()
 
     def to_json(self) -> str:
         """Compact JSON that `from_json` reads back exactly, but for legs where they are many."""

@@ -33,6 +33,8 @@ class PodState:
     """Why the pod does not start, in Kubernetes' own words (ImagePullBackOff, Unschedulable...)."""
     unready_s: float | None = None
     """Since when it is not Ready; `None` where it is, or where nothing says since when."""
+    leaving: bool = False
+    """Whether its node is being emptied."""
 
 
 @dataclass(frozen=True, slots=True)

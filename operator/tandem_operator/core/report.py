@@ -29,6 +29,7 @@ def report(view: View) -> Decision:
         fresh=view.fresh.act,
         fresh_message=view.fresh.message,
         capacity_blocked=_blocked(view),
+        drain_blocked=_drain_blocked(view),
         slo_feasible=feasible,
         feasible_ttft_s=None if situation is None else _feasible_ttft_s(view, situation),
         feasible_tpot_s=None
@@ -134,6 +135,18 @@ def _blocked(view: View) -> str | None:
     if view.share is not None and view.share.waiting:
         stuck.append(f"minReplicas needs {view.share.waiting} GPUs, but {view.share.words}")
     return "; ".join(stuck) or None
+
+
+def _drain_blocked(view: View) -> str | None:
+    if not view.kept_on_nodes:
+        return None
+    pods = [view.fleets[role].ready[0].name for role in view.kept_on_nodes]
+    budget = "namespace quota" if view.bound_by_quota else f"gpuBudget {view.spec.gpu_budget}"
+    gpus = max(view.spec.roles[role].gpus_per_replica for role in view.kept_on_nodes)
+    return (
+        f"the node of {' and '.join(pods)} is being emptied, but the {budget} has no room for"
+        f" another pod first; allow {gpus} more, or delete the pod"
+    )
 
 
 def _inputs(view: View) -> dict[str, float]:

@@ -87,6 +87,11 @@ class Share:
         """The spec with the share as budget, where it is the tighter one."""
         return replace(spec, gpu_budget=self.gpus) if self.binds else spec
 
+    def with_surge(self, spec: PoolSpec) -> PoolSpec:
+        """The spec with what may be held for a while as budget, where it is the tighter one."""
+        own = self.surge_gpus if spec.gpu_budget is None else spec.gpu_budget
+        return replace(spec, gpu_budget=min(own, self.surge_gpus))
+
 
 def crest_of(
     last: Crest | None, curve: Curve, *, asked_gpus: int, now_s: float

@@ -22,6 +22,7 @@ from tandem_operator.core.observation import Observation
 from tandem_operator.core.pace import pace_to_tell
 from tandem_operator.core.plan import Plan, plan_for
 from tandem_operator.core.rates import Forecast
+from tandem_operator.core.relief import relieve
 from tandem_operator.core.report import report
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Quota, crest_of, take_share
@@ -119,8 +120,7 @@ def decide(
     feasible = situation is None or situation.feasible
     urgent = _urgent(spec, fleets, settled, minute, longer) if feasible else {}
     # What violations bought is not given back before it could be seen whether it helped.
-    kept = {r: n for r, n in memory.floors.items() if feasible and r not in settled}
-    floors = kept | urgent
+    floors = {r: n for r, n in memory.floors.items() if feasible and r not in settled} | urgent
     planned = partial(
         plan_for,
         situation=situation,
@@ -132,7 +132,7 @@ def decide(
         known_s=arrivals.known_s,
     )
     plan = planned(spec)
-    share, crest = None, None
+    own, share, crest = spec, None, None
     if quota is not None:
         known = plan is not None and fresh.act
         curve = _curve(spec, situation, expected, fleets, plan) if known and not idle else ()
@@ -149,7 +149,10 @@ def decide(
             plan = planned(spec)
     past = memory.past
     if plan is None or not fresh.act:
-        allowed = hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS)
+        wanted, allowed = (
+            None,
+            hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS),
+        )
     else:
         due = plan.each(partial(with_stand_ins, fleets=fleets, spec=spec))
         past = remember(past, due, spec=spec, now_s=now_s)
@@ -160,7 +163,14 @@ def decide(
             idle=idle,
             urgent=frozenset(Role if expected is not None and expected.hasty else urgent),
         )
-        allowed = guard(spec, due.choice, past, scene, now_s)
+        wanted, allowed = due.choice.target, guard(spec, due.choice, past, scene, now_s)
+    relief = relieve(
+        own if share is None else share.with_surge(own),
+        fleets,
+        allowed,
+        under_way=memory.relieved,
+        wanted=wanted,
+    )
     decision = report(
         View(
             spec=spec,
@@ -169,7 +179,7 @@ def decide(
             fresh=fresh,
             fleets=fleets,
             starts=starts,
-            allowed=allowed,
+            allowed=relief.allowed,
             plan=plan,
             forecast=expected,
             situation=situation,
@@ -183,6 +193,7 @@ def decide(
             idle=idle,
             share=share,
             pace=pace,
+            kept_on_nodes=relief.blocked,
         )
     )
     return decision, Memory(
@@ -197,6 +208,7 @@ def decide(
         overhead_s=overhead_s if lasting else None,
         crest=crest,
         pace=pace,
+        relieved=relief.roles,
     )
 
 

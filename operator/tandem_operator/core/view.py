@@ -43,6 +43,8 @@ class View:
     idle: bool
     share: Share | None = None
     pace: DecodePace | None = None
+    kept_on_nodes: tuple[Role, ...] = ()
+    """Roles whose only pod cannot leave its node, since the budget has no room for another."""
 
     @property
     def choice(self) -> Choice | None:

@@ -108,9 +108,12 @@ class Kube:
                 return None
             raise
 
-    async def list(self, kind: Kind, *, namespace: str | None, selector: str = "") -> list[Object]:
-        """All objects of a kind that carry the labels of `selector`; `None`: all namespaces."""
-        query = {"labelSelector": selector} if selector else {}
+    async def list(
+        self, kind: Kind, *, namespace: str | None, selector: str = "", fields: str = ""
+    ) -> list[Object]:
+        """All objects of a kind with the labels of `selector` and `fields`; `None`: everywhere."""
+        given = {"labelSelector": selector, "fieldSelector": fields}
+        query = {name: value for name, value in given.items() if value}
         answer = await self.request("GET", kind.path(namespace=namespace), query=query)
         items: list[Object] = answer.get("items") or []
         for item in items:

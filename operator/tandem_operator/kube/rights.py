@@ -8,6 +8,7 @@ from tandem_operator.kube.kinds import (
     DISRUPTION_BUDGET,
     EVENT,
     LEASE,
+    NODE,
     POD,
     POD_MONITOR,
     POOL,
@@ -53,6 +54,9 @@ POOL_RIGHTS = (
     _right(EVENT, ("create",)),
 )
 """In every namespace with pools: a ClusterRole, or a Role in the one namespace served."""
+
+CLUSTER_RIGHTS = (_right(NODE, ("list",)),)
+"""Of the whole cluster, also where one namespace is served: which nodes are being emptied."""
 
 LEASE_RIGHTS = (_right(LEASE, ("create", "get", "update")),)
 """In the Lease's namespace, with `--leader-elect`."""

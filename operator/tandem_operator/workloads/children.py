@@ -1,6 +1,6 @@
 """All children of a pool as they should be, in the order in which they can be created."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from tandem_operator.api import InferencePool
 from tandem_operator.core.pace import DecodePace
@@ -43,12 +43,21 @@ def children_of(
     templates: Mapping[str, Template],
     policy: PoolSpec,
     replicas: Mapping[Role, int],
+    keeping_last: Set[str],
     pod_monitors: bool,
     pace: DecodePace | None = None,
 ) -> tuple[Object, ...]:
-    """Every child but the memory. `replicas` only says whether a rollout has room to surge.
+    """Every child but the memory.
 
-    `pace` is what the routers are told of a decode pod.
+    Args:
+        pool: the pool.
+        name: its name.
+        templates: the pod template of each component.
+        policy: whose budget limits rollouts.
+        replicas: says only whether a rollout has room to surge.
+        keeping_last: components whose only pod no eviction may take.
+        pod_monitors: whether that kind is served.
+        pace: what the routers are told of a decode pod.
     """
     surging = surging_roles(policy, replicas)
     return (
@@ -59,7 +68,10 @@ def children_of(
         *(engine_service(name, role) for role in Role),
         router_service(name),
         router_internal_service(name),
-        *(disruption_budget(name, component) for component in COMPONENTS),
+        *(
+            disruption_budget(name, component, keeps_last=component in keeping_last)
+            for component in COMPONENTS
+        ),
         *(
             deployment(
                 name,

@@ -191,9 +191,10 @@ def _scaling_active(facts: Facts) -> Verdict:
 
 def _capacity_blocked(facts: Facts) -> Verdict:
     refusals = [f"{name}: {why}" for name, why in sorted(facts.seen.refusals.items())]
-    blocked = [*refusals, *filter(None, [facts.decision.capacity_blocked])]
+    stuck, kept = facts.decision.capacity_blocked, facts.decision.drain_blocked
+    blocked = [*refusals, *filter(None, [stuck, kept])]
     if blocked:
-        reason = "PodsRefused" if refusals else "PodsStuck"
+        reason = "PodsRefused" if refusals else "PodsStuck" if stuck else "DrainBlocked"
         return Verdict(ConditionType.CAPACITY_BLOCKED, TRUE, reason, "; ".join(blocked))
     message = "Every pod that was asked for runs or is starting."
     return Verdict(ConditionType.CAPACITY_BLOCKED, FALSE, "NotBlocked", message)

@@ -27,6 +27,7 @@ class SeenPod:
     Attributes:
         template: hash of the template it was made from.
         deletion_cost: its pod-deletion-cost annotation.
+        leaving: whether its node is being emptied.
     """
 
     name: str
@@ -35,6 +36,7 @@ class SeenPod:
     template: str | None
     trouble: str | None
     deletion_cost: str | None
+    leaving: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ class Seen:
 def see(world: World, name: PoolName) -> Seen:
     """Read the world's objects."""
     live = [pod for pod in world.pods if not has_ended(pod)]
-    pods = tuple(seen for pod in live if (seen := _seen_pod(pod)) is not None)
+    cordoned = world.cordoned or frozenset()
+    pods = tuple(seen for pod in live if (seen := _seen_pod(pod, cordoned)) is not None)
     deployments = {
         component: found
         for component in (*Role, ROUTER)
@@ -81,7 +84,7 @@ def see(world: World, name: PoolName) -> Seen:
     }
     observation = Observation(
         replicas={role: replicas[role] for role in Role if role in replicas},
-        pods=tuple(state for pod in live if (state := _pod_state(pod)) is not None),
+        pods=tuple(state for pod in live if (state := _pod_state(pod, cordoned)) is not None),
         engines=world.engines,
         routers=world.routers,
         router_pods=world.router_pods,
@@ -100,7 +103,7 @@ def _deployment(world: World, child: str) -> Object | None:
     return None
 
 
-def _seen_pod(pod: Object) -> SeenPod | None:
+def _seen_pod(pod: Object, cordoned: frozenset[str]) -> SeenPod | None:
     metadata = pod["metadata"]
     component = (metadata.get("labels") or {}).get(ROLE_LABEL)
     if not isinstance(component, str) or component not in (*Role, ROUTER):
@@ -114,10 +117,11 @@ def _seen_pod(pod: Object) -> SeenPod | None:
         template=annotations.get(TEMPLATE_ANNOTATION),
         trouble=_trouble(pod, phase),
         deletion_cost=annotations.get(DELETION_COST_ANNOTATION),
+        leaving=_stands_on(pod, cordoned),
     )
 
 
-def _pod_state(pod: Object) -> PodState | None:
+def _pod_state(pod: Object, cordoned: frozenset[str]) -> PodState | None:
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     created_s = epoch_s(metadata.get("creationTimestamp"))
@@ -135,7 +139,12 @@ def _pod_state(pod: Object) -> PodState | None:
         ready_s=changed_s if ready else None,
         problem=_trouble(pod, phase),
         unready_s=None if ready else changed_s,
+        leaving=_stands_on(pod, cordoned),
     )
+
+
+def _stands_on(pod: Object, nodes: frozenset[str]) -> bool:
+    return (pod.get("spec") or {}).get("nodeName") in nodes
 
 
 def has_ended(pod: Mapping[str, Any]) -> bool:

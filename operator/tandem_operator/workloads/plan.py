@@ -144,15 +144,18 @@ def _planned(
     decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
     replicas = _replicas(read.pool, policy, seen, decision)
     shrinking = [
-        role for role in Role if role in replicas and replicas[role] < seen.replicas.get(role, 0)
+        component
+        for component, count in replicas.items()
+        if count < seen.replicas.get(component, 0)
     ]
     moved = any(seen.replicas.get(component) != count for component, count in replicas.items())
     children = children_of(
         read.pool,
         name=name,
         templates=read.templates,
-        policy=_with_room_to_surge(policy, decision),
+        policy=policy if decision.share is None else decision.share.with_surge(policy),
         replicas=_largest(seen, decision),
+        keeping_last=_keeping_last(world, seen, replicas, memory),
         pod_monitors=world.installation.pod_monitors,
         pace=decision.pace,
     )
@@ -160,7 +163,9 @@ def _planned(
     planned = Plan(
         children=children,
         costs=tuple(
-            cost for role in shrinking for cost in deletion_costs(seen.of(role), world.engines)
+            cost
+            for component in shrinking
+            for cost in deletion_costs(seen.of(component), world.engines)
         ),
         replicas=replicas,
         keep=frozenset(map(key_of, children)) | {("ConfigMap", name.memory)},
@@ -224,8 +229,33 @@ def _replicas(
         if policy.roles[role].managed and (new or policy.mode is Mode.AUTO):
             counts[role] = decided.to
     if ROUTER not in seen.replicas or policy.mode is not Mode.PAUSED:
-        counts[ROUTER] = pool.spec.router.min_replicas
+        counts[ROUTER] = max(pool.spec.router.min_replicas, 2 if _router_leaves_alone(seen) else 1)
     return counts
+
+
+def _router_leaves_alone(seen: Seen) -> bool:
+    """Whether the node of the only Ready router is being emptied."""
+    ready = seen.of(ROUTER, PodPhase.READY)
+    return len(ready) == 1 and ready[0].leaving
+
+
+def _keeping_last(
+    world: World, seen: Seen, replicas: Mapping[str, int], memory: Memory
+) -> frozenset[str]:
+    """Components whose only pod no eviction may take: Tandem sees to it that another comes first.
+
+    Where it may not, since somebody else sets the count or nodes may not be read, a budget that
+    allows nothing would keep a node from being emptied for ever.
+    """
+    if world.cordoned is None:
+        return frozenset()
+    return frozenset(
+        component
+        for component, count in replicas.items()
+        if min(count, seen.replicas.get(component, count)) <= 1
+        or component in memory.relieved
+        or (component == ROUTER and _router_leaves_alone(seen))
+    )
 
 
 def _largest(seen: Seen, decision: Decision) -> Mapping[Role, int]:
@@ -234,15 +264,6 @@ def _largest(seen: Seen, decision: Decision) -> Mapping[Role, int]:
         role: max(seen.replicas.get(role, 0), decided.to) + len(seen.of(role, PodPhase.TERMINATING))
         for role, decided in decision.roles.items()
     }
-
-
-def _with_room_to_surge(policy: PoolSpec, decision: Decision) -> PoolSpec:
-    """The policy with what a rollout may hold, where a namespace's quota leaves less than it."""
-    if decision.share is None:
-        return policy
-    room = decision.share.surge_gpus
-    own = policy.gpu_budget
-    return replace(policy, gpu_budget=room if own is None else min(own, room))
 
 
 def _overridden(templates: Mapping[str, Template]) -> tuple[str, ...]:

@@ -83,10 +83,14 @@ def router_internal_service(name: PoolName) -> Object:
     return head | {"spec": spec}
 
 
-def disruption_budget(name: PoolName, component: str) -> Object:
-    """A node drain takes one pod of a component at a time."""
+def disruption_budget(name: PoolName, component: str, *, keeps_last: bool) -> Object:
+    """A node drain takes one pod of a component at a time, and none where it has only one.
+
+    That one is relieved by another and then removed, which no eviction may come before: the
+    eviction would have its ReplicaSet make one more, which the GPU budget may not hold.
+    """
     spec = {
-        "maxUnavailable": 1,
+        "maxUnavailable": 0 if keeps_last else 1,
         # A pod that is not Ready serves nobody; it must not keep a node from being drained.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
         "selector": {"matchLabels": selector_of(name, component)},

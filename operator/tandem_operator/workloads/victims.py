@@ -1,4 +1,7 @@
-"""Which pods go first in a shrink: the emptiest, said to the ReplicaSet by pod-deletion-cost."""
+"""Which pods go first in a shrink, said to the ReplicaSet by pod-deletion-cost.
+
+Those on a node that is being emptied, then the emptiest.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,6 +9,7 @@ from dataclasses import dataclass
 from tandem_operator.core.observation import EngineSample, PodPhase
 from tandem_operator.workloads.observe import SeenPod
 
+LEAVING_COST = -1
 UNKNOWN_LOAD_COST = 2**31 - 1
 """A pod that nothing is known of may be the busiest."""
 
@@ -25,7 +29,7 @@ def deletion_costs(pods: Iterable[SeenPod], engines: Iterable[EngineSample]) -> 
     """
     load: Mapping[str, float] = {sample.pod: sample.running + sample.waiting for sample in engines}
     costs = [
-        PodCost(pod=pod.name, cost=_cost(load.get(pod.name)))
+        PodCost(pod=pod.name, cost=LEAVING_COST if pod.leaving else _cost(load.get(pod.name)))
         for pod in pods
         if pod.phase is PodPhase.READY
     ]

@@ -45,6 +45,7 @@ class World:
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
             read from the ConfigMap among `children`).
         memory_refused_s: when the API server refused the memory, if it has taken none since.
+        cordoned: nodes that take no new pods, being emptied; `None` where that may not be read.
         quota: the GPUs that it shares with the other pools of its namespace; `None` where there is
             no quota on them, or its replicas hold none.
     """
@@ -60,4 +61,5 @@ class World:
     metrics_source: MetricsSource = MetricsSource.DIRECT
     memory: Any = None
     memory_refused_s: float | None = None
+    cordoned: frozenset[str] | None = None
     quota: Quota | None = None

@@ -13,7 +13,7 @@ from tandem_operator.kube.client import Kube
 class Recorder:
     """Every write: method, path, query and body; answers with `respond`, else with the body.
 
-    Reads are answered from `lists` by the last part of their path, and counted.
+    Reads are answered from `lists` by the last part of their path, and noted with their queries.
     """
 
     def __init__(self):
@@ -21,9 +21,11 @@ class Recorder:
         self.respond = None
         self.lists = {}
         self.reads = []
+        self.queries = []
 
     async def answer(self, request):
         if request.method == "GET":
+            self.queries.append(dict(request.query))
             return self._listed(request.path)
         body = json.loads(await request.text())
         self.writes.append((request.method, request.path, dict(request.query), body))

@@ -6,7 +6,7 @@ import pytest
 
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.plan import plan
-from tandem_operator.workloads.victims import UNKNOWN_LOAD_COST
+from tandem_operator.workloads.victims import LEAVING_COST, UNKNOWN_LOAD_COST
 from tests.unit.workloads.cluster import (
     NOW_S,
     after,
@@ -154,3 +154,72 @@ def test_no_cost_is_written_for_a_count_that_somebody_else_sets(handover):
     lower = {"decode": {"minReplicas": 1, "maxReplicas": 1}}
 
     assert plan(edited(live, lower, handover), now_s=NOW_S).costs == ()
+
+
+def emptying(live, *components, nodes=("node-1",), **more):
+    """The pool where the first pods of some components stand on nodes that are being emptied."""
+    pods = [
+        each | {"spec": {"nodeName": "node-2"}}
+        if each["metadata"]["labels"]["tandem-inference.io/role"] not in components
+        else each
+        for each in live.pods
+    ]
+    return replace(live, pods=tuple(pods), cordoned=frozenset(nodes), **more)
+
+
+def budgets(made):
+    return {
+        each["metadata"]["name"].removeprefix("tiny-"): each["spec"]["maxUnavailable"]
+        for each in made.children
+        if each["kind"] == "PodDisruptionBudget"
+    }
+
+
+def test_no_eviction_takes_the_only_pod_of_a_component_and_one_at_a_time_of_several():
+    made = plan(emptying(running({"decode": {"minReplicas": 2}}, decode=2)), now_s=NOW_S)
+
+    assert budgets(made) == {"prefill": 0, "decode": 1, "router": 0}
+
+
+@pytest.mark.parametrize("handover", [PAUSED, RECOMMEND, EXTERNAL])
+def test_where_tandem_may_not_bring_another_pod_no_budget_pins_the_only_one(handover):
+    live = emptying(running())
+
+    assert budgets(plan(edited(live, handover), now_s=NOW_S + 5))["prefill"] == 1
+
+
+def test_nor_where_it_may_not_read_which_nodes_are_being_emptied():
+    made = plan(replace(running(), cordoned=None), now_s=NOW_S)
+
+    assert set(budgets(made).values()) == {1}
+
+
+@pytest.mark.parametrize("component", ["prefill", "decode", "router"])
+def test_the_only_pod_on_a_node_being_emptied_is_relieved_and_then_the_victim(component):
+    live = emptying(running(), component)
+    first = plan(live, now_s=NOW_S)
+    begun = after(live, first, cordoned=live.cordoned)
+    second = plan(with_another(begun, component, ready=False), now_s=NOW_S + 5)
+    waiting = after(begun, second, cordoned=live.cordoned)
+    third = plan(with_another(waiting, component, ready=True), now_s=NOW_S + 10)
+
+    assert [made.replicas[component] for made in (first, second, third)] == [2, 2, 1]
+    assert [budgets(made)[component] for made in (first, second, third)] == [0, 0, 0]
+    costs = {cost.pod: cost.cost for cost in third.costs}
+    assert costs[f"tiny-{component}-0"] == LEAVING_COST < costs[f"tiny-{component}-1"]
+
+
+def with_another(live, component, *, ready):
+    another = pod(live, component, 1, ready=ready, node="node-2")
+    return replace(live, pods=(*live.pods, another))
+
+
+def test_a_drain_that_the_budget_does_not_allow_is_told():
+    live = emptying(running({"scaling": {"gpuBudget": 2}}), "prefill")
+
+    status = plan(live, now_s=NOW_S).status
+    blocked = next(each for each in status["conditions"] if each["type"] == "CapacityBlocked")
+
+    assert (blocked["status"], blocked["reason"]) == ("True", "DrainBlocked")
+    assert "tiny-prefill-0" in blocked["message"]
+    assert "allow 1 more" in blocked["message"]

@@ -1,0 +1,44 @@
+"""Which nodes are being emptied: those that are cordoned, as `kubectl drain` does first."""
+
+import logging
+from collections.abc import Callable
+
+from tandem_operator.kube.client import ApiError, Kube
+from tandem_operator.kube.kinds import NODE
+
+log = logging.getLogger(__name__)
+
+READ_FOR_S = 4.0
+FORBIDDEN_FOR_S = 60.0
+
+
+class Cordons:
+    """One for all pools: what is read holds for a tick of all of them."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._until_s = 0.0
+        self._names: frozenset[str] | None = None
+        self._told = False
+
+    async def names(self) -> frozenset[str] | None:
+        """The cordoned nodes; `None` where they may not be listed."""
+        now_s = self._clock()
+        if now_s >= self._until_s:
+            self._names = await self._read()
+            self._until_s = now_s + (FORBIDDEN_FOR_S if self._names is None else READ_FOR_S)
+        return self._names
+
+    async def _read(self) -> frozenset[str] | None:
+        try:
+            # Of thousands of nodes the API server answers with those few alone.
+            found = await self._kube.list(NODE, namespace=None, fields="spec.unschedulable=true")
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            if not self._told:
+                self._told = True
+                log.warning("nodes not read", extra={"why": error.message})
+            return None
+        return frozenset(node["metadata"]["name"] for node in found)
