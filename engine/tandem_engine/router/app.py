@@ -17,7 +17,8 @@ from tandem_engine.router.forward import Forwarder
 from tandem_engine.router.internal import InternalServer
 from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
-from tandem_engine.router.polls import DecodeReads, Probes
+from tandem_engine.router.polls import DecodeReads
+from tandem_engine.router.probes import Probes
 from tandem_engine.router.server import ClientServer, listen
 from tandem_engine.router.settings import SettingsHolder
 from tandem_engine.router.timing_record import TimingRecord
@@ -113,7 +114,9 @@ class Router:
             self._internal.handle, host=options.host, port=options.internal_port
         )
         self._runners = [clients, internal]
-        self.background(Probes(fleet=self.fleet, upstream=self._upstream).run())
+        probes = Probes(fleet=self.fleet, upstream=self._upstream, settings=self.settings)
+        self.background(probes.run())
+        self.background(probes.look())
         self.background(
             DecodeReads(fleet=self.fleet, upstream=self._upstream, learned=self.learned).run()
         )

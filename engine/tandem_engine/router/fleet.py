@@ -1,13 +1,15 @@
 """The pool's engine pods as this router sees them: who may take new work.
 
-A pod whose connection was refused is suspect: it gets nothing until it is
-seen Ready again or answers a probe. A pod that was silent for too long is in doubt until a probe
-tells whether it is frozen (then it is suspect) or only slow; for that moment its work waits.
+What became of a pod's work says whether it is ejected (`ejection`). A pod that was silent for too
+long is in doubt until a probe tells whether it is frozen (then it is ejected) or only slow; for
+that moment its work waits.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 
+from tandem_engine.router.ejection import Ejection
+from tandem_engine.router.health import CERTAIN, State, Why
 from tandem_engine.router.pod import Endpoint, Pod, Role
 from tandem_engine.router.stopwatch import Stopwatch
 
@@ -32,6 +34,7 @@ class Fleet:
         self._without_decode.turn(on=True, now=clock())
         self._closing = False
         self.listed = False
+        self.ejection = Ejection(pods=self._pods.values, changed=self.announce, clock=clock)
 
     def close(self) -> None:
         """Wait for no pod any more: another router, or this one's successor, will know of it."""
@@ -78,23 +81,24 @@ class Fleet:
             self._drop(name)
             self.announce()
 
-    def suspect(self, pod: Pod) -> None:
-        """Send nothing to `pod` until it is seen Ready again or answers a probe.
+    def find(self, name: str | None) -> Pod | None:
+        """Return the pod of that name, if it still exists."""
+        return None if name is None else self._pods.get(name)
 
-        In doubt already, it was silent for too long: then it is frozen, and what it has ends too.
-        """
-        if pod.doubted:
-            pod.give_up()
-        pod.suspect, pod.doubted = True, False
-        self.announce()
+    def freeze(self, pod: Pod) -> None:
+        """Send nothing to `pod`, which does not answer at all, and end what waits for it."""
+        pod.doubted = False
+        self.ejection.eject(pod, Why.SILENT)
+        pod.health.give_up()
 
     def doubt(self, pod: Pod) -> None:
         """Send nothing to `pod` until a probe has told what it is.
 
-        A suspect pod gets nothing already: that it is silent too tells that it is frozen.
+        One that refused connections gets nothing already: that it is silent too tells that it is
+        frozen.
         """
-        if pod.suspect:
-            pod.give_up()
+        if pod.health.state is State.OUT and pod.health.why in CERTAIN:
+            pod.health.give_up()
             return
         pod.doubted = True
         self.announce()
@@ -110,8 +114,8 @@ class Fleet:
         )
 
     def trust(self, pod: Pod) -> None:
-        """Send work to `pod` again."""
-        pod.suspect = pod.doubted = False
+        """Doubt `pod` no more: it is slow, and whether it gets work its outcomes say."""
+        pod.doubted = False
         self.announce()
 
     def usable(self, role: Role, *, revisions: Collection[str] | None = None) -> list[Pod]:
@@ -138,8 +142,10 @@ class Fleet:
             endpoint.host,
             endpoint.port,
         ):
+            came_back = endpoint.ready and not pod.endpoint.ready
             pod.endpoint = endpoint
-            pod.suspect = pod.suspect and not endpoint.ready
+            if came_back or (endpoint.ready and pod.health.why in CERTAIN):
+                self.ejection.try_again(pod)
         else:
             if pod is not None:
                 self._drop(endpoint.name)

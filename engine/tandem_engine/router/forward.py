@@ -18,13 +18,15 @@ from aiohttp import web
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Deserted, Fleet
 from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.health import Attempt
+from tandem_engine.router.killers import Killers
 from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
-from tandem_engine.router.suspicion import doubt, note_failure
+from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure, fault_in_stream
 from tandem_engine.router.waiting import QueueFull, Waiting
@@ -56,12 +58,20 @@ class Forwarder:
         self._accounts = accounts
         self._learned = accounts.learned
         self._clock = clock
+        self._killers = Killers(clock)
+        self._suspicion = Suspicion(fleet=fleet, upstream=upstream, killers=self._killers)
         self._prefill_leg = PrefillLeg(
-            fleet=fleet, waiting=waiting, upstream=upstream, accounts=accounts, clock=clock
+            fleet=fleet,
+            waiting=waiting,
+            upstream=upstream,
+            accounts=accounts,
+            suspicion=self._suspicion,
+            clock=clock,
         )
 
     async def serve(self, flight: Flight, sink: Sink) -> web.StreamResponse:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
+        self._refuse_killer(flight)
         placement = flight.placement = await self._queue(flight)
         flight.decode_only = placement.decode_only
         try:
@@ -77,6 +87,14 @@ class Forwarder:
         finally:
             self._waiting.arrived(placement)
             self._waiting.computed(placement)
+
+    def _refuse_killer(self, flight: Flight) -> None:
+        try:
+            self._killers.check(flight.call, credentials=flight.headers.get("Authorization"))
+        except ApiError:
+            flight.ending = Ending.REFUSED
+            self._accounts.metrics.killers.inc()
+            raise
 
     async def _queue(self, flight: Flight) -> Placement:
         call = flight.call
@@ -146,15 +164,25 @@ class Forwarder:
                 output_tokens=answer_tokens,
             )
             pod.enter(load, self._clock())
+            attempt = self._fleet.ejection.begin(
+                pod,
+                tokens=flight.prompt_tokens,
+                pulls=kv_params is not None,
+                source=self._fleet.find(flight.prefill_pod) if kv_params is not None else None,
+            )
             self._waiting.arrived(flight.placement)
             try:
-                return await self._decode_once(flight, sink, pod, load, kv_params)
+                return await self._decode_once(flight, sink, attempt, load, kv_params)
             except UpstreamFailure as failure:
-                note_failure(self._fleet, pod, failure)
-                error = _gateway_error(failure)
+                self._suspicion.failed(attempt, failure)
+                error = gateway_error(failure)
                 if sink.begun:
-                    return await sink.fail(error)
-                if flight.tries == _MOST_TRIES:
+                    try:
+                        return await sink.fail(error)
+                    finally:
+                        await self._suspicion.ends_here(flight, pod, failure)
+                ends_here = await self._suspicion.ends_here(flight, pod, failure)
+                if ends_here or flight.tries == _MOST_TRIES:
                     busy = failure.reason is Reason.BUSY
                     flight.ending = Ending.SHED if busy else Ending.FAILED
                     raise error from failure
@@ -163,6 +191,8 @@ class Forwarder:
                 if kv_params is not None and not failure.never_sent:
                     kv_params, revision = None, None
                     self._fall_back(flight, DecodeOnly.RETRY)
+            finally:
+                self._fleet.ejection.close(attempt)
 
     def _fall_back(self, flight: Flight, reason: DecodeOnly) -> None:
         flight.decode_only = reason
@@ -199,14 +229,16 @@ class Forwarder:
             raise self._no_place() from None
 
     async def _decode_once(
-        self, flight: Flight, sink: Sink, pod: Pod, load: Load, kv_params: Any
+        self, flight: Flight, sink: Sink, attempt: Attempt, load: Load, kv_params: Any
     ) -> web.StreamResponse:
-        """Serve from `pod`, where `load` is counted until this is over."""
-        count = flight.token_count()
+        """Serve from the attempt's pod, where `load` is counted until this is over."""
+        pod, count = attempt.pod, flight.token_count()
+        attempt.tokens_made = lambda: count.output_tokens
         began = self._clock()
         self._accounts.ledger.leg_began(pod)
         try:
             async with Watchdog(flight.first_token_deadline_s) as watchdog:
+                attempt.give_up = lambda: not sink.begun and watchdog.end()
                 response = await self._upstream.decode(
                     pod,
                     path=flight.call.kind.path,
@@ -215,12 +247,16 @@ class Forwarder:
                     connect_s=flight.settings.timeouts.connect_s,
                 )
                 try:
-                    return await self._relay(flight, sink, response, count, watchdog)
+                    return await self._relay(
+                        flight, sink, response, count, watchdog, attempt=attempt
+                    )
                 finally:
                     # Closed, not released: the engine stops work nobody reads.
                     response.release() if response.content.at_eof() else response.close()
         except TimeoutError:
-            return await self._timed_out(flight, sink, pod, began=began)
+            if attempt.given_up:
+                raise UpstreamFailure(Reason.SILENT) from None
+            return await self._timed_out(flight, sink, attempt, began=began)
         except ApiError as error:
             if error.status < 500:
                 flight.ending = Ending.REFUSED
@@ -258,16 +294,19 @@ class Forwarder:
         )
 
     async def _timed_out(
-        self, flight: Flight, sink: Sink, pod: Pod, *, began: float
+        self, flight: Flight, sink: Sink, attempt: Attempt, *, began: float
     ) -> web.StreamResponse:
         last_s = flight.timeline.last_token_s
         started = last_s is not None
         heard_s = began if last_s is None else last_s + sink.stalled_s
-        doubt(self._fleet, flight, pod, silent_s=self._clock() - heard_s)
+        self._suspicion.silent(flight, attempt, silent_s=self._clock() - heard_s)
         flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
         logger.warning(
             "engine pod was silent for too long",
-            extra={"pod": pod.name, "phase": "between tokens" if started else "first token"},
+            extra={
+                "pod": attempt.pod.name,
+                "phase": "between tokens" if started else "first token",
+            },
         )
         error = ApiError(
             504,
@@ -288,8 +327,11 @@ class Forwarder:
         response: aiohttp.ClientResponse,
         count: TokenCount,
         watchdog: Watchdog,
+        *,
+        attempt: Attempt,
     ) -> web.StreamResponse:
         events, timeline, clock = Events(), flight.timeline, self._clock
+        health = attempt.pod.health
         idle_s, deadline_s = flight.settings.timeouts.idle_s, flight.deadline_s
         done = False
         chunks = response.content.iter_any()
@@ -316,10 +358,12 @@ class Forwarder:
             if payloads:
                 await sink.send(payloads)
             if fresh:
-                now = clock() - sink.stalled_s
+                health.progress_s = clock()
+                now = health.progress_s - sink.stalled_s
                 timeline.last_token_s = now
                 if timeline.first_token_s is None:
                     timeline.first_token_s = now
+                    self._fleet.ejection.first_token(attempt)
                     self._waiting.computed(flight.placement)
             if broken is not None:
                 raise broken
@@ -329,6 +373,8 @@ class Forwarder:
                 watchdog.move(min(clock() + idle_s, deadline_s))
         answer = await sink.finish()
         flight.ending = Ending.ANSWERED
+        self._fleet.ejection.well(attempt)
+        self._killers.answered(flight.call, credentials=flight.headers.get("Authorization"))
         # The end of the body frees the connection for the next request.
         watchdog.move(clock() + 2 * _AFTER_DONE_S)
         with contextlib.suppress(UpstreamFailure, TimeoutError):
@@ -349,18 +395,3 @@ def _broken_by(chunk: Chunk, payload: bytes) -> ApiError | UpstreamFailure:
     if not chunk.error:
         return UpstreamFailure(Reason.ABORTED)
     return fault_in_stream(payload) or UpstreamFailure(Reason.STATUS)
-
-
-def _gateway_error(failure: UpstreamFailure) -> ApiError:
-    if failure.reason is Reason.BUSY:
-        return unavailable(
-            "The engine is at its limit; try again later.",
-            code="engine_busy",
-            retry_after_s=_NO_POD_RETRY_S,
-        )
-    return ApiError(
-        502,
-        "The engine failed before it finished the answer.",
-        kind="server_error",
-        code="upstream_error",
-    )

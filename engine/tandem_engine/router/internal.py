@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 from aiohttp import web
 
@@ -45,7 +46,8 @@ class InternalServer:
             }
             self._read_s = asyncio.get_running_loop().time()
             self._read.set()
-            return web.json_response(self._accounts.ledger.report(in_system))
+            report = self._accounts.ledger.report(in_system)
+            return web.json_response(report | {"sick": self._sick(report["now_s"])})
         return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
 
     async def last_read(self) -> None:
@@ -53,6 +55,19 @@ class InternalServer:
         self._read.clear()
         if asyncio.get_running_loop().time() - self._read_s < STILL_READ_S:
             await self._read.wait()
+
+    def _sick(self, now_s: float) -> list[dict[str, Any]]:
+        """Return the pods that get no work for what became of it, since when, and why."""
+        now = asyncio.get_running_loop().time()
+        return [
+            {
+                "pod": sick.pod.name,
+                "role": sick.pod.endpoint.role.value,
+                "since_s": round(now_s - (now - sick.since_s), 3),
+                "reason": sick.why.value,
+            }
+            for sick in sorted(self._fleet.ejection.sick(), key=lambda sick: sick.pod.name)
+        ]
 
     def _at(self, role: Role) -> int:
         return sum(pod.requests for pod in self._fleet.pods() if pod.endpoint.role is role)

@@ -6,8 +6,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import generate_latest
 
 from tandem_engine.router.fleet import Fleet
+from tandem_engine.router.health import Why
 from tandem_engine.router.ledger import BUCKET_EDGES_TOKENS, prompt_bucket
-from tandem_engine.router.pod import Role
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.truth import Cause, Outcome, Verdict
 
 _BUCKET_RATIO = 1.15
@@ -86,6 +87,17 @@ class Metrics:
             ["reason"],
             registry=registry,
         )
+        self.ejections = Counter(
+            "tandem_router_ejections",
+            "Engine pods put out for what became of their work, by role and reason.",
+            ["role", "reason"],
+            registry=registry,
+        )
+        self.killers = Counter(
+            "tandem_router_engine_killers",
+            "Requests refused because engines ended while they served the same body.",
+            registry=registry,
+        )
         self.arrivals = Counter(
             "tandem_router_arrivals", "Requests that came in well formed.", registry=registry
         )
@@ -144,12 +156,19 @@ class Metrics:
             def ready(role: Role = role) -> int:
                 return len(fleet.usable(role))
 
+            def ejected(role: Role = role) -> int:
+                return sum(sick.pod.endpoint.role is role for sick in fleet.ejection.sick())
+
             def leaving(role: Role = role) -> int:
                 return sum(p.endpoint.leaving for p in fleet.pods() if p.endpoint.role is role)
 
             self._in_flight.labels(role.value).set_function(requests)
             self._pods.labels(role.value, "ready").set_function(ready)
             self._pods.labels(role.value, "leaving").set_function(leaving)
+            self._pods.labels(role.value, "ejected").set_function(ejected)
+            for why in Why:
+                self.ejections.labels(role.value, why.value)
+        fleet.ejection.ejected = self._ejected
 
     def finish(
         self,
@@ -179,6 +198,9 @@ class Metrics:
             self._observe_parts(verdict.parts)
         if verdict.tpot_s is not None:
             self.tpot.observe(verdict.tpot_s)
+
+    def _ejected(self, pod: Pod, why: Why) -> None:
+        self.ejections.labels(pod.endpoint.role.value, why.value).inc()
 
     def exposition(self) -> bytes:
         """Return the text for a scrape."""

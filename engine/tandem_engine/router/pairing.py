@@ -48,7 +48,7 @@ def pair(
     }
     return min(
         (pod for pod in prefill if pod.endpoint.revision in revisions),
-        key=lambda pod: (pod.tokens, pod.requests, tokens[pod.endpoint.revision], pod.name),
+        key=lambda pod: (pod.weight, pod.requests, tokens[pod.endpoint.revision], pod.name),
         default=None,
     )
 

@@ -4,12 +4,11 @@ Load is counted in tokens of outstanding work, so a pod with one long prompt is 
 with two short ones.
 """
 
-import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tandem_engine.router.health import Health
 from tandem_engine.router.stalls import Stalls
 
 
@@ -77,7 +76,8 @@ class Pod:
         others: streams that the engine has from elsewhere, as last seen.
         entries: how many requests ever came, to tell whether one had the pod to itself.
         stalls: prompts that it computes although it is a decode pod.
-        legs: the deadlines of the prompts under way at a prefill pod.
+        doubted: it was silent for too long, and a probe tells whether it is frozen.
+        health: what became of the work that it had.
     """
 
     __slots__ = (
@@ -87,19 +87,17 @@ class Pod:
         "doubted",
         "endpoint",
         "entries",
-        "legs",
+        "health",
         "others",
         "output_tokens",
         "requests",
         "stalls",
         "streams",
-        "suspect",
         "tokens",
     )
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.suspect = False
         self.doubted = False
         self.requests = 0
         self.streams = 0
@@ -108,7 +106,7 @@ class Pod:
         self.others = 0
         self.entries = 0
         self.stalls = Stalls()
-        self.legs: set[asyncio.Timeout] = set()
+        self.health = Health()
         # What came when the work before it was overdue already is not what is late.
         self._later_s = 0.0
         self._work_s = 0.0
@@ -133,6 +131,7 @@ class Pod:
             self._later_s += load.work_s
         else:
             self._work_s += load.work_s
+        self.health.entered(now)
         self.requests += 1
         self.entries += 1
         self.streams += load.streams
@@ -163,25 +162,18 @@ class Pod:
             return 0.0
         return max(0.0, now - self._begun_s - self._work_s)
 
-    @contextmanager
-    def prefilling(self, leg: asyncio.Timeout) -> Iterator[None]:
-        """Know the deadline of a prompt as long as it is under way here."""
-        self.legs.add(leg)
-        try:
-            yield
-        finally:
-            self.legs.discard(leg)
+    @property
+    def weight(self) -> int:
+        """Return the tokens it has, and those of work that it failed just now.
 
-    def give_up(self) -> None:
-        """End the prompts under way here as if their time were over."""
-        for leg in self.legs:
-            if not leg.expired():
-                leg.reschedule(asyncio.get_running_loop().time())
+        Else a pod that fails at once would be the idlest, and get all there is.
+        """
+        return self.tokens + self.health.lost_tokens
 
     @property
     def usable(self) -> bool:
         """Return whether a new request may go here."""
-        return self.standing and not self.suspect and not self.doubted
+        return self.standing and not self.doubted and self.health.admits
 
     @property
     def standing(self) -> bool:
@@ -191,4 +183,4 @@ class Pod:
 
 def least_loaded(pods: Iterable[Pod]) -> Pod | None:
     """Return the pod with the least outstanding work in tokens."""
-    return min(pods, key=lambda pod: (pod.tokens, pod.requests, pod.name), default=None)
+    return min(pods, key=lambda pod: (pod.weight, pod.requests, pod.name), default=None)

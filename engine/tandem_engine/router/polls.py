@@ -1,7 +1,6 @@
-"""Background reads of engine pods: probes that clear a suspicion, and what decode pods measure."""
+"""Background reads of what decode pods measure of themselves."""
 
 import asyncio
-import contextlib
 import logging
 import re
 from collections.abc import Iterable
@@ -11,8 +10,6 @@ from tandem_engine.router.flight import Learned
 from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.upstream import Upstream, UpstreamFailure
 
-_PROBE_EVERY_S = 0.5
-_PROBE_TIMEOUT_S = 1.0
 _SCRAPE_EVERY_S = 10.0
 _SCRAPE_TIMEOUT_S = 5.0
 _LARGEST_METRICS_BYTES = 8 * 1024 * 1024
@@ -25,42 +22,6 @@ _REQUESTS = re.compile(
 )
 
 logger = logging.getLogger(__name__)
-
-
-class Probes:
-    """Asks doubted pods for their health once, and suspect pods until they answer."""
-
-    def __init__(self, *, fleet: Fleet, upstream: Upstream) -> None:
-        self._fleet = fleet
-        self._upstream = upstream
-
-    async def run(self) -> None:
-        """Probe for ever."""
-        while True:
-            pods = [pod for pod in self._fleet.pods() if pod.suspect or pod.doubted]
-            await asyncio.gather(*map(self._probe, pods))
-            await self._until_needed()
-
-    async def _until_needed(self) -> None:
-        """Wait for a pod in doubt, and no longer than an interval while one is suspect."""
-        known = any(pod.suspect for pod in self._fleet.pods())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PROBE_EVERY_S if known else None):
-                while not any(
-                    pod.doubted or (pod.suspect and not known) for pod in self._fleet.pods()
-                ):
-                    await self._fleet.change()
-
-    async def _probe(self, pod: Pod) -> None:
-        try:
-            await self._upstream.get(
-                pod, path="/health", most_bytes=65536, timeout_s=_PROBE_TIMEOUT_S
-            )
-        except UpstreamFailure:
-            if pod.doubted:
-                self._fleet.suspect(pod)
-            return
-        self._fleet.trust(pod)
 
 
 class DecodeReads:

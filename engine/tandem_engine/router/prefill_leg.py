@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.health import Attempt
 from tandem_engine.router.placement import DecodeOnly
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
-from tandem_engine.router.suspicion import doubt, note_failure
+from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import PrefillAnswer, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import Waiting
@@ -23,6 +24,7 @@ class PrefillLeg:
     waiting: Waiting
     upstream: Upstream
     accounts: Accounts
+    suspicion: Suspicion
     clock: Callable[[], float]
 
     async def run(self, flight: Flight, pod: Pod, load: Load) -> tuple[PrefillAnswer, str] | None:
@@ -32,17 +34,23 @@ class PrefillLeg:
         """
         flight.timeline.prefill_started = True
         started = self.clock()
+        ejection = self.fleet.ejection
         for last in (False, True):
             flight.prefill_pod, tried_s = pod.name, self.clock()
+            attempt = ejection.begin(pod, tokens=flight.prompt_tokens)
             try:
-                answer = await self._once(flight, pod, load, retry=last)
+                answer = await self._once(flight, attempt, load, retry=last)
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
-                doubt(self.fleet, flight, pod, silent_s=self.clock() - tried_s)
+                if not attempt.given_up:
+                    self.suspicion.silent(flight, attempt, silent_s=self.clock() - tried_s)
                 flight.decode_only = DecodeOnly.PREFILL_TIMEOUT
             except UpstreamFailure as failure:
                 flight.decode_only = DecodeOnly.PREFILL_FAILED
-                note_failure(self.fleet, pod, failure)
+                self.suspicion.failed(attempt, failure)
+                if await self.suspicion.ends_here(flight, pod, failure):
+                    flight.ending = Ending.FAILED
+                    raise gateway_error(failure) from failure
                 other = None if last else self._other(pod)
                 if other is not None:
                     self.accounts.metrics.retries.labels(failure.reason.value).inc()
@@ -55,11 +63,16 @@ class PrefillLeg:
                     flight.decode_only = None
                     return answer, pod.endpoint.revision
                 flight.decode_only = DecodeOnly.NO_KV_PARAMS
+            finally:
+                ejection.close(attempt)
             break
         flight.timeline.prefill_ended_s = self.clock()
         return None
 
-    async def _once(self, flight: Flight, pod: Pod, load: Load, *, retry: bool) -> PrefillAnswer:
+    async def _once(
+        self, flight: Flight, attempt: Attempt, load: Load, *, retry: bool
+    ) -> PrefillAnswer:
+        pod = attempt.pod
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
         timeouts = flight.settings.timeouts
         self.accounts.ledger.leg_began(pod)
@@ -67,14 +80,14 @@ class PrefillLeg:
             async with asyncio.timeout_at(
                 min(started + timeouts.prefill_s, flight.first_token_deadline_s)
             ) as leg:
-                with pod.prefilling(leg):
-                    answer = await self.upstream.prefill(
-                        pod,
-                        path=flight.call.kind.path,
-                        body=flight.call.prefill_body(),
-                        headers=flight.headers,
-                        connect_s=timeouts.connect_s,
-                    )
+                attempt.give_up = lambda: _end(leg)
+                answer = await self.upstream.prefill(
+                    pod,
+                    path=flight.call.kind.path,
+                    body=flight.call.prefill_body(),
+                    headers=flight.headers,
+                    connect_s=timeouts.connect_s,
+                )
         except ApiError:
             flight.ending = Ending.REFUSED
             raise
@@ -82,6 +95,8 @@ class PrefillLeg:
             self.accounts.ledger.leg_ended(pod)
             self.waiting.release(pod, load)
         ended = self.clock()
+        self.fleet.ejection.first_token(attempt)
+        self.fleet.ejection.well(attempt)
         self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
         self.accounts.learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
         cached = flight.cached_tokens or 0
@@ -113,3 +128,11 @@ class PrefillLeg:
         # Its decode pods were found to bear the request; another revision's were not asked.
         same = [other for other in others if other.endpoint.revision == pod.endpoint.revision]
         return least_loaded(same or others)
+
+
+def _end(leg: asyncio.Timeout) -> bool:
+    """End a wait as if its time were over; return whether it still lasted."""
+    if leg.expired():
+        return False
+    leg.reschedule(asyncio.get_running_loop().time())
+    return True

@@ -1,31 +1,89 @@
-"""What a failure or a silence says of the pod that it came from."""
+"""What a failure or a silence says: of the pod that it came from, and of the request itself."""
 
 import logging
+from dataclasses import dataclass
 
+from tandem_engine.router.errors import ApiError, unavailable
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Flight
+from tandem_engine.router.health import Attempt, Why
+from tandem_engine.router.killers import Killers
 from tandem_engine.router.pod import Pod
-from tandem_engine.router.upstream import Reason, UpstreamFailure
+from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
+
+_BUSY_RETRY_S = 5
+# Of what else went wrong the engine itself told.
+_MAY_HAVE_ENDED = frozenset({Reason.DISCONNECTED, Reason.STATUS, Reason.ABORTED})
 
 logger = logging.getLogger(__name__)
 
 
-def doubt(fleet: Fleet, flight: Flight, pod: Pod, *, silent_s: float) -> None:
-    """Have a probe tell what `pod` is, where it was silent long enough to say anything about it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """Tells ejection what failures mean, and finds out which requests end engines."""
 
-    A request that came to the pod with its time all but spent does not, nor does one that it served
-    until the end of that.
-    """
-    timeouts = flight.settings.timeouts
-    if silent_s >= min(timeouts.connect_s, timeouts.prefill_s):
-        fleet.doubt(pod)
+    fleet: Fleet
+    upstream: Upstream
+    killers: Killers
+
+    def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
+        """Log that a pod did not serve a request, and hold it against the pod."""
+        pod = attempt.pod
+        logger.warning(
+            "engine pod did not serve a request",
+            extra={"pod": pod.name, "reason": failure.reason.value, "status": failure.status},
+        )
+        if failure.reason is Reason.REFUSED:
+            self.fleet.ejection.eject(pod, Why.REFUSED)
+        elif failure.reason is Reason.SILENT or (failure.reason is Reason.BUSY and pod.requests):
+            # Known before it was given up; busy, and with work to be busy with.
+            return
+        else:
+            self.fleet.ejection.failed(attempt)
+
+    def silent(self, flight: Flight, attempt: Attempt, *, silent_s: float) -> None:
+        """Have a probe tell what a pod is, where it was silent long enough to say anything of it.
+
+        A request that came to the pod with its time all but spent does not, nor does one that it
+        served until the end of that.
+        """
+        timeouts = flight.settings.timeouts
+        if silent_s >= min(timeouts.connect_s, timeouts.prefill_s):
+            self.fleet.ejection.failed(attempt)
+            self.fleet.doubt(attempt.pod)
+
+    async def ends_here(self, flight: Flight, pod: Pod, failure: UpstreamFailure) -> bool:
+        """Return whether the request must go to no other engine, for it seems to end them.
+
+        An engine has ended where it answers for its health no more. One that was leaving did so by
+        itself.
+        """
+        if failure.reason not in _MAY_HAVE_ENDED or pod.endpoint.leaving:
+            return False
+        if await self.upstream.lives(pod) or pod.endpoint.leaving:
+            return False
+        self.fleet.ejection.eject(pod, Why.REFUSED)
+        ends_here = self.killers.ended(
+            flight.call, credentials=flight.headers.get("Authorization"), pod=pod.name
+        )
+        logger.warning(
+            "engine ended during a request",
+            extra={"pod": pod.name, "request_id": flight.request_id, "again": not ends_here},
+        )
+        return ends_here
 
 
-def note_failure(fleet: Fleet, pod: Pod, failure: UpstreamFailure) -> None:
-    """Log that `pod` did not serve a request, and send it no other where it takes none."""
-    if failure.reason is Reason.REFUSED:
-        fleet.suspect(pod)
-    logger.warning(
-        "engine pod did not serve a request",
-        extra={"pod": pod.name, "reason": failure.reason.value, "status": failure.status},
+def gateway_error(failure: UpstreamFailure) -> ApiError:
+    """Return what the client of a request is told that no engine served."""
+    if failure.reason is Reason.BUSY:
+        return unavailable(
+            "The engine is at its limit; try again later.",
+            code="engine_busy",
+            retry_after_s=_BUSY_RETRY_S,
+        )
+    return ApiError(
+        502,
+        "The engine failed before it finished the answer.",
+        kind="server_error",
+        code="upstream_error",
     )

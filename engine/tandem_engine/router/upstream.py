@@ -21,6 +21,7 @@ _LARGEST_ERROR_BYTES = 64 * 1024
 _BUSY = frozenset({429, 503})
 # Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
 _KEEPALIVE_S = 3.0
+_HEALTH_TIMEOUT_S = 1.0
 
 
 class Reason(StrEnum):
@@ -32,6 +33,7 @@ class Reason(StrEnum):
     BUSY = "busy"
     ABORTED = "aborted"
     MALFORMED = "malformed"
+    SILENT = "silent"
 
 
 class UpstreamFailure(Exception):  # noqa: N818 - named for what happened, not a bug
@@ -112,6 +114,14 @@ class Upstream:
                 return await _read(response, most_bytes)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise UpstreamFailure(Reason.REFUSED) from error
+
+    async def lives(self, pod: Pod) -> bool:
+        """Return whether the pod's engine still says that it is well."""
+        try:
+            await self.get(pod, path="/health", most_bytes=65536, timeout_s=_HEALTH_TIMEOUT_S)
+        except UpstreamFailure:
+            return False
+        return True
 
     async def _post(
         self, pod: Pod, path: str, body: bytes, headers: Mapping[str, str], connect_s: float

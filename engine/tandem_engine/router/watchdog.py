@@ -24,6 +24,11 @@ class Watchdog:
         if at < self._armed_at:
             self._arm()
 
+    def end(self) -> bool:
+        """Raise at once; return whether that is still to come."""
+        self.move(self._loop.time())
+        return True
+
     async def __aenter__(self) -> "Watchdog":
         await self._timeout.__aenter__()
         self._arm()

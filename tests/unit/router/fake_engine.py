@@ -8,6 +8,8 @@ from typing import Any
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
+from tandem_engine.router.probes import PROBE_ID
+
 
 @dataclass
 class Script:
@@ -36,6 +38,10 @@ class Script:
     garbage_after: int | None = None
     garbage: bytes = b"{nonsense"
     hold: asyncio.Event | None = None
+    drop: bool = False
+    dies_of: str | None = None
+    dies_after: int | None = None
+    unpullable: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -60,6 +66,7 @@ class FakeEngine:
         self.arrived = asyncio.Condition()
         self.port = 0
         self.probes = 0
+        self.dead = False
         self.metrics = ""
         self._runner: web.AppRunner | None = None
 
@@ -71,8 +78,9 @@ class FakeEngine:
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port)
-        await site.start()
+        self._site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await self._site.start()
+        self.dead = False
         self.port = self._runner.addresses[0][1]
         return self
 
@@ -81,6 +89,14 @@ class FakeEngine:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
+    def _is_deadly(self, seen: Seen) -> bool:
+        return self.script.dies_of is not None and self.script.dies_of in json.dumps(seen.body)
+
+    async def _die(self) -> None:
+        """End as a process does: nothing listens any more, and every connection breaks."""
+        self.dead = True
+        await self._site.stop()
+
     async def wait_seen(self, count: int) -> Seen:
         async with asyncio.timeout(10), self.arrived:
             await self.arrived.wait_for(lambda: len(self.seen) >= count)
@@ -88,6 +104,9 @@ class FakeEngine:
 
     async def _health(self, request: web.Request) -> web.Response:
         self.probes += 1
+        if self.dead:
+            assert request.transport is not None
+            request.transport.abort()
         if self.script.freeze:
             await asyncio.sleep(60)
         return web.Response()
@@ -98,6 +117,9 @@ class FakeEngine:
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         seen = Seen(request.path, body, request.headers)
+        if request.headers.get("X-Request-Id", "").startswith(PROBE_ID):
+            self.probes += 1
+            return await self._answer(request, seen)
         async with self.arrived:
             self.seen.append(seen)
             self.arrived.notify_all()
@@ -113,6 +135,15 @@ class FakeEngine:
             await asyncio.sleep(60)
         if script.hold is not None:
             await script.hold.wait()
+        if script.dies_after is None and self._is_deadly(seen):
+            await self._die()
+        if script.drop or self.dead:
+            assert request.transport is not None
+            request.transport.abort()
+            return web.Response()
+        kv_params = seen.body.get("kv_transfer_params") or {}
+        if kv_params.get("remote_engine_id") in script.unpullable:
+            return web.json_response({"error": {"message": "scripted"}}, status=500)
         if script.statuses:
             status = script.statuses.pop(0)
             document = script.error or {"error": {"message": "scripted", "type": "scripted"}}
@@ -185,6 +216,8 @@ class FakeEngine:
                 await send(chunk)
         made = 0
         while made < script.tokens:
+            if script.dies_after == made and self._is_deadly(seen):
+                await self._die()
             if await self._misbehaves(request, response, made):
                 return response
             step = min(script.tokens_per_chunk, script.tokens - made)
@@ -224,7 +257,7 @@ class FakeEngine:
         script = self.script
         if script.freeze_after == made:
             await asyncio.sleep(60)
-        if script.cut_after == made:
+        if script.cut_after == made or self.dead:
             assert request.transport is not None
             request.transport.abort()
             return True

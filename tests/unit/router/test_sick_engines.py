@@ -1,0 +1,128 @@
+"""One engine of several is sick: few requests meet it, until it is mended."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.router.fake_engine import Script
+from tests.unit.router.pool import Pool
+from tests.unit.router.sick import Load
+
+HEALTHY = Script(prefill_s=0.01, first_token_s=0.01, gap_s=0.01)
+ALWAYS = 100_000
+
+SICK_DECODE = {
+    "cuts each stream after its first token": Script(cut_after=1),
+    "drops each connection": Script(drop=True),
+    "answers 500": Script(statuses=[500] * ALWAYS),
+    "accepts and never answers": Script(hold=asyncio.Event()),
+    "is frozen": Script(freeze=True),
+    "is slow to the first token": Script(first_token_s=1.5),
+    "tells an error in its stream": Script(error_event_after=1),
+}
+SICK_PREFILL = {
+    "drops each connection": Script(drop=True),
+    "answers 500": Script(statuses=[500] * ALWAYS),
+    "accepts and never answers": Script(hold=asyncio.Event()),
+    "is slow": Script(prefill_s=1.5),
+}
+
+
+async def fleet(pool: Pool, *, prefill: int, decode: int) -> None:
+    pool.configure(slo={"ttft_s": 30.0, "tpot_s": 5.0})
+    names = [f"p{number}" for number in range(prefill)] + [f"d{n}" for n in range(decode)]
+    for name in names:
+        (await pool.add(name)).script = replace(HEALTHY)
+
+
+def fall_ill(pool: Pool, name: str, script: Script) -> None:
+    times = {"prefill_s": 0.01, "first_token_s": 0.01, "gap_s": 0.01}
+    told = {key: getattr(script, key) or value for key, value in times.items()}
+    pool.engines[name].script = replace(script, statuses=list(script.statuses), **told)
+
+
+async def share_after_two_seconds(pool: Pool, load: Load, name: str) -> float:
+    """Send 200 requests in four seconds; return the share of the last 100 that went to `name`."""
+    await load.send(100)
+    fleet = [engine for key, engine in pool.engines.items() if key[0] == name[0]]
+    before = {engine.name: len(engine.seen) for engine in fleet}
+    await load.send(100)
+    new = {engine.name: len(engine.seen) - before[engine.name] for engine in fleet}
+    return new[name] / sum(new.values())
+
+
+async def told_sick(pool: Pool) -> set[tuple[str, str]]:
+    return {(sick["pod"], sick["reason"]) for sick in (await pool.arrivals())["sick"]}
+
+
+@pytest.mark.parametrize("illness", SICK_DECODE)
+async def test_a_sick_decode_engine_fails_few_requests(bare_pool: Pool, illness: str) -> None:
+    await fleet(bare_pool, prefill=1, decode=3)
+    await Load(bare_pool, 50.0).send(30)
+    fall_ill(bare_pool, "d0", SICK_DECODE[illness])
+    load = Load(bare_pool, 50.0)
+
+    share = await share_after_two_seconds(bare_pool, load, "d0")
+
+    assert load.failed <= 8
+    assert share <= 0.05
+
+
+@pytest.mark.parametrize("illness", SICK_PREFILL)
+async def test_a_sick_prefill_engine_fails_no_request(bare_pool: Pool, illness: str) -> None:
+    await fleet(bare_pool, prefill=3, decode=2)
+    await Load(bare_pool, 50.0).send(30)
+    fall_ill(bare_pool, "p0", SICK_PREFILL[illness])
+    load = Load(bare_pool, 50.0)
+
+    share = await share_after_two_seconds(bare_pool, load, "p0")
+
+    assert load.failed == 0
+    assert share <= 0.05
+
+
+async def test_a_prefill_engine_whose_kv_cannot_be_pulled_is_the_one_to_blame(
+    bare_pool: Pool,
+) -> None:
+    await fleet(bare_pool, prefill=3, decode=3)
+    for name in ("d0", "d1", "d2"):
+        bare_pool.engines[name].script.unpullable = frozenset({"p0"})
+    load = Load(bare_pool, 50.0)
+
+    share = await share_after_two_seconds(bare_pool, load, "p0")
+
+    assert load.failed == 0
+    assert share <= 0.05
+    assert await told_sick(bare_pool) == {("p0", "kv")}
+
+
+async def test_a_decode_engine_that_can_pull_nobodys_kv_is_the_one_to_blame(
+    bare_pool: Pool,
+) -> None:
+    await fleet(bare_pool, prefill=3, decode=3)
+    bare_pool.engines["d0"].script.unpullable = frozenset({"p0", "p1", "p2"})
+    load = Load(bare_pool, 50.0)
+
+    share = await share_after_two_seconds(bare_pool, load, "d0")
+
+    assert load.failed == 0
+    assert share <= 0.05
+    assert await told_sick(bare_pool) == {("d0", "failures")}
+
+
+async def test_a_mended_engine_serves_its_share_again(bare_pool: Pool) -> None:
+    await fleet(bare_pool, prefill=3, decode=3)
+    fall_ill(bare_pool, "d0", Script(cut_after=1))
+    fall_ill(bare_pool, "p0", Script(statuses=[500] * ALWAYS))
+    load = Load(bare_pool, 50.0)
+    await load.send(150)
+    assert await told_sick(bare_pool) == {("d0", "failures"), ("p0", "failures")}
+    assert bare_pool.metric("tandem_router_pods", role="decode", state="ejected") == 1
+
+    bare_pool.engines["d0"].script = replace(HEALTHY)
+    bare_pool.engines["p0"].script = replace(HEALTHY)
+    for name in ("d0", "p0"):
+        await load.send_until_served(name, share=0.2, within_s=20.0)
+
+    assert not await told_sick(bare_pool)
