@@ -27,14 +27,15 @@ from tandem_operator.kube.children import ChildReader
 from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.conflicts import describe, owners_of
 from tandem_operator.kube.events import EventWriter
-from tandem_operator.kube.kinds import DEPLOYMENT, POD, POOL
+from tandem_operator.kube.kinds import DEPLOYMENT, POOL
 from tandem_operator.kube.nodes import Cordons
+from tandem_operator.kube.pods import PodReader
 from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.status import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.targets import targets_of
-from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION, POOL_LABEL
+from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
 from tandem_operator.workloads.names import PoolName, key_of
 from tandem_operator.workloads.observe import see
 from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, plan
@@ -98,6 +99,7 @@ class PoolLoop:
         self._exported = exported
         self._now = now
         self._children = ChildReader(kube, clock=clock)
+        self._pods = PodReader(kube)
         self._writer = ChildWriter(kube)
         self._status = StatusWriter(kube, clock=clock)
         self._events = EventWriter(kube, instance=instance, now=now)
@@ -159,9 +161,7 @@ class PoolLoop:
     ) -> tuple[World, Collected]:
         name = _name_of(pool)
         children = await self._children.read(namespace=name.namespace, pool=name.name, uid=name.uid)
-        pods = await self._kube.list(
-            POD, namespace=name.namespace, selector=f"{POOL_LABEL}={name.name}"
-        )
+        pods = await self._pods.read(namespace=name.namespace, pool=name.name, children=children)
         now_s = self._now()
         targets = targets_of(pods, namespace=name.namespace, pool=name.name, now_s=now_s)
         collected = await self._collector.collect(targets, metrics, now_s=now_s)
@@ -172,7 +172,7 @@ class PoolLoop:
             pool=pool,
             installation=installation,
             children=children,
-            pods=tuple(pods),
+            pods=pods,
             engines=collected.engines,
             routers=collected.routers,
             router_pods=len(targets.routers),
@@ -294,6 +294,7 @@ class PoolLoop:
         if known is None:
             return
         self._status.forget(known.uid)
+        self._pods.forget(namespace=key.namespace, pool=key.name)
         self._writer.forget(namespace=key.namespace, pool=key.name)
         self._collector.forget(namespace=key.namespace, pool=key.name)
         self._children.invalidate(namespace=key.namespace, pool=key.name)

@@ -1,11 +1,19 @@
 """The operator on a real API server: what it makes, keeps, leaves alone and lets go."""
 
 import json
+import time
 
 import pytest
 
 from tandem_operator.kube.rights import CLUSTER_RIGHTS, LEASE_RIGHTS, POOL_RIGHTS
-from tests.integration.operator_process import Pool, eventually, install_crd, operator, rights_role
+from tests.integration.operator_process import (
+    Pool,
+    eventually,
+    install_crd,
+    node,
+    operator,
+    rights_role,
+)
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -229,6 +237,37 @@ def test_a_service_of_somebody_else_with_our_name_is_not_touched(running, contro
     assert ("Deployment", "tiny-prefill") not in pool.objects()
     pool.kubectl("delete", "service", "tiny-router")
     eventually(lambda: pool.objects().keys() >= CHILDREN)
+
+
+def test_a_pod_made_by_hand_with_the_pools_labels_is_none_of_the_pools(pool):
+    pods = f"/api/v1/namespaces/{pool.namespace}/pods"
+    [ours] = [
+        each
+        for each in pool.plane.request("GET", pods)["items"]
+        if each["metadata"]["name"].startswith("tiny-decode-")
+    ]
+    kept = {
+        key: ours["metadata"][key] for key in ("labels", "annotations") if key in ours["metadata"]
+    }
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        # The ReplicaSet's own label is left out: its controller would adopt the pod.
+        "metadata": kept | {"name": "by-hand"},
+        "spec": {"containers": [{"name": "engine", "image": "mine"}]},
+    }
+    del forged["metadata"]["labels"]["pod-template-hash"]
+    pool.plane.request("POST", pods, forged)
+    with node(pool.plane):
+        pool.make_pods_ready()
+
+        eventually(lambda: pool.get()["status"]["decode"]["ready"] == 1)
+        at_s = time.time()
+        eventually(lambda: time.time() > at_s + 8)
+
+        assert pool.get()["status"]["decode"]["ready"] == 1
+        written = pool.plane.request("GET", f"{pods}/by-hand")["metadata"].get("annotations") or {}
+        assert written == (forged["metadata"].get("annotations") or {})
 
 
 def test_a_pool_made_again_under_its_name_gets_children_of_its_own(pool):

@@ -10,6 +10,7 @@ import aiohttp
 
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.kube import ApiServer, Listeners, Watch
+from tandem_engine.router.owners import Owners
 from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
 
@@ -64,6 +65,16 @@ def endpoint_of(pod: Mapping[str, Any]) -> Endpoint | None:
     )
 
 
+def _part(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of a pod; its spec is most of it."""
+    metadata = pod["metadata"]
+    names = ("name", "labels", "ownerReferences", "deletionTimestamp")
+    return {
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "status": pod.get("status"),
+    }
+
+
 def _is_ready(status: Mapping[str, Any]) -> bool:
     return any(
         condition["type"] == "Ready" and condition["status"] == "True"
@@ -86,6 +97,8 @@ class ClusterSource:
     ) -> None:
         self._settings = settings
         self._fleet = fleet
+        self._owners = Owners(pool)
+        self._pods: dict[str, dict[str, Any]] | None = None
         base = f"/api/v1/namespaces/{namespace}"
         self.watches = (
             Watch(
@@ -98,6 +111,13 @@ class ClusterSource:
             Watch(
                 session=session,
                 server=server,
+                path=f"/apis/apps/v1/namespaces/{namespace}/replicasets",
+                selector={"labelSelector": f"{POOL_LABEL}={pool}"},
+                listeners=Listeners(self._sets_listed, self._set_changed, self._sets_refused),
+            ),
+            Watch(
+                session=session,
+                server=server,
                 path=f"{base}/configmaps",
                 selector={"fieldSelector": f"metadata.name={pool}-router"},
                 listeners=Listeners(self._settings_listed, self._settings_changed),
@@ -105,15 +125,49 @@ class ClusterSource:
         )
 
     def _pods_listed(self, pods: list[dict[str, Any]]) -> None:
-        endpoints = (endpoint_of(pod) for pod in pods)
-        self._fleet.replace(endpoint for endpoint in endpoints if endpoint is not None)
+        self._pods = {pod["metadata"]["name"]: _part(pod) for pod in pods}
+        self._take_all()
 
     def _pod_changed(self, kind: str, pod: dict[str, Any]) -> None:
-        endpoint = None if kind == "DELETED" else endpoint_of(pod)
+        name = pod["metadata"]["name"]
+        if self._pods is not None:
+            self._pods.pop(name, None)
+            if kind != "DELETED":
+                self._pods[name] = _part(pod)
+        if not self._owners.known:
+            return
+        endpoint = None if kind == "DELETED" else self._own_endpoint(pod)
         if endpoint is None:
-            self._fleet.remove(pod["metadata"]["name"])
+            self._fleet.remove(name)
         else:
             self._fleet.upsert(endpoint)
+
+    def _sets_listed(self, sets: list[dict[str, Any]]) -> None:
+        for replica_set in sets:
+            self._owners.add(replica_set)
+        self._owners.known = True
+        self._take_all()
+
+    def _set_changed(self, _: str, replica_set: dict[str, Any]) -> None:
+        # Its status changes with each of its pods, and that is no news.
+        if self._owners.add(replica_set):
+            self._take_all()
+
+    def _sets_refused(self) -> None:
+        self._owners.refuse()
+        self._take_all()
+
+    def _take_all(self) -> None:
+        """Take all pods that are the pool's, once pods and ReplicaSets were listed."""
+        if self._pods is not None and self._owners.known:
+            endpoints = map(self._own_endpoint, self._pods.values())
+            self._fleet.replace(endpoint for endpoint in endpoints if endpoint is not None)
+
+    def _own_endpoint(self, pod: Mapping[str, Any]) -> Endpoint | None:
+        endpoint = endpoint_of(pod)
+        if endpoint is None or not self._owners.own(pod, endpoint.role):
+            return None
+        return endpoint
 
     def _settings_listed(self, config_maps: list[dict[str, Any]]) -> None:
         for config_map in config_maps:

@@ -53,10 +53,11 @@ class ApiServer:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Called with every listing and every change after it."""
+    """Called with every listing and every change after it, and when a listing is forbidden."""
 
     listed: Callable[[list[dict[str, Any]]], None]
     changed: Callable[[str, dict[str, Any]], None]
+    refused: Callable[[], None] = lambda: None
 
 
 class Watch:
@@ -118,6 +119,8 @@ class Watch:
             ssl=tls,
             timeout=timeout,
         ) as response:
+            if response.status == 403:
+                self._listeners.refused()
             response.raise_for_status()
             document = json.loads(await response.read())
         self._listeners.listed(document.get("items") or [])

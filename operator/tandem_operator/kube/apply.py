@@ -20,6 +20,7 @@ from tandem_operator.kube.conflicts import (
 )
 from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
 from tandem_operator.workloads.names import key_of
+from tandem_operator.workloads.ownership import controller_of
 
 REPLICAS_MANAGER = "tandem-replicas"
 
@@ -58,10 +59,8 @@ class PreviousPoolRemainsError(Exception):
 
 def controller_uid(body: Mapping[str, Any]) -> str | None:
     """UID of the object that controls this one."""
-    for owner in body["metadata"].get("ownerReferences") or []:
-        if owner.get("controller"):
-            return str(owner.get("uid"))
-    return None
+    uid = controller_of(body).get("uid")
+    return None if uid is None else str(uid)
 
 
 def _refusal(error: ApiError) -> str | None:
@@ -200,9 +199,8 @@ class ChildWriter:
             current = await self._kube.get(BY_NAME[kind], namespace=namespace, name=name)
         if current is None or controller_uid(current) == pool_uid:
             return None
-        for owner in current["metadata"].get("ownerReferences") or []:
-            if owner.get("controller") and owner.get("kind") == "InferencePool":
-                raise PreviousPoolRemainsError(f"{kind} {name} of a deleted pool still exists.")
+        if controller_of(current).get("kind") == "InferencePool":
+            raise PreviousPoolRemainsError(f"{kind} {name} of a deleted pool still exists.")
         return (
             f"{kind} {name} exists already and does not belong to this pool; "
             "delete it, or give the pool another name."

@@ -32,6 +32,7 @@ class Kind:
 
 POOL = Kind("tandem-inference.io/v1alpha1", "InferencePool", "inferencepools")
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
+REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
 POD = Kind("v1", "Pod", "pods")
 SERVICE = Kind("v1", "Service", "services")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")

@@ -12,6 +12,7 @@ from tandem_operator.kube.kinds import (
     POD,
     POD_MONITOR,
     POOL,
+    REPLICA_SET,
     RESOURCE_QUOTA,
     ROLE,
     ROLE_BINDING,
@@ -41,6 +42,8 @@ POOL_RIGHTS = (
     _right(POOL, ("get", "list", "watch")),
     _right(POOL, ("patch",), subresource="/status"),
     _right(DEPLOYMENT, _OWN_WATCHED),
+    # What a router is granted, too: it tells pods of the pool from those that look like them.
+    _right(REPLICA_SET, ("list", "watch")),
     _right(SERVICE, _OWN_WATCHED),
     # `get`, `list` and `watch` of pods and ConfigMaps are also what a router is granted.
     _right(CONFIG_MAP, _OWN_WATCHED),

@@ -26,9 +26,10 @@ def service_account(name: PoolName, component: str) -> Object:
 
 
 def router_role(name: PoolName) -> Object:
-    """The router reads pods of its namespace and its own settings, and writes nothing."""
+    """The router reads pods, whose they are, and its own settings, and writes nothing."""
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
+        {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["list", "watch"]},
         {
             "apiGroups": [""],
             "resources": ["configmaps"],

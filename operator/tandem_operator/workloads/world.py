@@ -39,7 +39,7 @@ class World:
         pool: the InferencePool as stored, status included.
         children: every live object whose controller is this pool (all kinds that `plan` builds),
             whole and with `apiVersion` and `kind`. One that is missing here is created.
-        pods: every live pod that carries the pool's label, router pods included.
+        pods: every live pod of the pool's own ReplicaSets, router pods included.
         router_pods: router pods that were asked for their arrivals.
         metrics_source: where `engines` and `latency` come from.
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then

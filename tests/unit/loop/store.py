@@ -45,6 +45,17 @@ class Store:
     def condition(self, kind):
         return next(each for each in self.pool["status"]["conditions"] if each["type"] == kind)
 
+    def start(self, pod, *, component):
+        """Let a pod of a component's ReplicaSet be there."""
+        made = owned_by("Deployment", f"tiny-{component}", f"uid-of-tiny-{component}")
+        labels = pod["metadata"]["labels"]
+        name = f"tiny-{component}-7d9"
+        self.kinds["replicasets"][name] = {
+            "metadata": {"name": name, "uid": f"uid-of-{name}", "labels": labels} | made
+        }
+        pod["metadata"] |= owned_by("ReplicaSet", name, f"uid-of-{name}")
+        self.kinds["pods"][pod["metadata"]["name"]] = pod
+
     def edit(self, spec):
         """What somebody applies to the pool's spec."""
         self.pool["spec"] = _over(self.pool["spec"], spec)
@@ -107,10 +118,17 @@ class Store:
             return current | {"status": body["status"]}
         stored = _over(current, body)
         if plural == "deployments":
+            stored["metadata"].setdefault("uid", f"uid-of-{name}")
             stored["spec"].setdefault("replicas", 1)
             if "replicas" in body["spec"]:
                 own(stored, manager)
         return stored
+
+
+def owned_by(kind, name, uid):
+    """Metadata of an object that another one controls."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": True}
+    return {"ownerReferences": [owner]}
 
 
 def own(deployment, manager):

@@ -41,7 +41,7 @@ async def test_a_pass_ends_though_its_memory_is_refused(store, refusal):
 async def test_what_was_learned_while_the_memory_was_refused_is_stored_later(store):
     store.refusals[MEMORY] = QUOTA
     await store.passes()
-    store.kinds["pods"]["tiny-prefill-0"] = started_pod(store)
+    store.start(started_pod(store), component="prefill")
     await store.passes()
     del store.kinds["pods"]["tiny-prefill-0"]
     await store.passes()

@@ -6,11 +6,20 @@ from typing import Any
 
 from aiohttp import web
 
+KINDS = ("pods", "configmaps", "replicasets")
+
 
 def pod(
-    name: str, *, port: int | None = None, ready: bool = True, leaving: bool = False, **labels: str
+    name: str,
+    *,
+    ready: bool = True,
+    leaving: bool = False,
+    owner: str | None = "",
+    **labels: str,
 ) -> dict[str, Any]:
+    """A pod of the ReplicaSet with the UID `owner`: its role's own, of another, or of none."""
     role = "prefill" if name.startswith("p") else "decode"
+    owner = f"{role}-set" if owner == "" else owner
     metadata: dict[str, Any] = {
         "name": name,
         "labels": {
@@ -20,6 +29,10 @@ def pod(
             **labels,
         },
     }
+    if owner is not None:
+        metadata["ownerReferences"] = [
+            {"kind": "ReplicaSet", "name": f"tiny-{role}-7d9", "uid": owner, "controller": True}
+        ]
     if leaving:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return {
@@ -32,6 +45,13 @@ def pod(
     }
 
 
+def replica_set(role: str, *, uid: str = "", deployment: str = "") -> dict[str, Any]:
+    """A ReplicaSet of the pool's Deployment of a role, or of another one."""
+    owner = {"kind": "Deployment", "name": deployment or f"tiny-{role}", "controller": True}
+    uid = uid or f"{role}-set"
+    return {"metadata": {"name": f"tiny-{uid}", "uid": uid, "ownerReferences": [owner]}}
+
+
 def config_map(text: str) -> dict[str, Any]:
     return {"metadata": {"name": "tiny-router"}, "data": {"router.json": text}}
 
@@ -41,14 +61,14 @@ class FakeApiServer:
 
     def __init__(self) -> None:
         self.version = 100
-        self.objects: dict[str, dict[str, dict[str, Any]]] = {"pods": {}, "configmaps": {}}
+        self.objects: dict[str, dict[str, dict[str, Any]]] = {kind: {} for kind in KINDS}
+        self.forbidden: set[str] = set()
         self.tokens: list[str] = []
         self.queries: list[tuple[str, dict[str, str]]] = []
         self.away = False
         self.gone_at: int | None = None
         self._watches: dict[str, list[asyncio.Queue[dict[str, Any] | None]]] = {
-            "pods": [],
-            "configmaps": [],
+            kind: [] for kind in KINDS
         }
         self._runner: web.AppRunner | None = None
         self.port = 0
@@ -56,6 +76,7 @@ class FakeApiServer:
     async def start(self) -> "FakeApiServer":
         app = web.Application()
         app.router.add_get("/api/v1/namespaces/team-a/{kind}", self._get)
+        app.router.add_get("/apis/apps/v1/namespaces/team-a/{kind}", self._get)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -113,6 +134,8 @@ class FakeApiServer:
         self.queries.append((kind, dict(request.query)))
         if self.away:
             return web.Response(status=503)
+        if kind in self.forbidden:
+            return web.Response(status=403)
         if "watch" not in request.query:
             return web.json_response(
                 {

@@ -1,9 +1,11 @@
 """Pods and settings from the Kubernetes API, also while it misbehaves."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,7 +15,7 @@ from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.kube import ApiServer
 from tandem_engine.router.pod import Role
 from tandem_engine.router.settings import SettingsHolder
-from tests.unit.router.fake_api_server import FakeApiServer, config_map, pod
+from tests.unit.router.fake_api_server import KINDS, FakeApiServer, config_map, pod, replica_set
 from tests.unit.router.pool import settings_document, until
 
 
@@ -33,37 +35,51 @@ class Followed:
         await until(lambda: self.usable() == sorted(names))
 
 
+@contextlib.asynccontextmanager
+async def following(
+    seen: Followed, session: aiohttp.ClientSession, tmp_path: Path
+) -> AsyncIterator[None]:
+    """A router's watches of the server, until the end."""
+    url = f"http://127.0.0.1:{seen.server.port}"
+    source = ClusterSource(
+        session=session,
+        server=ApiServer(url, seen.token_path, tmp_path / "ca"),
+        namespace="team-a",
+        pool="tiny",
+        settings=seen.settings,
+        fleet=seen.fleet,
+    )
+    tasks = [asyncio.create_task(watch.run()) for watch in source.watches]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @pytest.fixture
 async def followed(tmp_path: Path) -> AsyncIterator[Followed]:
     server = await FakeApiServer().start()
     token_path = tmp_path / "token"
     token_path.write_text("first-token\n")
     server.put("configmaps", config_map(json.dumps(settings_document())))
+    for role in Role:
+        server.put("replicasets", replica_set(role))
     server.put("pods", pod("p0"))
     server.put("pods", pod("d0"))
     seen = Followed(server, token_path)
-    async with aiohttp.ClientSession() as session:
-        source = ClusterSource(
-            session=session,
-            server=ApiServer(f"http://127.0.0.1:{server.port}", token_path, tmp_path / "ca"),
-            namespace="team-a",
-            pool="tiny",
-            settings=seen.settings,
-            fleet=seen.fleet,
-        )
-        tasks = [asyncio.create_task(watch.run()) for watch in source.watches]
+    async with aiohttp.ClientSession() as session, following(seen, session, tmp_path):
         await seen.see("d0", "p0")
         await until(lambda: seen.settings.current is not None and server.watching())
         yield seen
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
     await server.stop()
 
 
 async def test_only_the_pools_own_objects_are_asked_for(followed: Followed) -> None:
     selectors = {
         "pods": {"labelSelector": "tandem-inference.io/pool=tiny"},
+        "replicasets": {"labelSelector": "tandem-inference.io/pool=tiny"},
         "configmaps": {"fieldSelector": "metadata.name=tiny-router"},
     }
 
@@ -83,6 +99,67 @@ async def test_pods_come_and_go_as_the_watch_says(followed: Followed) -> None:
     await followed.see("d1")
     server.delete("pods", "d1")
     await followed.see()
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        pod("d9", owner=None),
+        pod("d9", owner="a-guess"),
+        pod("d9", owner="prefill-set"),
+        pod("d9", owner="other-set"),
+    ],
+    ids=["made by hand", "of no ReplicaSet", "of the other role's", "of another Deployment"],
+)
+async def test_a_pod_that_only_has_the_pools_labels_gets_no_request(
+    followed: Followed, stranger: dict[str, Any]
+) -> None:
+    server = followed.server
+    server.put("replicasets", replica_set("decode", uid="other-set", deployment="other"))
+
+    server.put("pods", stranger)
+    server.put("pods", pod("d1"))
+
+    await followed.see("d0", "d1", "p0")
+
+
+async def test_pods_of_a_new_replica_set_are_taken_whichever_is_seen_first(
+    followed: Followed,
+) -> None:
+    server = followed.server
+    server.put("replicasets", replica_set("decode", uid="second"))
+    server.put("pods", pod("d1", owner="second"))
+    await followed.see("d0", "d1", "p0")
+
+    server.put("pods", pod("d2", owner="third"))
+    server.put("pods", pod("d3"))
+    await followed.see("d0", "d1", "d3", "p0")
+    server.put("replicasets", replica_set("decode", uid="third"))
+
+    await followed.see("d0", "d1", "d2", "d3", "p0")
+
+
+async def test_a_replica_set_that_is_gone_takes_no_pod_with_it(followed: Followed) -> None:
+    followed.server.delete("replicasets", "tiny-decode-set")
+    followed.server.put("pods", pod("d1"))
+
+    await followed.see("d0", "d1", "p0")
+
+
+async def test_without_the_right_to_list_replica_sets_pods_are_told_by_their_owners_names(
+    tmp_path: Path,
+) -> None:
+    server = await FakeApiServer().start()
+    server.forbidden.add("replicasets")
+    (tmp_path / "token").write_text("token")
+    server.put("configmaps", config_map(json.dumps(settings_document())))
+    for each in (pod("p0"), pod("d0"), pod("d9", owner=None)):
+        server.put("pods", each)
+    seen = Followed(server, tmp_path / "token")
+    async with aiohttp.ClientSession() as session, following(seen, session, tmp_path):
+        await seen.see("d0", "p0")
+        assert seen.fleet.listed
+    await server.stop()
 
 
 async def test_an_edit_of_the_settings_is_in_force_at_once(followed: Followed) -> None:
@@ -113,20 +190,20 @@ async def test_unusable_settings_leave_the_old_ones_in_force(
 
 
 async def test_a_watch_that_ends_goes_on_where_it_was(followed: Followed) -> None:
-    followed.server.bookmark("pods")
-    followed.server.bookmark("configmaps")
+    for kind in KINDS:
+        followed.server.bookmark(kind)
     version = followed.server.version
     await asyncio.sleep(0.05)
     lists = sum("watch" not in query for _, query in followed.server.queries)
 
     followed.server.end_watches()
-    await until(lambda: len(followed.server.queries) >= 6 and followed.server.watching())
+    await until(lambda: len(followed.server.queries) >= 9 and followed.server.watching())
     followed.server.put("pods", pod("d1"))
 
     await followed.see("d0", "d1", "p0")
     assert sum("watch" not in query for _, query in followed.server.queries) == lists
-    resumed = [int(query["resourceVersion"]) for _, query in followed.server.queries[-2:]]
-    assert sorted(resumed) == [version - 1, version]
+    resumed = [int(query["resourceVersion"]) for _, query in followed.server.queries[-3:]]
+    assert sorted(resumed) == [version - 2, version - 1, version]
 
 
 async def test_410_in_the_watch_lists_again_and_forgets_pods_that_are_gone(

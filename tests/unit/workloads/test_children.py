@@ -73,14 +73,13 @@ def test_the_longest_pool_name_fits_its_children():
     )
 
 
-def test_the_router_may_read_pods_and_its_own_settings_and_write_nothing():
+def test_the_router_may_read_pods_whose_they_are_and_its_own_settings_and_write_nothing():
     (role,) = [each for each in planned().children if each["kind"] == "Role"]
 
     granted = {(each["resources"][0], verb) for each in role["rules"] for verb in each["verbs"]}
 
-    assert granted == {
-        (kind, verb) for kind in ("pods", "configmaps") for verb in ("get", "list", "watch")
-    }
+    reads = {(kind, verb) for kind in ("pods", "configmaps") for verb in ("get", "list", "watch")}
+    assert granted == reads | {("replicasets", "list"), ("replicasets", "watch")}
     (settings,) = [each for each in role["rules"] if each["resources"] == ["configmaps"]]
     assert settings["resourceNames"] == ["tiny-router"]
 
