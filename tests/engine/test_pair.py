@@ -19,6 +19,7 @@ from benchmarks.engines.answers import answers, moved
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
 from benchmarks.engines.timing import Clock, prefill_times, step_times
 from tandem_engine.serve.settings import Role, Settings
+from tests.engine.processes import descendants
 from tests.engine.real_engine import SMALL, body_of
 
 pytestmark = [
@@ -144,7 +145,7 @@ async def test_a_prefill_engine_killed_after_its_leg_costs_no_request(pair: Pair
     body, request_id = body_of(333), new_id()
     alone = await pair.prefill.tokens(body)
     parameters = await pair.prefilled(body, request_id)
-    for pid in _descendants(pair.prefill.process.pid):
+    for pid in descendants(pair.prefill.process.pid):
         os.kill(pid, signal.SIGKILL)
     await pair.prefill.process.wait()
 
@@ -161,7 +162,7 @@ async def test_sigterm_lets_a_running_stream_finish(pair: Pair) -> None:
         f"{pair.decode.api.url}/v1/completions", json=body
     ) as stream:
         await stream.content.readline()
-        processes = _descendants(pair.decode.process.pid)
+        processes = descendants(pair.decode.process.pid)
         pair.decode.process.send_signal(signal.SIGTERM)
         while await pair.decode.probe("/ready") == 200:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
@@ -191,23 +192,9 @@ def _alive(pids: list[int]) -> list[int]:
     return found
 
 
-def _descendants(pid: int) -> list[int]:
-    parents: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        parents[int(status.parent.name)] = int(fields[1])
-    found = {pid} & parents.keys()
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found)
-
-
 def _cpu_s(pid: int) -> float:
     ticks = 0
-    for one in _descendants(pid):
+    for one in descendants(pid):
         fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")

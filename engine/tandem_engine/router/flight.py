@@ -11,6 +11,7 @@ from tandem_engine.router.ledger import Ledger, prompt_bucket
 from tandem_engine.router.line import Expected
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.placement import NOWHERE, DecodeOnly, Placement
+from tandem_engine.router.pod import Pod
 from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
@@ -31,6 +32,8 @@ class Flight:
         settings: those in force when it came; its deadlines stay as they were.
         prompt_tokens: estimated until the engine says the exact number.
         placement: where it was sent from the queue.
+        leases_lost: how often its KV blocks were kept for as long as they are.
+        given_up: the decode pod whose answer it then waited for in vain.
         output_tokens, longest_tokens: of all its answers, and of the longest of them.
         stopping: the router ends it because it is shutting down itself.
     """
@@ -55,6 +58,8 @@ class Flight:
     prefill_pod: str | None = None
     decode_pod: str | None = None
     tries: int = 0
+    leases_lost: int = 0
+    given_up: Pod | None = None
     stopping: bool = False
 
     @property

@@ -2,17 +2,15 @@
 
 Each leg is tried at most twice, and never again once the stream has begun. KV parameters are used
 a second time only if the first decode pod cannot have seen them: a pod that pulled the blocks
-frees them, and they may hold another request's data by then.
+frees them, and they may hold another request's data by then. For the same reason they are used no
+longer than their lease: then the request goes through the queue and its legs anew.
 """
 
 import asyncio
-import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import Callable
 
-import aiohttp
 from aiohttp import web
 
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
@@ -20,20 +18,22 @@ from tandem_engine.router.fleet import Deserted, Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
+from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
+from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.prefill_leg import PrefillLeg
+from tandem_engine.router.relay import Relay
 from tandem_engine.router.sink import Sink
-from tandem_engine.router.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
 from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.truth import Ending
-from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure, fault_in_stream
+from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
 
 _MOST_TRIES = 2
-_AFTER_DONE_S = 1.0
+_MOST_LEASES = 2
 _NO_POD_RETRY_S = 5
 _LONGEST_RETRY_S = 60
 
@@ -60,6 +60,8 @@ class Forwarder:
         self._clock = clock
         self._killers = Killers(clock)
         self._suspicion = Suspicion(fleet=fleet, upstream=upstream, killers=self._killers)
+        self._relay = Relay(fleet=fleet, waiting=waiting, killers=self._killers, clock=clock)
+        self._kv_return = KvReturn(upstream=upstream, metrics=accounts.metrics)
         self._prefill_leg = PrefillLeg(
             fleet=fleet,
             waiting=waiting,
@@ -72,21 +74,44 @@ class Forwarder:
     async def serve(self, flight: Flight, sink: Sink) -> web.StreamResponse:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
         self._refuse_killer(flight)
-        placement = flight.placement = await self._queue(flight)
+        while True:
+            placement = flight.placement = await self._queue(flight)
+            try:
+                return await self._legs(flight, sink, placement)
+            except LeaseOver as over:
+                self._anew(flight, over)
+
+    async def _legs(self, flight: Flight, sink: Sink, placement: Placement) -> web.StreamResponse:
+        """Serve a request from where it was placed; raises `LeaseOver` where it has to go again."""
         flight.decode_only = placement.decode_only
+        if flight.leases_lost == _MOST_LEASES:
+            flight.decode_only = DecodeOnly.KV_EXPIRED
+        handover: Handover | None = None
         try:
-            pod, answer = placement.prefill, None
-            if pod is not None:
-                answer = await self._prefill_leg.run(flight, pod, placement.load)
+            if placement.prefill is not None:
+                handover = await self._prefill_leg.run(flight, placement.prefill, placement.load)
+            usable = handover
+            if usable is not None and self._clock() >= usable.until_s:
+                # A leg that outlasts the lease will do so again.
+                usable, flight.decode_only = None, DecodeOnly.KV_EXPIRED
             if flight.decode_only is not None:
                 self._accounts.metrics.decode_only.labels(flight.decode_only.value).inc()
-            kv_params, revision = None, None
-            if answer is not None:
-                kv_params, revision = answer[0].kv_params, answer[1]
-            return await self._decode(flight, sink, kv_params, revision)
+            return await self._decode(flight, sink, usable)
         finally:
             self._waiting.arrived(placement)
             self._waiting.computed(placement)
+            if handover is not None:
+                self._kv_return.give_back(handover, connect_s=flight.settings.timeouts.connect_s)
+
+    def _anew(self, flight: Flight, over: LeaseOver) -> None:
+        """Make a request ready to be placed again: no prefill pod was what kept it."""
+        timeline = flight.timeline
+        flight.leases_lost += 1
+        self._accounts.metrics.kv_expired.labels(over.how.value).inc()
+        if timeline.prefill_ended_s is not None:
+            timeline.held_s += self._clock() - timeline.prefill_ended_s
+        timeline.prefill_started, timeline.prefill_ended_s = False, None
+        timeline.transfer_s = None
 
     def _refuse_killer(self, flight: Flight) -> None:
         try:
@@ -103,7 +128,7 @@ class Forwarder:
             + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
             tokens=flight.prompt_tokens,
             expected=lambda: self._learned.expected(flight),
-            split=call.split,
+            split=call.split and flight.leases_lost < _MOST_LEASES,
         )
         held_s = self._without_decode_s()
         try:
@@ -147,13 +172,15 @@ class Forwarder:
         return min(_LONGEST_RETRY_S, max(1, math.ceil(self._waiting.requests * leg_s / at_once)))
 
     async def _decode(
-        self, flight: Flight, sink: Sink, kv_params: Any, revision: str | None
+        self, flight: Flight, sink: Sink, handover: Handover | None
     ) -> web.StreamResponse:
-        failed: Pod | None = None
+        failed = flight.given_up
         while True:
-            pod = await self._decode_pod(flight, revision, avoid=failed)
-            if revision is not None and pod.endpoint.revision != revision:
-                kv_params, revision = None, None
+            pod = await self._decode_pod(flight, handover, avoid=failed)
+            if handover is not None and self._clock() >= handover.until_s:
+                raise LeaseOver(Lost.HELD)
+            if handover is not None and pod.endpoint.revision != handover.revision:
+                handover = None
                 self._fall_back(flight, DecodeOnly.NO_PAIR)
             flight.tries += 1
             flight.decode_pod = pod.name
@@ -167,12 +194,12 @@ class Forwarder:
             attempt = self._fleet.ejection.begin(
                 pod,
                 tokens=flight.prompt_tokens,
-                pulls=kv_params is not None,
-                source=self._fleet.find(flight.prefill_pod) if kv_params is not None else None,
+                pulls=handover is not None,
+                source=None if handover is None else handover.prefill,
             )
             self._waiting.arrived(flight.placement)
             try:
-                return await self._decode_once(flight, sink, attempt, load, kv_params)
+                return await self._decode_once(flight, sink, attempt, load, handover)
             except UpstreamFailure as failure:
                 self._suspicion.failed(attempt, failure)
                 error = gateway_error(failure)
@@ -182,14 +209,16 @@ class Forwarder:
                     finally:
                         await self._suspicion.ends_here(flight, pod, failure)
                 ends_here = await self._suspicion.ends_here(flight, pod, failure)
-                if ends_here or flight.tries == _MOST_TRIES:
+                if ends_here or flight.tries >= _MOST_TRIES:
                     busy = failure.reason is Reason.BUSY
                     flight.ending = Ending.SHED if busy else Ending.FAILED
                     raise error from failure
                 self._accounts.metrics.retries.labels(failure.reason.value).inc()
                 failed = pod
-                if kv_params is not None and not failure.never_sent:
-                    kv_params, revision = None, None
+                if handover is not None:
+                    handover.sent = not failure.never_sent
+                if handover is not None and handover.sent:
+                    handover = None
                     self._fall_back(flight, DecodeOnly.RETRY)
             finally:
                 self._fleet.ejection.close(attempt)
@@ -199,8 +228,11 @@ class Forwarder:
         flight.timeline.transfer_s = None
         self._accounts.metrics.decode_only.labels(reason.value).inc()
 
-    async def _decode_pod(self, flight: Flight, revision: str | None, *, avoid: Pod | None) -> Pod:
-        """Return the decode pod to use, of `revision` if there is one; waits for any."""
+    async def _decode_pod(
+        self, flight: Flight, handover: Handover | None, *, avoid: Pod | None
+    ) -> Pod:
+        """Return the decode pod to use, one that can pull what there is if possible; waits."""
+        revision = None if handover is None else handover.revision
         chosen = flight.placement.decode
         if chosen is not None and chosen is not avoid and chosen.usable:
             return chosen
@@ -229,15 +261,19 @@ class Forwarder:
             raise self._no_place() from None
 
     async def _decode_once(
-        self, flight: Flight, sink: Sink, attempt: Attempt, load: Load, kv_params: Any
+        self, flight: Flight, sink: Sink, attempt: Attempt, load: Load, handover: Handover | None
     ) -> web.StreamResponse:
         """Serve from the attempt's pod, where `load` is counted until this is over."""
         pod, count = attempt.pod, flight.token_count()
         attempt.tokens_made = lambda: count.output_tokens
         began = self._clock()
+        kv_params, until_s = None, flight.first_token_deadline_s
+        if handover is not None:
+            kv_params, until_s = handover.kv_params, min(until_s, handover.until_s)
+            handover.sent = True
         self._accounts.ledger.leg_began(pod)
         try:
-            async with Watchdog(flight.first_token_deadline_s) as watchdog:
+            async with Watchdog(until_s) as watchdog:
                 attempt.give_up = lambda: not sink.begun and watchdog.end()
                 response = await self._upstream.decode(
                     pod,
@@ -247,8 +283,14 @@ class Forwarder:
                     connect_s=flight.settings.timeouts.connect_s,
                 )
                 try:
-                    return await self._relay(
-                        flight, sink, response, count, watchdog, attempt=attempt
+                    return await self._relay.run(
+                        flight,
+                        sink,
+                        response,
+                        count,
+                        watchdog,
+                        attempt=attempt,
+                        own_until_s=None if handover is None else handover.until_s,
                     )
                 finally:
                     # Closed, not released: the engine stops work nobody reads.
@@ -256,7 +298,14 @@ class Forwarder:
         except TimeoutError:
             if attempt.given_up:
                 raise UpstreamFailure(Reason.SILENT) from None
+            if until_s < flight.first_token_deadline_s and flight.timeline.last_token_s is None:
+                self._suspicion.silent(flight, attempt, silent_s=self._clock() - began)
+                flight.given_up = pod
+                raise LeaseOver(Lost.SILENT) from None
             return await self._timed_out(flight, sink, attempt, began=began)
+        except LeaseOver:
+            flight.given_up = pod
+            raise
         except ApiError as error:
             if error.status < 500:
                 flight.ending = Ending.REFUSED
@@ -274,7 +323,7 @@ class Forwarder:
             if not flight.timeline.prefill_started:
                 flight.timeline.service_s = self._learned.service_s(pod.endpoint.revision, flight)
             if flight.timeline.first_token_s is not None:
-                self._decode_served(flight, pod, began, pulled=kv_params is not None)
+                self._decode_served(flight, pod, began, pulled=handover is not None)
 
     def _decode_served(self, flight: Flight, pod: Pod, began: float, *, pulled: bool) -> None:
         first = flight.timeline.first_token_s
@@ -319,79 +368,3 @@ class Forwarder:
         if sink.begun:
             return await sink.fail(error)
         raise error
-
-    async def _relay(
-        self,
-        flight: Flight,
-        sink: Sink,
-        response: aiohttp.ClientResponse,
-        count: TokenCount,
-        watchdog: Watchdog,
-        *,
-        attempt: Attempt,
-    ) -> web.StreamResponse:
-        events, timeline, clock = Events(), flight.timeline, self._clock
-        health = attempt.pod.health
-        idle_s, deadline_s = flight.settings.timeouts.idle_s, flight.deadline_s
-        done = False
-        chunks = response.content.iter_any()
-        while not done:
-            data = await _next(chunks)
-            if not data:
-                raise UpstreamFailure(Reason.DISCONNECTED)
-            payloads, fresh = [], False
-            broken: ApiError | UpstreamFailure | None = None
-            try:
-                for payload in events.feed(data):
-                    chunk = count.read(payload)
-                    if chunk.error or chunk.finish_reason == "abort":
-                        broken = _broken_by(chunk, payload)
-                        break
-                    done = done or chunk.done
-                    fresh = fresh or chunk.tokens
-                    if chunk.payload is not None:
-                        payloads.append(chunk.payload)
-            except SHAPE_ERRORS:
-                broken = UpstreamFailure(Reason.MALFORMED)
-            # Until the client has taken it nothing is the engine's silence; the sink bounds that.
-            watchdog.move(deadline_s + idle_s)
-            if payloads:
-                await sink.send(payloads)
-            if fresh:
-                health.progress_s = clock()
-                now = health.progress_s - sink.stalled_s
-                timeline.last_token_s = now
-                if timeline.first_token_s is None:
-                    timeline.first_token_s = now
-                    self._fleet.ejection.first_token(attempt)
-                    self._waiting.computed(flight.placement)
-            if broken is not None:
-                raise broken
-            if timeline.first_token_s is None:
-                watchdog.move(flight.first_token_deadline_s + sink.stalled_s)
-            elif not done:
-                watchdog.move(min(clock() + idle_s, deadline_s))
-        answer = await sink.finish()
-        flight.ending = Ending.ANSWERED
-        self._fleet.ejection.well(attempt)
-        self._killers.answered(flight.call, credentials=flight.headers.get("Authorization"))
-        # The end of the body frees the connection for the next request.
-        watchdog.move(clock() + 2 * _AFTER_DONE_S)
-        with contextlib.suppress(UpstreamFailure, TimeoutError):
-            async with asyncio.timeout(_AFTER_DONE_S):
-                await _next(chunks)
-        return answer
-
-
-async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
-    try:
-        return await anext(chunks, None)
-    except (aiohttp.ClientError, OSError) as error:
-        raise UpstreamFailure(Reason.DISCONNECTED) from error
-
-
-def _broken_by(chunk: Chunk, payload: bytes) -> ApiError | UpstreamFailure:
-    """Return what an event that ends a stream early says of it."""
-    if not chunk.error:
-        return UpstreamFailure(Reason.ABORTED)
-    return fault_in_stream(payload) or UpstreamFailure(Reason.STATUS)

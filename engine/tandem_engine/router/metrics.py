@@ -7,6 +7,7 @@ from prometheus_client.exposition import generate_latest
 
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.health import Why
+from tandem_engine.router.kv_lease import Lost
 from tandem_engine.router.ledger import BUCKET_EDGES_TOKENS, prompt_bucket
 from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.truth import Cause, Outcome, Verdict
@@ -98,6 +99,17 @@ class Metrics:
             "Requests refused because engines ended while they served the same body.",
             registry=registry,
         )
+        self.kv_expired = Counter(
+            "tandem_router_kv_expired",
+            "Requests served anew since their KV blocks had no first token within the lease.",
+            ["how"],
+            registry=registry,
+        )
+        self.kv_given_back = Counter(
+            "tandem_router_kv_given_back",
+            "Prompts whose KV blocks were given back since no decode pod would come for them.",
+            registry=registry,
+        )
         self.arrivals = Counter(
             "tandem_router_arrivals", "Requests that came in well formed.", registry=registry
         )
@@ -130,6 +142,8 @@ class Metrics:
             self.requests.labels(outcome.value)
         for cause in Cause:
             self.blame.labels(cause.value)
+        for how in Lost:
+            self.kv_expired.labels(how.value)
         self._parts: dict[Cause, Histogram] = {
             cause: self.ttft_part.labels(cause.value)
             for cause in Cause

@@ -17,6 +17,7 @@ class DecodeOnly(StrEnum):
     PREFILL_TIMEOUT = "prefill_timeout"
     NO_KV_PARAMS = "no_kv_params"
     RETRY = "retry"
+    KV_EXPIRED = "kv_expired"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tandem_engine.router.health import Health
+from tandem_engine.router.kv_lease import PeerClock
 from tandem_engine.router.stalls import Stalls
 
 
@@ -76,6 +77,7 @@ class Pod:
         others: streams that the engine has from elsewhere, as last seen.
         entries: how many requests ever came, to tell whether one had the pod to itself.
         stalls: prompts that it computes although it is a decode pod.
+        clock: the clock by which a prefill pod tells when leases end.
         doubted: it was silent for too long, and a probe tells whether it is frozen.
         health: what became of the work that it had.
     """
@@ -84,6 +86,7 @@ class Pod:
         "_begun_s",
         "_later_s",
         "_work_s",
+        "clock",
         "doubted",
         "endpoint",
         "entries",
@@ -106,6 +109,7 @@ class Pod:
         self.others = 0
         self.entries = 0
         self.stalls = Stalls()
+        self.clock = PeerClock()
         self.health = Health()
         # What came when the work before it was overdue already is not what is late.
         self._later_s = 0.0

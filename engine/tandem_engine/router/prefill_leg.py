@@ -8,6 +8,7 @@ from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
+from tandem_engine.router.kv_lease import Handover, usable_until_s
 from tandem_engine.router.placement import DecodeOnly
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.suspicion import Suspicion, gateway_error
@@ -27,8 +28,8 @@ class PrefillLeg:
     suspicion: Suspicion
     clock: Callable[[], float]
 
-    async def run(self, flight: Flight, pod: Pod, load: Load) -> tuple[PrefillAnswer, str] | None:
-        """Return a prefill pod's answer and revision, or `None`: the decode pod does it all.
+    async def run(self, flight: Flight, pod: Pod, load: Load) -> Handover | None:
+        """Return what a prefill pod has for a decode pod; `None`: the decode pod does it all.
 
         A leg that fails is tried once more, at another pod; one that is silent is not.
         """
@@ -61,7 +62,17 @@ class PrefillLeg:
                 self._learn(flight, answer, started)
                 if answer.kv_params:
                     flight.decode_only = None
-                    return answer, pod.endpoint.revision
+                    return Handover(
+                        kv_params=answer.kv_params,
+                        prefill=pod,
+                        until_s=usable_until_s(
+                            answer.kv_params,
+                            clock=pod.clock,
+                            sent_s=tried_s,
+                            now=self.clock(),
+                            lease_s=flight.settings.kv.lease_s,
+                        ),
+                    )
                 flight.decode_only = DecodeOnly.NO_KV_PARAMS
             finally:
                 ejection.close(attempt)

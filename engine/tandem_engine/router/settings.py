@@ -95,6 +95,16 @@ class Timeouts(_Part):
     request_s: Seconds = 600.0
 
 
+class Kv(_Part):
+    """What prefill pods do with a prompt's KV blocks that nobody has come for yet.
+
+    Attributes:
+        lease_s: how long they keep them; the engines are started with the same.
+    """
+
+    lease_s: Seconds = 30.0
+
+
 class Settings(_Part):
     """One whole settings document (`router.json`).
 
@@ -112,6 +122,7 @@ class Settings(_Part):
     slo: Slo
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
+    kv: Kv = Kv()
     decode: DecodePace | None = None
     cache_salt_header: str | None = None
 

@@ -4,20 +4,25 @@ Whatever goes wrong becomes an `UpstreamFailure`, which says whether the engine 
 request, or an `ApiError` where the engine found fault with the request itself.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import aiohttp
 
+from tandem_engine.router.call import KV_PARAMS, Kind
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.pod import Pod
 from tandem_engine.router.sse import SHAPE_ERRORS, prompt_usage
 
 _LARGEST_PREFILL_ANSWER_BYTES = 32 * 1024 * 1024
 _LARGEST_ERROR_BYTES = 64 * 1024
+_NO_MODEL = "tandem-kv-given-back"
+_GIVE_BACK_S = 5.0
 _BUSY = frozenset({429, 503})
 # Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
 _KEEPALIVE_S = 3.0
@@ -103,6 +108,20 @@ class Upstream:
             response.close()
             raise UpstreamFailure(Reason.MALFORMED)
         return response
+
+    async def give_back(self, pod: Pod, kv_params: Any, *, connect_s: float) -> None:
+        """Have a prefill pod let go of KV blocks; where it does not, their lease ends later.
+
+        vLLM tells its connector of KV parameters in a request that it refuses, as it does one for a
+        model that there is not; the connector of our engines knows its own and frees them.
+        """
+        body = {"model": _NO_MODEL, "prompt": [0], "max_tokens": 1, KV_PARAMS: kv_params}
+        with suppress(UpstreamFailure, ApiError, TimeoutError):
+            async with asyncio.timeout(_GIVE_BACK_S):
+                response = await self._post(
+                    pod, Kind.COMPLETIONS.path, json.dumps(body).encode(), {}, connect_s
+                )
+                response.close()
 
     async def get(self, pod: Pod, *, path: str, most_bytes: int, timeout_s: float) -> bytes:
         """Return a small document of a pod's engine."""

@@ -8,6 +8,7 @@ from tandem_engine.serve.facts import Facts, whole_threads
 from tandem_engine.serve.settings import Device, Role, Settings
 
 PLUGINS = Path(__file__).parent / "plugins"
+LEASE_CONNECTOR = "tandem_nixl_lease"
 PROGRESS_DELAY_ENV = "TANDEM_NIXL_PROGRESS_DELAY_US"
 DEFAULT_CPU_KV_CACHE_BYTES = 64 * 1024 * 1024
 
@@ -77,6 +78,7 @@ def kv_transfer_config(settings: Settings) -> dict[str, object]:
     """The connector that moves KV blocks from prefill to decode engines."""
     return {
         "kv_connector": "NixlConnector",
+        "kv_connector_module_path": LEASE_CONNECTOR,
         "kv_role": _KV_ROLES[settings.role],
         "kv_buffer_device": str(settings.device),
         # A lost prefill pod costs time, not the request.

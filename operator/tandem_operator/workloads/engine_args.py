@@ -11,6 +11,8 @@ COMMAND = ("tandem-engine", "serve")
 MODEL_MOUNT = "/mnt/model"
 STOP_MARGIN_S = 15
 """What stays of the grace period for vLLM's own stop after the drain."""
+KV_LEASE_S = 30
+"""How long a prefill pod keeps a prompt's KV blocks; its routers are told the same."""
 
 
 def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: int) -> list[str]:
@@ -31,6 +33,7 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
         "block-size": engine.block_size,
         "kv-cache-memory-bytes": spec.kv_cache_bytes,
         "tensor-parallel-size": fleet.gpus if engine.device is Device.NVIDIA else None,
+        "kv-lease-s": KV_LEASE_S,
         "drain-timeout-s": grace_period_s - STOP_MARGIN_S,
         "warm-up-peer": name.engine_url(Role.PREFILL) if role is Role.DECODE else None,
     }

@@ -6,6 +6,7 @@ from typing import Any
 from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.view import rounded
+from tandem_operator.workloads.engine_args import KV_LEASE_S
 from tandem_operator.workloads.labels import labels_of
 from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName
 from tandem_operator.workloads.policy import insurance_of
@@ -35,6 +36,7 @@ def router_settings(pool: InferencePool, pace: DecodePace | None) -> dict[str, A
         },
         "limits": spec.router.limits.model_dump(),
         "timeouts": _timeouts(spec),
+        "kv": {"lease_s": KV_LEASE_S},
         "decode": _decode(pace, spec.router) if pace is not None else None,
         "cache_salt_header": spec.router.cache_salt_header,
     }

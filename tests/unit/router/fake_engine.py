@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ class Script:
     error_event_after: int | None = None
     abort: bool = False
     kv: bool = True
+    kv_ends_s: Callable[[], float] | None = None
     continuous: bool = True
     final_usage: bool = True
     cached_tokens: int | None = None
@@ -68,6 +70,7 @@ class FakeEngine:
         self.probes = 0
         self.dead = False
         self.metrics = ""
+        self.given_back: list[dict[str, Any]] = []
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> "FakeEngine":
@@ -116,6 +119,9 @@ class FakeEngine:
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        if body["model"] != "tiny":
+            self.given_back.append(body["kv_transfer_params"])
+            return web.json_response({"error": {"message": "no such model"}}, status=404)
         seen = Seen(request.path, body, request.headers)
         if request.headers.get("X-Request-Id", "").startswith(PROBE_ID):
             self.probes += 1
@@ -171,6 +177,8 @@ class FakeEngine:
                 "remote_port": 5600,
                 "tp_size": 1,
             }
+            if self.script.kv_ends_s is not None:
+                answer["kv_transfer_params"]["remote_blocks_expiry_time"] = self.script.kv_ends_s()
         return answer
 
     def _usage(self, seen: Seen, output: int) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def test_a_lost_prefill_pod_means_recomputing_not_failing() -> None:
 
     config = json.loads(option(command, "kv-transfer-config") or "")
     assert config["kv_load_failure_policy"] == "recompute"
+    assert config["kv_connector_module_path"] == "tandem_nixl_lease"
+    assert (PLUGINS / "tandem_nixl_lease.py").is_file()
     assert config["kv_connector_extra_config"]["kv_lease_duration"] == 12
 
 

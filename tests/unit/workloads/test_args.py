@@ -1,5 +1,6 @@
 """The arguments that pods are given are arguments that the launcher takes."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_engine.router.entry import parser
+from tandem_engine.router.settings import parse_settings
 from tandem_engine.serve.options import parse
 from tandem_engine.serve.refusals import FORBIDDEN, OWNED, refusal
 from tandem_engine.serve.settings import Device, Role
 from tandem_operator.workloads.plan import plan
 from tests.unit.serve.given import facts
-from tests.unit.workloads.cluster import NOW_S, container, pool, world
+from tests.unit.workloads.cluster import NOW_S, child, container, pool, world
 
 
 def launched(component: str, *changes: Any) -> Any:
@@ -37,6 +39,16 @@ def test_the_launcher_reads_what_the_pool_says(role):
     assert parsed.block_size == 32
     assert parsed.dtype == "float32"
     assert parsed.prefix_caching is True
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_engines_and_routers_go_by_the_same_lease(role):
+    made = plan(world(pool()), now_s=NOW_S)
+    settings = child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"]
+
+    assert parse(container(made, role)["args"])[0].kv_lease_s == parse_settings(settings).kv.lease_s
+    assert any(argument.startswith("--kv-lease-s=") for argument in container(made, role)["args"])
+    assert "kv" in json.loads(settings)
 
 
 @pytest.mark.parametrize(

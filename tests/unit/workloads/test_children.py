@@ -134,7 +134,7 @@ def test_the_router_reads_the_settings_that_are_written():
     assert settings.slo.attainment == pytest.approx(0.995)
     assert json.loads(text).keys() == {
         "schema", "pool", "generation", "models", "max_model_len", "slo", "limits", "timeouts",
-        "decode", "cache_salt_header",
+        "kv", "decode", "cache_salt_header",
     }  # fmt: skip
     assert json.loads(text)["timeouts"] == {
         "connect_s": 1, "prefill_s": 60, "first_token_s": 120, "idle_s": 60, "request_s": 600,

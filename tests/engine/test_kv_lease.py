@@ -1,0 +1,150 @@
+"""Leases that run out: a real prefill and a real decode engine, alone and behind a router.
+
+Time is scaled by a lease of 6 s, the shortest that vLLM renews. The prefill engine has few blocks,
+so that those of a lease that ran out hold another prompt's cache a moment later.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
+from tandem_engine.router.app import Options, Router
+from tandem_engine.router.call import KV_PARAMS
+from tandem_engine.router.pod import Endpoint, Role
+from tandem_engine.router.settings import parse_settings
+from tests.engine.frozen import expired, overwrite, salted, settled, stopped
+from tests.engine.real_engine import SMALL
+from tests.unit.router.pool import settings_document
+
+LEASE_S = 6
+BLOCKS_BYTES = 8 * 1024 * 1024
+BLOCKS_TOKENS = 4096
+LENGTHS = (40, 64, 100, 150, 200, 260, 310, 333)
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(START_S + 60),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair(
+    python: str, model: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Pair]:
+    logs = tmp_path_factory.mktemp("engines")
+    common = (f"--model={model}", *SMALL, f"--kv-lease-s={LEASE_S}", "--drain-timeout-s=5")
+    async with aiohttp.ClientSession() as session:
+        prefill = await start(
+            python,
+            "--role=prefill",
+            *common,
+            f"--kv-cache-memory-bytes={BLOCKS_BYTES}",
+            session=session,
+            log=logs / "prefill.log",
+        )
+        decode = await start(
+            python, "--role=decode", *common, session=session, log=logs / "decode.log"
+        )
+        try:
+            await asyncio.gather(prefill.ready(), decode.ready())
+            yield Pair(prefill, decode)
+        finally:
+            for engine in (prefill, decode):
+                await engine.end()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def router(pair: Pair) -> AsyncIterator[Router]:
+    router = Router(Options(host="127.0.0.1", port=0, internal_port=0))
+    router.settings.current = parse_settings(
+        json.dumps(
+            settings_document(
+                kv={"lease_s": LEASE_S},
+                slo={"ttft_s": 60.0},
+                timeouts={"prefill_s": 60.0, "first_token_s": 90.0, "request_s": 120.0},
+            )
+        )
+    )
+    await router.start()
+    show(router, pair.prefill, Role.PREFILL)
+    show(router, pair.decode, Role.DECODE)
+    yield router
+    await router.close()
+
+
+def show(router: Router, engine: Any, role: Role, *, ready: bool = True) -> None:
+    router.fleet.upsert(
+        Endpoint(name=role.value, role=role, host="127.0.0.1", port=engine.port, ready=ready)
+    )
+
+
+async def through(router: Router, body: dict[str, Any]) -> list[int]:
+    """The answer through the router, as token ids; raises for any that is none."""
+    timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.post(f"http://127.0.0.1:{router.port}/v1/completions", json=body) as answer,
+    ):
+        document = await answer.json()
+        assert answer.status == 200, document
+        tokens: list[int] = document["choices"][0]["token_ids"]
+        return tokens
+
+
+async def references(pair: Pair) -> list[list[int]]:
+    """What one undisturbed engine answers; a salt of its own leaves nothing for others."""
+    return [await pair.prefill.tokens(salted(length)) for length in LENGTHS]
+
+
+def wrong(answers: list[list[int]], right: list[list[int]]) -> int:
+    """How many of these are not what they should be, token by token."""
+    return sum(answer != alone for answer, alone in zip(answers, right, strict=True))
+
+
+async def test_what_is_pulled_after_its_lease_is_computed_again(pair: Pair) -> None:
+    alone = await references(pair)
+    bodies = [salted(length) for length in LENGTHS]
+    ids = [new_id() for _ in bodies]
+    parameters = [await pair.prefilled(body, one) for body, one in zip(bodies, ids, strict=True)]
+    before = await expired(pair.prefill)
+    with stopped(pair.decode):
+        asked = [
+            asyncio.create_task(
+                pair.decode.api.complete(
+                    body | {KV_PARAMS: each}, request_id=one, timeout_s=REQUEST_S
+                )
+            )
+            for body, each, one in zip(bodies, parameters, ids, strict=True)
+        ]
+        async with asyncio.timeout(REQUEST_S):
+            while await expired(pair.prefill) < before + len(bodies):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.2)
+        await overwrite(pair.prefill, capacity_tokens=BLOCKS_TOKENS)
+
+    answers = await asyncio.gather(*asked)
+
+    assert wrong([answer["choices"][0]["token_ids"] for answer in answers], alone) == 0
+    # Nothing of it stayed in the decode engine's own cache either.
+    assert wrong([await pair.decode.tokens(body) for body in bodies], alone) == 0
+
+
+async def test_a_frozen_decode_engine_gives_no_wrong_token_through_the_router(
+    pair: Pair, router: Router
+) -> None:
+    alone = await references(pair)
+    await settled(pair.prefill)
+    before = await expired(pair.prefill)
+    with stopped(pair.decode):
+        asked = [asyncio.create_task(through(router, salted(length))) for length in LENGTHS]
+        async with asyncio.timeout(REQUEST_S):
+            while await expired(pair.prefill) < before + len(LENGTHS):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.2)
+        await overwrite(pair.prefill, capacity_tokens=BLOCKS_TOKENS)
+
+    assert wrong(await asyncio.gather(*asked), alone) == 0

@@ -1,0 +1,234 @@
+"""KV blocks are used as long as they are certainly a request's own, and not a moment longer."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem_engine.router.kv_lease import ENDS_FIELD, Early, LeaseOver, PeerClock, usable_until_s
+from tests.unit.router.pool import Pool, until
+
+LEASE_S = 0.6
+USABLE_S = 0.5
+
+leg = st.tuples(st.floats(0, 1000), st.floats(0, 60), st.floats(0, 60), st.floats(-4e-4, 4e-4))
+
+
+def lease(pool: Pool) -> None:
+    pool.configure(kv={"lease_s": LEASE_S})
+
+
+def stamping(pool: Pool, name: str = "p0") -> None:
+    """Have a prefill pod tell when its leases end, by a clock that is not the router's."""
+    pool.engines[name].script.kv_ends_s = lambda: (
+        asyncio.get_running_loop().time() - 5000.0 + LEASE_S
+    )
+
+
+@given(ahead_s=st.floats(-1e6, 1e6), legs=st.lists(leg, min_size=1, max_size=20))
+def test_blocks_are_never_taken_to_be_there_for_longer_than_their_lease(
+    ahead_s: float, legs: list[tuple[float, float, float, float]]
+) -> None:
+    clock, now = PeerClock(), 0.0
+    for pause_s, computed_s, on_its_way_s, drift in legs:
+        sent_s = now + pause_s
+        began_s = sent_s + computed_s
+        # The two clocks go at different speeds.
+        ahead_s += drift * (began_s - now)
+        now = began_s + on_its_way_s
+        parameters = {ENDS_FIELD: began_s - ahead_s + 30.0}
+
+        until_s = usable_until_s(parameters, clock=clock, sent_s=sent_s, now=now, lease_s=30.0)
+
+        assert sent_s + 25.0 - 1e-6 <= until_s <= began_s + 25.0 + 1e-6
+
+
+def test_a_long_prefill_costs_no_lease_once_the_engines_clock_is_known() -> None:
+    clock = PeerClock()
+    quick = {ENDS_FIELD: 7000.0 + 30.0}
+    usable_until_s(quick, clock=clock, sent_s=9.99, now=10.02, lease_s=30.0)
+    long = {ENDS_FIELD: 7060.0 + 30.0}
+
+    until_s = usable_until_s(long, clock=clock, sent_s=20.0, now=70.1, lease_s=30.0)
+
+    assert until_s == pytest.approx(69.99 + 25.0, abs=0.05)
+
+
+@pytest.mark.parametrize("told", [None, "soon", True, float("nan"), float("inf"), [1.0]])
+def test_an_engine_that_tells_no_end_is_taken_to_have_finished_at_once(told: object) -> None:
+    parameters = {ENDS_FIELD: told}
+
+    until_s = usable_until_s(parameters, clock=PeerClock(), sent_s=5.0, now=6.0, lease_s=30.0)
+
+    assert until_s == 30.0
+
+
+def test_a_clock_that_jumped_is_learned_anew() -> None:
+    clock = PeerClock()
+    usable_until_s({ENDS_FIELD: 1030.0}, clock=clock, sent_s=0.0, now=0.1, lease_s=30.0)
+    ahead = {ENDS_FIELD: 9030.0}
+
+    assert usable_until_s(ahead, clock=clock, sent_s=5.0, now=6.0, lease_s=30.0) == 30.0
+
+
+def test_what_comes_before_the_first_token_waits_for_it() -> None:
+    early: Early | None = Early(10.0)
+    assert early is not None
+
+    assert early.passed_on([b"role"], token=False, now=1.0) == ([], early)
+    assert early.passed_on([b"token"], token=True, now=2.0) == ([b"role", b"token"], None)
+
+
+def test_a_first_token_that_comes_when_the_lease_may_be_over_is_not_passed_on() -> None:
+    with pytest.raises(LeaseOver):
+        Early(10.0).passed_on([b"token"], token=True, now=10.0)
+
+
+async def test_parameters_held_for_longer_than_the_lease_are_not_used(pool: Pool) -> None:
+    lease(pool)
+    prefill, decode = pool.engines["p0"], pool.engines["d0"]
+    prefill.script.hold = asyncio.Event()
+    client = asyncio.create_task(pool.stream())
+    await prefill.wait_seen(1)
+    pool.show("d0", ready=False)
+    prefill.script.hold.set()
+    await asyncio.sleep(LEASE_S)
+
+    pool.show("d0")
+
+    assert (await client)[-1] == "[DONE]"
+    assert len(prefill.seen) == 2
+    assert len(decode.seen) == 1
+    assert decode.seen[0].body["kv_transfer_params"]["remote_engine_id"] == "p0"
+    assert pool.metric("tandem_router_kv_expired_total", how="held") == 1
+
+
+async def test_a_decode_pod_that_is_silent_for_the_lease_loses_the_request_to_another(
+    pool: Pool,
+) -> None:
+    await pool.add("d1")
+    lease(pool)
+    pool.engines["d0"].script.freeze = True
+
+    answer = await pool.stream()
+
+    assert answer[-1] == "[DONE]"
+    await asyncio.wait_for(pool.engines["d0"].seen[0].cancelled.wait(), 10)
+    assert len(pool.engines["p0"].seen) == 2
+    assert "kv_transfer_params" in pool.engines["d1"].seen[0].body
+    assert pool.metric("tandem_router_kv_expired_total", how="silent") == 1
+
+
+async def test_the_only_decode_pod_gets_what_it_has_all_the_time_for_in_the_end(
+    pool: Pool,
+) -> None:
+    lease(pool)
+    decode = pool.engines["d0"]
+    decode.script.first_token_s = 2 * USABLE_S
+
+    answer = await pool.stream()
+
+    assert [event["choices"][0]["text"] for event in answer[:-1]] == [" t0", " t1", " t2", " t3"]
+    assert ["kv_transfer_params" in seen.body for seen in decode.seen] == [True, True, False]
+    assert pool.metric("tandem_router_kv_expired_total", how="silent") == 2
+    assert pool.metric("tandem_router_decode_only_total", reason="kv_expired") == 1
+
+
+async def test_a_chat_served_anew_begins_once(pool: Pool) -> None:
+    await pool.add("d1")
+    lease(pool)
+    pool.engines["d0"].script.freeze_after = 0
+
+    answer = await pool.stream(path="/v1/chat/completions")
+
+    roles = [event for event in answer[:-1] if "role" in event["choices"][0]["delta"]]
+    assert len(roles) == 1
+    assert answer[-1] == "[DONE]"
+    assert len(pool.engines["d1"].seen) == 1
+
+
+async def test_the_wait_for_a_silent_decode_pod_is_decodes(pool: Pool) -> None:
+    await pool.add("d1")
+    pool.configure(kv={"lease_s": LEASE_S}, slo={"ttft_s": 0.1})
+    pool.engines["d0"].script.freeze = True
+
+    await pool.stream()
+    await pool.idle()
+
+    assert pool.metric("tandem_router_blame_total", cause="decode_admission") == 1
+
+
+async def test_a_prefill_longer_than_the_lease_is_used_where_its_end_is_known(pool: Pool) -> None:
+    lease(pool)
+    stamping(pool)
+    await pool.stream()
+    pool.engines["p0"].script.prefill_s = 2 * LEASE_S
+
+    await pool.stream()
+
+    assert "kv_transfer_params" in pool.engines["d0"].seen[1].body
+
+
+async def test_a_prefill_longer_than_the_lease_is_not_used_where_its_end_is_not_known(
+    pool: Pool,
+) -> None:
+    lease(pool)
+    pool.engines["p0"].script.prefill_s = 2 * LEASE_S
+
+    await pool.stream()
+
+    assert len(pool.engines["p0"].seen) == 1
+    assert "kv_transfer_params" not in pool.engines["d0"].seen[0].body
+    assert pool.metric("tandem_router_decode_only_total", reason="kv_expired") == 1
+
+
+async def test_a_client_that_leaves_between_the_legs_has_its_blocks_given_back(pool: Pool) -> None:
+    stamping(pool)
+    prefill = pool.engines["p0"]
+    prefill.script.hold = asyncio.Event()
+    client = asyncio.create_task(pool.stream())
+    await prefill.wait_seen(1)
+    pool.show("d0", ready=False)
+    prefill.script.hold.set()
+    await until(lambda: pool.router.learned.prefill_leg_s.value is not None)
+
+    client.cancel()
+    with suppress(asyncio.CancelledError):
+        await client
+
+    await until(lambda: prefill.given_back)
+    assert prefill.given_back[0]["remote_engine_id"] == "p0"
+    assert pool.metric("tandem_router_kv_given_back_total") == 1
+
+
+async def test_blocks_that_no_decode_pod_can_pull_are_given_back(pool: Pool) -> None:
+    stamping(pool)
+    prefill = pool.engines["p0"]
+    prefill.script.hold = asyncio.Event()
+    client = asyncio.create_task(pool.stream())
+    await prefill.wait_seen(1)
+    pool.show("d0", ready=False)
+    await pool.add("d1", revision="b")
+    prefill.script.hold.set()
+
+    assert (await client)[-1] == "[DONE]"
+    await until(lambda: prefill.given_back)
+    assert pool.metric("tandem_router_decode_only_total", reason="no_pair") == 1
+
+
+async def test_blocks_that_a_decode_pod_may_still_pull_are_not_given_back(pool: Pool) -> None:
+    stamping(pool)
+    decode = pool.engines["d0"]
+    decode.script.freeze = True
+    client = asyncio.create_task(pool.stream())
+    await decode.wait_seen(1)
+
+    client.cancel()
+    with suppress(asyncio.CancelledError):
+        await client
+    await pool.idle()
+
+    assert not pool.engines["p0"].given_back
+    assert pool.metric("tandem_router_kv_given_back_total") == 0
