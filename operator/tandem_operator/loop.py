@@ -9,15 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from tandem_operator.api.parse import InvalidPoolError, parse_pool
+from tandem_operator.api.parse import parse_pool
 from tandem_operator.api.v1alpha1.engine import Device
-from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode
 from tandem_operator.kube.apply import (
-    REPLICAS_MANAGER,
     ApplyReport,
     ChildWriter,
     PreviousPoolRemainsError,
@@ -25,7 +22,14 @@ from tandem_operator.kube.apply import (
 )
 from tandem_operator.kube.children import ChildReader
 from tandem_operator.kube.client import ApiError, Kube, Object
-from tandem_operator.kube.conflicts import describe, owners_of
+from tandem_operator.kube.conflicts import describe
+from tandem_operator.kube.counts import (
+    as_if_ours,
+    count_is_ours,
+    managed,
+    replicas_last_decided,
+    spec_of,
+)
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POOL
 from tandem_operator.kube.nodes import Cordons
@@ -40,6 +44,7 @@ from tandem_operator.workloads.names import PoolName, key_of
 from tandem_operator.workloads.observe import see
 from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, plan
 from tandem_operator.workloads.policy import policy_of
+from tandem_operator.workloads.rivals import Rivals
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)
@@ -75,6 +80,7 @@ class _Known:
     """What the last pass wrote, by component; absent where it left them to somebody else."""
     problems: tuple[str, ...] = ()
     metrics_source: MetricsSource = MetricsSource.DIRECT
+    rivals: Rivals = field(default_factory=Rivals)
     told: tuple[int, ...] = ()
     """The counts of the last decision that was logged."""
 
@@ -123,21 +129,24 @@ class PoolLoop:
             self._forget(key)
             uid = pool["metadata"]["uid"]
             known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool))
-        spec = _spec_of(pool)
+        spec = spec_of(pool)
         holds_gpus = spec is not None and spec.engine.device is Device.NVIDIA
         gpus = await self._sharing.gpus(key.namespace) if holds_gpus else None
         # A spec that cannot be read otherwise still has its pods measured.
         metrics = Metrics() if spec is None else spec.metrics
         world, collected = await self._observe(pool, known, metrics=metrics)
         # No other pass may come between what is read of the claims here and this pool's own.
-        world = replace(world, quota=self._sharing.quota(*key, gpus=gpus))
+        rivals = known.rivals.look(
+            world.children, ours=managed(spec), is_ours=count_is_ours, now_s=self._now()
+        )
+        world = replace(world, quota=self._sharing.quota(*key, gpus=gpus), rivals=rivals)
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
         self._sharing.note(*key, claim=planned.claim)
         if planned.unreadable is not None:
             why = {"pool": key.name, "why": str(planned.unreadable)}
             log.warning("memory unreadable", extra=why, exc_info=planned.unreadable)
         try:
-            outcome = await self._execute(planned, world)
+            outcome = await self._execute(planned, world, known.rivals)
         except PreviousPoolRemainsError as error:
             log.info("waiting", extra={"pool": key.name, "why": str(error)})
             return DELETED_POOL_REMAINS_S
@@ -184,9 +193,15 @@ class PoolLoop:
         )
         return world, collected
 
-    async def _execute(self, planned: Plan, world: World) -> Outcome:
+    async def _execute(self, planned: Plan, world: World, rivals: Rivals) -> Outcome:
         observed = {key_of(child): child for child in world.children}
         name = _name_of(world.pool)
+        if planned.memory_object is not None and key_of(planned.memory_object) not in observed:
+            taken_name = await self._writer.stranger(
+                planned.memory_object, observed, pool_uid=name.uid
+            )
+            if taken_name is not None:
+                return Outcome(blocked=taken_name)
         report = await self._writer.apply(planned.children, observed, pool_uid=name.uid)
         self._count(report)
         if report.written:
@@ -196,7 +211,11 @@ class PoolLoop:
             return Outcome(refused=report.refused, blocked=report.blocked)
         taken = list(report.taken)
         await self._write_costs(planned, name)
-        taken += await self._write_replicas(planned, observed, name)
+        counts = await self._write_replicas(planned, observed, name)
+        for each in counts:
+            component = each.child[1].removeprefix(f"{name.name}-")
+            rivals.taken(component, each.conflicts[0].manager, now_s=self._now())
+        taken += counts
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
         return Outcome(taken=tuple(map(_sentence, taken)))
@@ -301,38 +320,6 @@ class PoolLoop:
         self._exported.forget(namespace=key.namespace, pool=key.name)
 
 
-def as_if_ours(world: World, replicas: Mapping[str, int]) -> World:
-    """The world with counts that somebody else changed put back to what we wrote.
-
-    A count that `kubectl scale` set on a Managed role is no decision of ours to start from: what
-    follows from this world takes it back.
-    """
-    name = _name_of(world.pool)
-    children = []
-    for child in world.children:
-        component = child["metadata"]["name"].removeprefix(f"{name.name}-")
-        if child["kind"] == DEPLOYMENT.kind and component in replicas:
-            owners = owners_of(child, ("spec", "replicas"))
-            if owners and REPLICAS_MANAGER not in owners:
-                child = {**child, "spec": {**child["spec"], "replicas": replicas[component]}}  # noqa: PLW2901
-        children.append(child)
-    return replace(world, children=tuple(children))
-
-
-def replicas_last_decided(pool: Object) -> Mapping[str, int]:
-    """What the process before this one had written, as far as the pool's status tells.
-
-    Only of a spec that was in force: through an edit since, a role may have been another owner's.
-    """
-    spec, status = _spec_of(pool), pool.get("status") or {}
-    if spec is None or status.get("observedGeneration") != pool["metadata"].get("generation"):
-        return {}
-    policy = policy_of(spec)
-    ours = [role for role in Role if policy.mode is Mode.AUTO and policy.roles[role].managed]
-    desired = {role.value: (status.get(role.value) or {}).get("desired") for role in ours}
-    return {role: count for role, count in desired.items() if count is not None}
-
-
 def _gpus_held(world: World) -> int:
     """GPUs, or units where replicas hold none, of engine pods that have a node."""
     roles = policy_of(parse_pool(world.pool).spec).roles
@@ -352,14 +339,6 @@ def _counts(told: Plan) -> tuple[int, ...]:
 def _name_of(pool: Mapping[str, Any]) -> PoolName:
     metadata = pool["metadata"]
     return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])
-
-
-def _spec_of(pool: Object) -> PoolSpec | None:
-    """The spec, or `None` where it is not valid."""
-    try:
-        return parse_pool(pool).spec
-    except InvalidPoolError:
-        return None
 
 
 def _sentence(taken: Taken) -> str:

@@ -234,6 +234,8 @@ def test_a_service_of_somebody_else_with_our_name_is_not_touched(running, contro
     eventually(lambda: pool.condition("FieldConflict")["status"] == "True")
 
     assert "does not belong to this pool" in pool.condition("FieldConflict")["message"]
+    assert "kubectl-create made it" in pool.condition("Accepted")["message"]
+    assert pool.condition("Accepted")["status"] == "False"
     assert ("Deployment", "tiny-prefill") not in pool.objects()
     pool.kubectl("delete", "service", "tiny-router")
     eventually(lambda: pool.objects().keys() >= CHILDREN)
@@ -268,6 +270,56 @@ def test_a_pod_made_by_hand_with_the_pools_labels_is_none_of_the_pools(pool):
         assert pool.get()["status"]["decode"]["ready"] == 1
         written = pool.plane.request("GET", f"{pods}/by-hand")["metadata"].get("annotations") or {}
         assert written == (forged["metadata"].get("annotations") or {})
+
+
+def test_a_config_map_of_somebody_else_is_named_with_its_owner_and_kept(
+    running, control_plane, namespace
+):
+    mine = ("-n", namespace, "configmap", "tiny-memory")
+    control_plane.run_kubectl("create", *mine, "--from-literal=page=mine")
+    pool = Pool(control_plane, namespace)
+    pool.apply()
+
+    eventually(lambda: pool.condition("Accepted")["status"] == "False")
+
+    said = pool.condition("Accepted")["message"]
+    assert "ConfigMap tiny-memory exists already" in said
+    assert "kubectl-create made it" in said
+    assert pool.objects()["ConfigMap", "tiny-memory"]["data"] == {"page": "mine"}
+    control_plane.run_kubectl("delete", *mine)
+    eventually(lambda: pool.objects().keys() >= CHILDREN)
+    eventually(lambda: pool.condition("Accepted")["status"] == "True")
+
+
+def test_an_autoscaler_on_a_managed_role_is_told_of_and_left_alone(pool):
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "scaler"},
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "name": "tiny-prefill",
+            },
+            "minReplicas": 3,
+            "maxReplicas": 4,
+        },
+    }
+    pool.kubectl("create", "-f", "-", stdin=json.dumps(autoscaler))
+    eventually(lambda: pool.replicas("prefill") == 3)
+    eventually(lambda: pool.condition("FieldConflict")["status"] == "True")
+
+    before = pool.deployments_version()
+    said = pool.condition("FieldConflict")
+    assert said["reason"] == "ReplicasContested"
+    assert "A HorizontalPodAutoscaler sets the replicas of prefill" in said["message"]
+    at_s = time.time()
+    eventually(lambda: time.time() > at_s + 20)
+    assert {count for name, count in pool.counts_since(before) if name == "tiny-prefill"} <= {3}
+
+    pool.apply(prefill={"management": "External"})
+    eventually(lambda: pool.condition("FieldConflict")["status"] == "False")
 
 
 def test_a_pool_made_again_under_its_name_gets_children_of_its_own(pool):

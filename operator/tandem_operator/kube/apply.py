@@ -20,7 +20,7 @@ from tandem_operator.kube.conflicts import (
 )
 from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
 from tandem_operator.workloads.names import key_of
-from tandem_operator.workloads.ownership import controller_of
+from tandem_operator.workloads.ownership import controller_of, whose
 
 REPLICAS_MANAGER = "tandem-replicas"
 
@@ -90,7 +90,7 @@ class ChildWriter:
         conflicts_seen = 0
         for body in changed:
             key = key_of(body)
-            stranger = await self._stranger(body, observed, pool_uid=pool_uid)
+            stranger = await self.stranger(body, observed, pool_uid=pool_uid)
             if stranger:
                 return ApplyReport(blocked=stranger, conflicts=1)
             if self._needs_new_role(body, observed):
@@ -188,7 +188,7 @@ class ChildWriter:
             rewritten = remembered[1]
         return any(path not in rewritten for path in differences(body, current))
 
-    async def _stranger(
+    async def stranger(
         self, body: Object, observed: Mapping[ChildKey, Object], *, pool_uid: str
     ) -> str | None:
         """Why the name is taken by an object that is not this pool's, if it is."""
@@ -202,7 +202,7 @@ class ChildWriter:
         if controller_of(current).get("kind") == "InferencePool":
             raise PreviousPoolRemainsError(f"{kind} {name} of a deleted pool still exists.")
         return (
-            f"{kind} {name} exists already and does not belong to this pool; "
+            f"{kind} {name} exists already and does not belong to this pool ({whose(current)}); "
             "delete it, or give the pool another name."
         )
 

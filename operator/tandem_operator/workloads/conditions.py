@@ -14,6 +14,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.world import Rival
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 BAD_WHEN_TRUE = frozenset({ConditionType.CAPACITY_BLOCKED, ConditionType.FIELD_CONFLICT})
@@ -113,6 +114,9 @@ def _trouble(facts: Facts, component: str) -> str | None:
 
 
 def _accepted(facts: Facts) -> Verdict:
+    if facts.outcome.blocked is not None:
+        message = f"Nothing was changed: {facts.outcome.blocked}"
+        return Verdict(ConditionType.ACCEPTED, FALSE, "OwnedByOther", message)
     if facts.outcome.refused is not None:
         message = f"The API server refused a child, so nothing was changed: {facts.outcome.refused}"
         return Verdict(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
@@ -182,7 +186,8 @@ def _scaling_active(facts: Facts) -> Verdict:
         return Verdict(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
     external = [str(role) for role in Role if not policy.roles[role].managed]
     if external:
-        message = f"Another owner sets the replicas of {_and(external)} (management: External)."
+        how = "see FieldConflict" if facts.rivals else "management: External"
+        message = f"Another owner sets the replicas of {_and(external)} ({how})."
         status = FALSE if len(external) == len(Role) else TRUE
         return Verdict(ConditionType.SCALING_ACTIVE, status, "External", message)
     message = "Tandem sets the replica counts of both roles."
@@ -221,8 +226,22 @@ def _slo_feasible(facts: Facts) -> Verdict:
 def _field_conflict(facts: Facts) -> Verdict:
     if facts.outcome.blocked is not None:
         return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "OwnedByOther", facts.outcome.blocked)
+    if facts.rivals:
+        message = " ".join(map(_rivalry, facts.rivals.items()))
+        return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "ReplicasContested", message)
     message = "Nobody else owns a field that Tandem writes."
     return Verdict(ConditionType.FIELD_CONFLICT, FALSE, "NoConflict", message)
+
+
+def _rivalry(contested: tuple[str, Rival]) -> str:
+    component, rival = contested
+    keep = f"set {component}.management: External to keep it, or remove it"
+    if component == ROUTER:
+        keep = "remove it; router.minReplicas says how many routers there are"
+    return (
+        f"{rival.who[0].upper()}{rival.who[1:]} sets the replicas of {component} again and again, so Tandem leaves them alone"
+        f" and looks every ten minutes whether it is gone: {keep}."
+    )
 
 
 def _and(words: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.effects import Outcome
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.observe import Seen, SeenPod
+from tandem_operator.workloads.world import Rival
 
 _ON_A_NODE = frozenset({PodPhase.STARTING, PodPhase.READY, PodPhase.TERMINATING})
 
@@ -21,6 +22,7 @@ class Facts:
     """A pool whose spec makes sense, what was seen of it, what was decided and what came of it.
 
     Attributes:
+        rivals: who else sets replicas that Tandem manages, by component.
         templates: hash of each component's pod template at this generation.
         overridden: the user's pod template fields that Tandem's own took over, in words.
     """
@@ -28,6 +30,7 @@ class Facts:
     name: PoolName
     generation: int
     policy: PoolSpec
+    rivals: Mapping[str, Rival]
     templates: Mapping[str, str]
     overridden: tuple[str, ...]
     seen: Seen

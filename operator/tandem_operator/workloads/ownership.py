@@ -23,6 +23,20 @@ def controller_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+def whose(body: Mapping[str, Any]) -> str:
+    """Who an object belongs to, in words."""
+    metadata = body["metadata"]
+    owner = controller_of(body)
+    if owner:
+        return f"it belongs to {owner.get('kind')} {owner.get('name')}"
+    labels = metadata.get("labels") or {}
+    if tool := labels.get("app.kubernetes.io/managed-by"):
+        release = labels.get("app.kubernetes.io/instance")
+        return f"{tool} manages it" + (f" for {release}" if release else "")
+    managers = [str(each.get("manager")) for each in metadata.get("managedFields") or ()]
+    return f"{managers[0]} made it" if managers else "it names no owner"
+
+
 def replica_set_uid(pod: Mapping[str, Any]) -> str | None:
     """UID of the ReplicaSet that a pod says it is of; `None` where it says none."""
     owner = controller_of(pod)

@@ -140,9 +140,10 @@ def _planned(
     now_s: float,
 ) -> Plan:
     """The plan from what was remembered before."""
-    name, policy, seen = read.name, policy_of(read.pool.spec), see(world, read.name)
+    name, policy, seen = read.name, _policy(read, world), see(world, read.name)
     decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
     replicas = _replicas(read.pool, policy, seen, decision)
+    replicas = {each: count for each, count in replicas.items() if not _left_alone(world, each)}
     shrinking = [
         component
         for component, count in replicas.items()
@@ -199,7 +200,8 @@ def _told(
     facts = Facts(
         name=read.name,
         generation=read.pool.metadata.generation,
-        policy=policy_of(read.pool.spec),
+        policy=_policy(read, world),
+        rivals=world.rivals,
         templates={each: template.hash for each, template in read.templates.items()},
         overridden=_overridden(read.templates),
         seen=seen,
@@ -217,6 +219,20 @@ def _told(
         event = Event(reason=MEMORY_UNREADABLE, message=message, type=EventType.WARNING)
         events = (event, *events)
     return replace(planned, status=_news(world, status), events=events)
+
+
+def _policy(read: _Read, world: World) -> PoolSpec:
+    """The policy, with roles that a rival is left alone with as those of another owner."""
+    policy = policy_of(read.pool.spec)
+    roles = {
+        role: replace(spec, managed=False) if _left_alone(world, role) else spec
+        for role, spec in policy.roles.items()
+    }
+    return replace(policy, roles=roles)
+
+
+def _left_alone(world: World, component: str) -> bool:
+    return component in world.rivals and world.rivals[component].left_alone
 
 
 def _replicas(

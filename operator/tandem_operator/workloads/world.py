@@ -1,7 +1,7 @@
 """What the edge hands to `plan`: everything seen of one pool at one moment, as plain data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
@@ -31,6 +31,19 @@ class Installation:
     prometheus_urls: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Somebody else who sets replicas that Tandem manages.
+
+    Attributes:
+        who: in words.
+        left_alone: whether Tandem writes none meanwhile.
+    """
+
+    who: str
+    left_alone: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """One pool as the API server, its routers and its engines show it now.
@@ -48,6 +61,7 @@ class World:
         cordoned: nodes that take no new pods, being emptied; `None` where that may not be read.
         quota: the GPUs that it shares with the other pools of its namespace; `None` where there is
             no quota on them, or its replicas hold none.
+        rivals: who else sets replicas, by component.
     """
 
     pool: Mapping[str, Any]
@@ -63,3 +77,4 @@ class World:
     memory_refused_s: float | None = None
     cordoned: frozenset[str] | None = None
     quota: Quota | None = None
+    rivals: Mapping[str, Rival] = field(default_factory=dict)

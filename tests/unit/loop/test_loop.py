@@ -1,7 +1,7 @@
 import pytest
 
 from tandem_operator.kube.client import ApiError
-from tandem_operator.loop import as_if_ours, replicas_last_decided
+from tandem_operator.kube.counts import as_if_ours, replicas_last_decided
 from tandem_operator.workloads.world import Installation, World
 from tests.unit.loop.store import KEY, own
 from tests.unit.workloads.cluster import pool

@@ -1,0 +1,74 @@
+"""Whose a replica count is: what Tandem wrote, what others changed, and what it may set.
+
+A count that somebody else set on a Managed role is no decision of ours to start from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tandem_operator.api.parse import InvalidPoolError, parse_pool
+from tandem_operator.api.v1alpha1.pool import PoolSpec
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode
+from tandem_operator.kube.apply import REPLICAS_MANAGER
+from tandem_operator.kube.client import Object
+from tandem_operator.kube.conflicts import owners_of
+from tandem_operator.kube.kinds import DEPLOYMENT
+from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.policy import policy_of
+from tandem_operator.workloads.world import World
+
+
+def as_if_ours(world: World, replicas: Mapping[str, int]) -> World:
+    """The world with counts that somebody else changed put back to what we wrote.
+
+    A count that `kubectl scale` set on a Managed role is no decision of ours to start from: what
+    follows from this world takes it back.
+    """
+    name = world.pool["metadata"]["name"]
+    children = []
+    for child in world.children:
+        component = child["metadata"]["name"].removeprefix(f"{name}-")
+        if child["kind"] == DEPLOYMENT.kind and component in replicas:
+            left_alone = component in world.rivals and world.rivals[component].left_alone
+            if not left_alone and not count_is_ours(child):
+                child = {**child, "spec": {**child["spec"], "replicas": replicas[component]}}  # noqa: PLW2901
+        children.append(child)
+    return replace(world, children=tuple(children))
+
+
+def count_is_ours(deployment: Object) -> bool:
+    """Whether nobody else has set the replicas since Tandem did."""
+    owners = owners_of(deployment, ("spec", "replicas"))
+    return not owners or REPLICAS_MANAGER in owners
+
+
+def managed(spec: PoolSpec | None) -> frozenset[str]:
+    """Components whose replicas Tandem sets."""
+    if spec is None:
+        return frozenset()
+    policy = policy_of(spec)
+    roles = {str(role) for role in Role if policy.mode is Mode.AUTO and policy.roles[role].managed}
+    return frozenset(roles if policy.mode is Mode.PAUSED else {*roles, ROUTER})
+
+
+def replicas_last_decided(pool: Object) -> Mapping[str, int]:
+    """What the process before this one had written, as far as the pool's status tells.
+
+    Only of a spec that was in force: through an edit since, a role may have been another owner's.
+    """
+    spec, status = spec_of(pool), pool.get("status") or {}
+    if spec is None or status.get("observedGeneration") != pool["metadata"].get("generation"):
+        return {}
+    policy = policy_of(spec)
+    ours = [role for role in Role if policy.mode is Mode.AUTO and policy.roles[role].managed]
+    desired = {role.value: (status.get(role.value) or {}).get("desired") for role in ours}
+    return {role: count for role, count in desired.items() if count is not None}
+
+
+def spec_of(pool: Object) -> PoolSpec | None:
+    """The spec, or `None` where it is not valid."""
+    try:
+        return parse_pool(pool).spec
+    except InvalidPoolError:
+        return None

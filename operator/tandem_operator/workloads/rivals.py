@@ -1,0 +1,109 @@
+"""Who else sets replicas of a Managed role, and when Tandem stops fighting over them.
+
+An autoscaler writes again every 15 seconds, and each turn of such a fight makes a pod and kills it.
+What a person sets once is set back. What an autoscaler sets, or anybody a third time, is left alone
+for a while; then one write shows whether it is still there.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tandem_operator.workloads.labels import ROLE_LABEL
+from tandem_operator.workloads.world import Object, Rival
+
+TURNS, WITHIN_S = 3, 600.0
+LEFT_ALONE_S = 600.0
+WATCHED_S = 120.0
+"""How long a write must stand until the fight is over; an autoscaler looks every 15 seconds."""
+
+_AUTOSCALER = ("kube-controller-manager", "scale")
+
+
+@dataclass(slots=True)
+class _Fight:
+    rival: str
+    turns: deque[float] = field(default_factory=deque)
+    left_alone_until_s: float | None = None
+    tried: bool = False
+    """Whether Tandem's count stood, or was written, since then."""
+
+
+class Rivals:
+    """The fights over one pool's replica counts."""
+
+    def __init__(self) -> None:
+        self._fights: dict[str, _Fight] = {}
+
+    def look(
+        self,
+        children: Iterable[Object],
+        *,
+        ours: Collection[str],
+        is_ours: Callable[[Object], bool],
+        now_s: float,
+    ) -> Mapping[str, Rival]:
+        """Who is left alone now, and who is watched after that, by component.
+
+        Args:
+            children: of the pool; its Deployments are looked at.
+            ours: components whose replicas Tandem sets.
+            is_ours: whether Tandem's own write of a Deployment's replicas stands.
+            now_s: epoch seconds.
+        """
+        for component in self._fights.keys() - set(ours):
+            del self._fights[component]
+        for child in children:
+            component = str((child["metadata"].get("labels") or {}).get(ROLE_LABEL))
+            if child.get("kind") != "Deployment" or component not in ours:
+                continue
+            if not is_ours(child):
+                self._met(component, child, now_s)
+            elif component in self._fights:
+                self._fights[component].tried = True
+        for component, fight in list(self._fights.items()):
+            until_s = fight.left_alone_until_s
+            if until_s is not None and now_s > until_s + WATCHED_S:
+                del self._fights[component]
+        return {
+            component: Rival(fight.rival, left_alone=now_s < fight.left_alone_until_s)
+            for component, fight in self._fights.items()
+            if fight.left_alone_until_s is not None
+        }
+
+    def taken(self, component: str, manager: str, *, now_s: float) -> None:
+        """Take note that a count was taken back from somebody."""
+        fight = self._fights.setdefault(component, _Fight(f"field manager {manager}"))
+        fight.tried = True
+        fight.turns.append(now_s)
+        while fight.turns[0] < now_s - WITHIN_S:
+            fight.turns.popleft()
+        if len(fight.turns) >= TURNS:
+            self._leave_alone(fight, now_s)
+
+    def _met(self, component: str, deployment: Object, now_s: float) -> None:
+        """Another one's count stands."""
+        fight = self._fights.get(component)
+        until_s = None if fight is None else fight.left_alone_until_s
+        autoscaler = _AUTOSCALER in _setters(deployment)
+        if until_s is None and autoscaler:
+            rival = "a HorizontalPodAutoscaler"
+            self._fights[component] = fight = _Fight(rival)
+            self._leave_alone(fight, now_s)
+        elif fight is not None and until_s is not None and now_s >= until_s and fight.tried:
+            self._leave_alone(fight, now_s)
+
+    @staticmethod
+    def _leave_alone(fight: _Fight, now_s: float) -> None:
+        fight.left_alone_until_s = now_s + LEFT_ALONE_S
+        fight.turns.clear()
+        fight.tried = False
+
+
+def _setters(deployment: Object) -> frozenset[tuple[str, str]]:
+    """Manager and subresource of who owns `spec.replicas`."""
+    return frozenset(
+        (str(entry.get("manager")), str(entry.get("subresource") or ""))
+        for entry in deployment["metadata"].get("managedFields") or ()
+        if "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    )

@@ -1,0 +1,64 @@
+"""Counts and names that somebody else claims."""
+
+import pytest
+
+from tests.unit.loop.store import own, owned_by
+
+PREFILL = "tiny-prefill"
+
+
+def autoscale(store, replicas):
+    """What an autoscaler does to a Deployment."""
+    found = store.kinds["deployments"][PREFILL]
+    found["spec"]["replicas"] = replicas
+    own(found, "kube-controller-manager")
+    found["metadata"]["managedFields"][0]["subresource"] = "scale"
+
+
+def replicas(store):
+    return store.kinds["deployments"][PREFILL]["spec"]["replicas"]
+
+
+async def test_an_autoscaler_on_a_managed_role_is_told_of_and_not_fought(store):
+    await store.passes()
+
+    for _ in range(20):
+        autoscale(store, 4)
+        await store.passes(3)
+        assert replicas(store) == 4
+
+    conflict = store.condition("FieldConflict")
+    assert (conflict["status"], conflict["reason"]) == ("True", "ReplicasContested")
+    assert conflict["message"].startswith("A HorizontalPodAutoscaler sets the replicas of prefill")
+    assert "prefill.management: External" in conflict["message"]
+    assert "see FieldConflict" in store.condition("ScalingActive")["message"]
+    assert store.told.count(("Warning", "ReplicasContested")) == 1
+
+
+async def test_a_role_is_set_again_once_the_autoscaler_is_gone(store):
+    await store.passes()
+    autoscale(store, 4)
+    await store.passes(130)
+
+    assert store.condition("FieldConflict")["status"] == "True"
+    await store.passes(30)
+
+    assert store.condition("FieldConflict")["status"] == "False"
+    store.edit({"prefill": {"minReplicas": 2, "maxReplicas": 2}})
+    await store.passes(2)
+    assert replicas(store) == 2
+
+
+@pytest.mark.parametrize("name", ["tiny-router", "tiny-memory"])
+async def test_a_strangers_object_under_a_childs_name_is_named_with_its_owner(store, name):
+    theirs = {"metadata": {"name": name} | owned_by("Deployment", "web", "uid-of-web")}
+    store.kinds["configmaps"][name] = theirs | {"data": {"page": "index.html"}}
+
+    await store.passes(2)
+
+    accepted = store.condition("Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "OwnedByOther")
+    assert f"ConfigMap {name} exists already" in accepted["message"]
+    assert "it belongs to Deployment web" in accepted["message"]
+    assert store.kinds["configmaps"][name]["data"] == {"page": "index.html"}
+    assert store.kinds["deployments"] == {}
