@@ -238,8 +238,9 @@ def _rivalry(contested: tuple[str, Rival]) -> str:
     keep = f"set {component}.management: External to keep it, or remove it"
     if component == ROUTER:
         keep = "remove it; router.minReplicas says how many routers there are"
+    who = f"{rival.who[0].upper()}{rival.who[1:]}"
     return (
-        f"{rival.who[0].upper()}{rival.who[1:]} sets the replicas of {component} again and again, so Tandem leaves them alone"
+        f"{who} sets the replicas of {component} again and again, so Tandem leaves them alone"
         f" and looks every ten minutes whether it is gone: {keep}."
     )
 
