@@ -42,6 +42,9 @@ _TO_DO: dict[ConditionType, dict[str, str]] = {
     ConditionType.SLO_FEASIBLE: {
         "": "Loosen the bound that the message names; more replicas would not help.",
     },
+    ConditionType.ENGINES_HEALTHY: {
+        "": "Look at the log of the pod that the message names; deleting the pod replaces it.",
+    },
     ConditionType.FIELD_CONFLICT: {
         "": "Let the other owner give up the field, or set management: External on that role.",
     },

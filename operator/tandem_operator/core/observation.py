@@ -140,6 +140,16 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
+class SickPod:
+    """A Ready engine pod that a router sends nothing, for what became of its requests."""
+
+    pod: str
+    role: Role
+    since_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RouterReport:
     """One router's answer to `/arrivals`. Seconds not listed after `started_s` saw nothing.
 
@@ -167,6 +177,7 @@ class RouterReport:
     held_prompt_tokens: int = 0
     overdue_requests: int = 0
     held_overdue_requests: int = 0
+    sick: tuple[SickPod, ...] = ()
     ended: bool = False
     joined: bool = False
     lost_s: float | None = None

@@ -10,7 +10,13 @@ from pydantic import (
     model_validator,
 )
 
-from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Leg, RouterReport
+from tandem_operator.core.observation import (
+    ArrivalSecond,
+    FinishedSecond,
+    Leg,
+    RouterReport,
+    SickPod,
+)
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.lenient import Lenient, parse_bounded
 
@@ -63,6 +69,13 @@ class _Leg(Lenient):
     output_tokens: Count
 
 
+class _Sick(Lenient):
+    pod: Name
+    role: Role
+    since_s: Amount
+    reason: Annotated[str, Field(max_length=64)]
+
+
 class _Report(Lenient):
     version: Literal[1] = Field(alias="schema")
     router: Name
@@ -73,6 +86,7 @@ class _Report(Lenient):
     finished: Annotated[list[tuple[Count, _Finished]], Field(max_length=MOST_ROWS)]
     in_system: _InSystem
     legs: Annotated[list[_Leg], Field(max_length=MOST_LEGS)]
+    sick: list[_Sick] = Field(default_factory=list, max_length=MOST_LEGS)
 
     @model_validator(mode="after")
     def _rows_fit_buckets(self) -> "_Report":
@@ -118,4 +132,8 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
         ),
         **report.in_system.model_dump(),
         legs=tuple(Leg(**leg.model_dump()) for leg in report.legs),
+        sick=tuple(
+            SickPod(sick.pod, sick.role, sick.since_s + shift_s, sick.reason)
+            for sick in report.sick
+        ),
     )

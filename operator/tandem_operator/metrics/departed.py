@@ -200,5 +200,6 @@ def _ended(report: RouterReport, now_s: float) -> RouterReport:
         prefill_requests=0,
         decode_requests=0,
         legs=(),
+        sick=(),
         ended=True,
     )

@@ -14,6 +14,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.sickness import ejected
 from tandem_operator.workloads.world import Rival
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -44,6 +45,7 @@ def verdicts(facts: Facts) -> tuple[Verdict, ...]:
         _capacity_blocked(facts),
         _slo_feasible(facts),
         _field_conflict(facts),
+        _engines_healthy(facts),
     )
 
 
@@ -243,6 +245,19 @@ def _rivalry(contested: tuple[str, Rival]) -> str:
         f"{who} sets the replicas of {component} again and again, so Tandem leaves them alone"
         f" and looks every ten minutes whether it is gone: {keep}."
     )
+
+
+def _engines_healthy(facts: Facts) -> Verdict:
+    kind, sick = ConditionType.ENGINES_HEALTHY, ejected(facts)
+    if sick:
+        named = "; ".join(
+            f"{pod.role} pod {pod.pod} since {rfc3339(pod.since_s)}: {pod.words}" for pod in sick
+        )
+        message = f"Routers send these Ready pods no requests, for what became of them: {named}."
+        return Verdict(kind, FALSE, "EnginesEjected", message)
+    if all(router.ended for router in facts.seen.observation.routers):
+        return Verdict(kind, UNKNOWN, "NoRouters", "No router tells how engines serve.")
+    return Verdict(kind, TRUE, "Serving", "The routers send requests to every Ready engine pod.")
 
 
 def _and(words: Iterable[str]) -> str:

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from tandem_operator.core.observation import SickPod
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.arrivals import parse_arrivals
 
@@ -50,6 +51,7 @@ REPORT = {
             "output_tokens": 0,
         }
     ],
+    "sick": [{"pod": "tiny-decode-y", "role": "decode", "since_s": 1090.0, "reason": "kv"}],
 }
 
 
@@ -67,6 +69,7 @@ def test_reads_the_documented_answer():
     assert (report.held_prompt_tokens, report.overdue_requests) == (300, 2)
     assert report.held_overdue_requests == 1
     assert report.started_s == 1000.5
+    assert report.sick == (SickPod("tiny-decode-y", Role.DECODE, 1090.0, "kv"),)
 
 
 def test_an_older_router_holds_nobody_back():
@@ -74,6 +77,16 @@ def test_an_older_router_holds_nobody_back():
     report = parsed(in_system={**older, "prefill_requests": 1, "decode_requests": 4})
 
     assert (report.held_prompt_tokens, report.overdue_requests) == (0, 0)
+
+
+def test_an_older_router_knows_of_no_sick_engine():
+    older = {name: value for name, value in REPORT.items() if name != "sick"}
+
+    assert parse_arrivals(json.dumps(older).encode(), now_s=1100.4).sick == ()
+
+
+def test_since_when_an_engine_is_sick_is_told_on_this_clock():
+    assert parsed(now_s=2100.4).sick[0].since_s == pytest.approx(2090.0, abs=1.0)
 
 
 def test_fields_of_a_newer_router_are_ignored():

@@ -6,8 +6,9 @@ import pytest
 
 from tandem_operator.api import parse_status
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
-from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles
+from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles, SickPod
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.conditions import rfc3339
 from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan
 from tests.unit.workloads.cluster import (
     NOW,
@@ -70,6 +71,66 @@ def test_a_pool_without_a_ready_pod_of_one_component_is_not_ready(component):
 
     assert ready["status"] == "False"
     assert ready["message"] == f"Waiting for a Ready pod of {component}."
+
+
+def sick(name, role, *, since_s=NOW_S - 60, reason="failures"):
+    return SickPod(name, role, since_s, reason)
+
+
+def health_of(live):
+    found = condition(status_of(live), "EnginesHealthy")
+    return found["status"], found["message"]
+
+
+def test_a_sick_engine_is_named_with_what_is_wrong_and_since_when():
+    told = report(sick=(sick("tiny-decode-0", Role.DECODE, since_s=NOW_S - 3600),))
+    other = report(router="b", sick=(sick("tiny-decode-0", Role.DECODE, reason="slow"),))
+
+    status, message = health_of(replace(running(), routers=(told, other), router_pods=2))
+
+    assert status == "False"
+    assert message == (
+        "Routers send these Ready pods no requests, for what became of them: decode pod"
+        f" tiny-decode-0 since {rfc3339(NOW_S - 3600)}: its requests fail one after the other."
+    )
+
+
+def test_both_roles_may_have_sick_engines():
+    pods = (sick("tiny-decode-0", Role.DECODE), sick("tiny-prefill-0", Role.PREFILL, reason="kv"))
+
+    _, message = health_of(replace(running(), routers=(report(sick=pods),)))
+
+    assert "decode pod tiny-decode-0" in message
+    assert "prefill pod tiny-prefill-0" in message
+    assert "cannot pull its KV blocks" in message
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        sick("tiny-decode-0", Role.DECODE, since_s=NOW_S - 1),
+        sick("tiny-decode-9", Role.DECODE),
+        sick("tiny-decode-0", Role.DECODE, since_s=1e23),
+    ],
+    ids=["since a moment", "gone", "in the future"],
+)
+def test_what_is_not_worth_telling_is_not_told(pod):
+    status, _ = health_of(replace(running(), routers=(report(sick=(pod,)),)))
+
+    assert status == "True"
+
+
+def test_the_time_of_a_router_whose_clock_is_senseless_does_no_harm():
+    pod = sick("tiny-decode-0", Role.DECODE, since_s=-1e23, reason="of tomorrow")
+
+    status, message = health_of(replace(running(), routers=(report(sick=(pod,)),)))
+
+    assert status == "False"
+    assert "1970-01-01" in message
+
+
+def test_without_a_router_nobody_knows_how_engines_serve():
+    assert health_of(replace(running(), routers=()))[0] == "Unknown"
 
 
 def with_good_answers(live):

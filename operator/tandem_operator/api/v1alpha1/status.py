@@ -35,14 +35,16 @@ class ConditionType(StrEnum):
     """Some number of replicas can hold the SLO; else the message names a bound that can be met."""
     FIELD_CONFLICT = "FieldConflict"
     """True is the bad case: somebody else owns a field that Tandem would write."""
+    ENGINES_HEALTHY = "EnginesHealthy"
+    """The routers send every Ready engine pod requests; else the message names those left out."""
 
 
 class Condition(ApiModel):
     """One aspect of the pool, as `kubectl wait --for=condition=TYPE` reads it."""
 
     type: Annotated[str, Field(max_length=64)]
-    """Ready, Accepted, SLOMet, MetricsFresh, ScalingActive, CapacityBlocked, SLOFeasible or
-    FieldConflict."""
+    """Ready, Accepted, SLOMet, MetricsFresh, ScalingActive, CapacityBlocked, SLOFeasible,
+    FieldConflict or EnginesHealthy."""
     status: Annotated[str, Field(max_length=16)]
     """True, False or Unknown."""
     observed_generation: int

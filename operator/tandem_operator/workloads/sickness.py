@@ -1,0 +1,52 @@
+"""Which Ready engine pods the routers send nothing, since when and why, in words."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tandem_operator.core.observation import PodPhase, RouterReport, SickPod
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.facts import Facts
+
+WORTH_TELLING_S = 5.0
+"""A pod that is back by then is none to tell of."""
+_WORDS = {
+    "refused": "it takes no connection",
+    "silent": "it does not answer",
+    "failures": "its requests fail one after the other",
+    "failure_share": "too many of its requests fail",
+    "no_progress": "it makes no token while requests wait",
+    "slow": "its first tokens take far longer than those of its peers",
+    "kv": "decode pods cannot pull its KV blocks",
+}
+_UNKNOWN = "its requests do not go well"
+
+
+@dataclass(frozen=True, slots=True)
+class Ejected:
+    """One pod as all routers see it."""
+
+    pod: str
+    role: Role
+    since_s: float
+    words: str
+
+
+def ejected(facts: Facts) -> tuple[Ejected, ...]:
+    """The pods worth telling of, by role and name: those that Kubernetes itself calls Ready."""
+    ready = {pod.name for role in Role for pod in facts.seen.of(role, PodPhase.READY)}
+    first: dict[str, SickPod] = {}
+    for sick in _told(facts.seen.observation.routers):
+        known = first.get(sick.pod)
+        if known is None or (sick.since_s, sick.reason) < (known.since_s, known.reason):
+            first[sick.pod] = sick
+    return tuple(
+        # A router's clock may be anything.
+        Ejected(sick.pod, sick.role, max(0.0, sick.since_s), _WORDS.get(sick.reason, _UNKNOWN))
+        for sick in sorted(first.values(), key=lambda sick: (sick.role, sick.pod))
+        if sick.pod in ready and facts.now_s - sick.since_s >= WORTH_TELLING_S
+    )
+
+
+def _told(routers: Iterable[RouterReport]) -> Iterator[SickPod]:
+    for router in routers:
+        yield from router.sick
