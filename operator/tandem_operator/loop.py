@@ -30,6 +30,7 @@ from tandem_operator.kube.counts import (
     replicas_last_decided,
     spec_of,
 )
+from tandem_operator.kube.engine_keys import EngineKeys
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POOL
 from tandem_operator.kube.nodes import Cordons
@@ -45,6 +46,7 @@ from tandem_operator.workloads.observe import see
 from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, plan
 from tandem_operator.workloads.policy import policy_of
 from tandem_operator.workloads.rivals import Rivals
+from tandem_operator.workloads.troubles import pod_trouble
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)
@@ -107,6 +109,7 @@ class PoolLoop:
         self._children = ChildReader(kube, clock=clock)
         self._pods = PodReader(kube)
         self._writer = ChildWriter(kube)
+        self._keys = EngineKeys(kube, clock=clock)
         self._status = StatusWriter(kube, clock=clock)
         self._events = EventWriter(kube, instance=instance, now=now)
         self._sharing = Sharing(kube, clock=clock)
@@ -202,6 +205,11 @@ class PoolLoop:
             )
             if taken_name is not None:
                 return Outcome(blocked=taken_name)
+        if planned.children:
+            missed = any(name.engine_key in (pod_trouble(pod) or "") for pod in world.pods)
+            keyless = await self._keys.ensure(name, missed=missed)
+            if keyless is not None:
+                return Outcome(refused=keyless)
         report = await self._writer.apply(planned.children, observed, pool_uid=name.uid)
         self._count(report)
         if report.written:
@@ -314,6 +322,7 @@ class PoolLoop:
             return
         self._status.forget(known.uid)
         self._pods.forget(namespace=key.namespace, pool=key.name)
+        self._keys.forget(known.uid)
         self._writer.forget(namespace=key.namespace, pool=key.name)
         self._collector.forget(namespace=key.namespace, pool=key.name)
         self._children.invalidate(namespace=key.namespace, pool=key.name)

@@ -18,6 +18,7 @@ import pytest_asyncio
 from benchmarks.engines.answers import answers, moved
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
 from benchmarks.engines.timing import Clock, prefill_times, step_times
+from tandem_engine.serve.command import KEY_ENV
 from tandem_engine.serve.settings import Role, Settings
 from tests.engine.processes import descendants
 from tests.engine.real_engine import SMALL, body_of
@@ -27,13 +28,15 @@ pytestmark = [
     pytest.mark.timeout(START_S + 60),
 ]
 
+KEY = "open-sesame"
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pair(
     python: str, model: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Pair]:
     logs = tmp_path_factory.mktemp("engines")
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}) as session:
         prefill = await start(
             python,
             "--role=prefill",
@@ -41,6 +44,7 @@ async def pair(
             *SMALL,
             session=session,
             log=logs / "prefill.log",
+            environment={KEY_ENV: KEY},
         )
         decode = await start(
             python,
@@ -52,6 +56,7 @@ async def pair(
             *SMALL,
             session=session,
             log=logs / "decode.log",
+            environment={KEY_ENV: KEY},
         )
         try:
             await asyncio.gather(prefill.ready(), decode.ready())
@@ -70,6 +75,46 @@ async def test_both_are_ready_and_decode_has_pulled_in_its_warm_up(pair: Pair) -
         assert info["kv_capacity_tokens"] == 32768
         assert info["max_model_len"] == 2048
         assert info["warm_up"]["full_batch"] == 16
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/completions"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/invocations"),
+        ("POST", "/tokenize"),
+        ("POST", "/detokenize"),
+        ("POST", "/inference/v1/generate"),
+        ("POST", "/pause"),
+        ("POST", "/abort_requests"),
+        ("GET", "/v1/models"),
+        ("GET", "/openapi.json"),
+        ("GET", "/load"),
+    ],
+)
+async def test_nobody_without_the_key_is_served(pair: Pair, method: str, path: str) -> None:
+    async with aiohttp.ClientSession() as stranger:
+        for engine in (pair.prefill, pair.decode):
+            url = f"{engine.api.url}{path}"
+            async with stranger.request(method, url, json={"prompt": "x"}) as answer:
+                assert answer.status == 401
+
+
+async def test_whoever_reads_health_and_metrics_needs_no_key(pair: Pair) -> None:
+    async with aiohttp.ClientSession() as stranger:
+        for path in ("/health", "/metrics", "/version"):
+            async with stranger.get(f"{pair.decode.api.url}{path}") as answer:
+                assert answer.status == 200
+
+
+async def test_the_key_stands_in_no_command_line_and_in_no_log(pair: Pair) -> None:
+    for engine in (pair.prefill, pair.decode):
+        processes = descendants(engine.process.pid)
+        words = _command_lines(processes)
+        assert any(b"tandem_guard.Guard" in each for each in words)
+        assert KEY.encode() not in b"".join(words)
+        assert KEY not in engine.log.read_text()
 
 
 async def test_each_has_measured_its_own_role(pair: Pair) -> None:
@@ -179,6 +224,10 @@ async def test_sigterm_lets_a_running_stream_finish(pair: Pair) -> None:
     async with asyncio.timeout(10):
         while _alive(processes):  # noqa: ASYNC110 - other processes
             await asyncio.sleep(0.05)
+
+
+def _command_lines(pids: list[int]) -> list[bytes]:
+    return [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
 
 
 def _alive(pids: list[int]) -> list[int]:

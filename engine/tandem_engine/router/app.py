@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class Options:
         drain_quiet_s: how long nobody must have come, after the order to stop, before the port
             closes: load balancers take notice when they can.
         drain_timeout_s: after which streams that still run are ended.
+        engine_key: what engines ask for, if they do.
     """
 
     name: str = "router"
@@ -52,6 +53,7 @@ class Options:
     internal_port: int = 9100
     drain_quiet_s: float = 5.0
     drain_timeout_s: float = 280.0
+    engine_key: str | None = field(default=None, repr=False)
     timing_record: Path | None = None
     timing_record_bytes: int = 256 * 1024 * 1024
 
@@ -66,7 +68,7 @@ class Router:
         self.fleet = Fleet(clock)
         self.waiting = Waiting(fleet=self.fleet, settings=self.settings, clock=clock)
         self.learned = Learned()
-        self._upstream = Upstream()
+        self._upstream = Upstream(key=options.engine_key)
         self._record = (
             TimingRecord(options.timing_record, max_bytes=options.timing_record_bytes)
             if options.timing_record is not None

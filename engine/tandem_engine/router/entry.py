@@ -19,6 +19,7 @@ from tandem_engine.router.cluster import ClusterSource, in_cluster_server, own_n
 from tandem_engine.router.files import FileSource
 from tandem_engine.router.settings import SettingsError
 
+_ENGINE_KEY_VARIABLE = "TANDEM_ENGINE_KEY"
 _TIMING_RECORD_VARIABLE = "TANDEM_TIMING_RECORD"
 _EXAMPLE = """\
 in a cluster (settings from the ConfigMap POOL-router, pods from the API server):
@@ -103,6 +104,8 @@ async def serve(arguments: argparse.Namespace) -> None:
             internal_port=arguments.internal_port,
             drain_quiet_s=arguments.drain_quiet_s,
             drain_timeout_s=arguments.drain_timeout_s,
+            # Not an argument: those are seen by everybody who sees the process.
+            engine_key=os.environ.get(_ENGINE_KEY_VARIABLE),
             timing_record=arguments.timing_record,
             timing_record_bytes=arguments.timing_record_mib << 20,
         )

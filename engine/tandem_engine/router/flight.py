@@ -29,6 +29,8 @@ class Flight:
     """One accepted request.
 
     Attributes:
+        headers: what engines are sent of the client's.
+        credentials: what the client was let in by, which engines are not sent.
         settings: those in force when it came; its deadlines stay as they were.
         prompt_tokens: estimated until the engine says the exact number.
         placement: where it was sent from the queue.
@@ -41,6 +43,7 @@ class Flight:
     call: Call
     request_id: str
     headers: dict[str, str]
+    credentials: str | None = field(default=None, repr=False, kw_only=True)
     settings: Settings
     timeline: Timeline
     received_wall_s: float

@@ -115,7 +115,7 @@ class Forwarder:
 
     def _refuse_killer(self, flight: Flight) -> None:
         try:
-            self._killers.check(flight.call, credentials=flight.headers.get("Authorization"))
+            self._killers.check(flight.call, credentials=flight.credentials)
         except ApiError:
             flight.ending = Ending.REFUSED
             self._accounts.metrics.killers.inc()

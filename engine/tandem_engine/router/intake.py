@@ -12,7 +12,8 @@ from tandem_engine.router.errors import ApiError
 from tandem_engine.router.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
-_PASSED_HEADERS = ("Authorization", "traceparent", "tracestate")
+# What a client is let in by (its Authorization, its cookies) is no business of an engine.
+_PASSED_HEADERS = ("traceparent", "tracestate")
 
 
 def check_head(request: web.BaseRequest, settings: Settings) -> None:

@@ -80,7 +80,7 @@ class Relay:
         answer = await sink.finish()
         flight.ending = Ending.ANSWERED
         self.fleet.ejection.well(attempt)
-        self.killers.answered(flight.call, credentials=flight.headers.get("Authorization"))
+        self.killers.answered(flight.call, credentials=flight.credentials)
         # The end of the body frees the connection for the next request.
         watchdog.move(clock() + 2 * _AFTER_DONE_S)
         with contextlib.suppress(UpstreamFailure, TimeoutError):

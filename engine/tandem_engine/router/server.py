@@ -245,6 +245,7 @@ class ClientServer:
             call=call,
             request_id=request_id,
             headers=upstream_headers(request, request_id),
+            credentials=request.headers.get("Authorization"),
             settings=settings,
             timeline=Timeline(received_s=self._clock()),
             received_wall_s=time.time(),

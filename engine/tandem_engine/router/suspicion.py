@@ -63,9 +63,7 @@ class Suspicion:
         if await self.upstream.lives(pod) or pod.endpoint.leaving:
             return False
         self.fleet.ejection.eject(pod, Why.REFUSED)
-        ends_here = self.killers.ended(
-            flight.call, credentials=flight.headers.get("Authorization"), pod=pod.name
-        )
+        ends_here = self.killers.ended(flight.call, credentials=flight.credentials, pod=pod.name)
         logger.warning(
             "engine ended during a request",
             extra={"pod": pod.name, "request_id": flight.request_id, "again": not ends_here},

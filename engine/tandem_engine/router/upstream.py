@@ -24,6 +24,8 @@ _LARGEST_ERROR_BYTES = 64 * 1024
 _NO_MODEL = "tandem-kv-given-back"
 _GIVE_BACK_S = 5.0
 _BUSY = frozenset({429, 503})
+# It is the router that an engine asks for a key.
+_NO_KEY = 401
 # Below uvicorn's 5 s: a connection that the engine is about to close is not taken up again.
 _KEEPALIVE_S = 3.0
 _HEALTH_TIMEOUT_S = 1.0
@@ -65,9 +67,14 @@ class PrefillAnswer:
 
 
 class Upstream:
-    """HTTP to engine pods."""
+    """HTTP to engine pods.
 
-    def __init__(self) -> None:
+    Args:
+        key: of the pool's engines; `None` where they ask for none.
+    """
+
+    def __init__(self, *, key: str | None = None) -> None:
+        authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=_KEEPALIVE_S, use_dns_cache=True
@@ -75,7 +82,11 @@ class Upstream:
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
             skip_auto_headers=("User-Agent",),
-            headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
+            headers={
+                "Accept-Encoding": "identity",
+                "Content-Type": "application/json",
+                **authorization,
+            },
         )
 
     async def close(self) -> None:
@@ -183,7 +194,7 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
 
 def is_client_fault(status: int) -> bool:
     """Return whether an engine says so that the request itself is at fault, and no engine."""
-    return 400 <= status < 500 and status not in _BUSY
+    return 400 <= status < 500 and status not in _BUSY and status != _NO_KEY
 
 
 def fault_in_stream(event: bytes) -> ApiError | None:

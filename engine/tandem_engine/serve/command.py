@@ -7,6 +7,7 @@ from pathlib import Path
 from tandem_engine.serve.facts import Facts, whole_threads
 from tandem_engine.serve.settings import Device, Role, Settings
 
+KEY_ENV = "TANDEM_ENGINE_KEY"
 PLUGINS = Path(__file__).parent / "plugins"
 LEASE_CONNECTOR = "tandem_nixl_lease"
 PROGRESS_DELAY_ENV = "TANDEM_NIXL_PROGRESS_DELAY_US"
@@ -123,6 +124,8 @@ def _options(settings: Settings, facts: Facts) -> list[str]:
         "disable-uvicorn-access-log": True,
     }
     given = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    if facts.environment.get(KEY_ENV):
+        given.append("--middleware=tandem_guard.Guard")
     return given + [f"--{name}" for name, wanted in flags.items() if wanted]
 
 

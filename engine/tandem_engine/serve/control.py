@@ -1,4 +1,4 @@
-"""The control port: probes, facts and drain, answered from the lifecycle alone."""
+"""The control port: probes and facts, answered from the lifecycle alone; nothing is done here."""
 
 import json
 
@@ -27,10 +27,6 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
         body = lifecycle.info | {"phase": lifecycle.phase, "reason": lifecycle.reason}
         return web.json_response(body, dumps=lambda value: json.dumps(value, indent=1) + "\n")
 
-    async def drain(_: web.Request) -> web.Response:
-        lifecycle.leave()
-        return web.json_response({"phase": lifecycle.phase})
-
     app = web.Application()
     app.add_routes(
         [
@@ -38,7 +34,6 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
             web.get("/ready", ready),
             web.get("/startup", startup),
             web.get("/info", info),
-            web.post("/drain", drain),
         ]
     )
     return app

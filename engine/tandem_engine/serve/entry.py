@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem_engine.serve.command import Command, vllm_command
+from tandem_engine.serve.command import KEY_ENV, Command, vllm_command
 from tandem_engine.serve.facts import Facts, look_around
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tandem_engine.serve.options import OptionError, parse
@@ -51,7 +51,8 @@ def _serve(settings: Settings, command: Command, facts: Facts) -> int:
     )
     _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
     revision = os.environ.get("TANDEM_REVISION")
-    launcher = Launcher(settings, command, revision=revision, gpu=facts.gpu)
+    key = os.environ.get(KEY_ENV)
+    launcher = Launcher(settings, command, revision=revision, gpu=facts.gpu, key=key)
     try:
         asyncio.run(launcher.run())
     except EngineError as failure:

@@ -66,6 +66,7 @@ class Launcher:
     command: Command
     revision: str | None = None
     gpu: str | None = None
+    key: str | None = field(default=None, repr=False)
     pace: Pace = Pace()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _terminate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,7 +89,12 @@ class Launcher:
             "measured": None,
             "shape": None,
         }
-        async with _served(self.lifecycle, settings), aiohttp.ClientSession() as session:
+        # A peer is an engine of the same pool, with the same key.
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else None
+        async with (
+            _served(self.lifecycle, settings),
+            aiohttp.ClientSession(headers=headers) as session,
+        ):
             api = VllmApi(session, settings.url, answer_s=self.pace.answer_s)
             self._listen_for_signals()
             engine = self._engine = await EngineProcess.start(self.command)

@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="tandem-engine serve",
         description="Run one vLLM engine of a pool: prefill or decode.",
         epilog="Environment: POD_IP, this pod's address for KV transfer; HF_TOKEN for gated "
-        "models; TANDEM_REVISION, shown by /info.",
+        "models; TANDEM_REVISION, shown by /info; TANDEM_ENGINE_KEY, which callers must then have.",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )

@@ -54,7 +54,7 @@ class Settings(BaseModel):
     port: Port = 8000
     """Port of vLLM's HTTP API."""
     control_port: Port = 8001
-    """Port of the launcher: /live, /ready, /startup, /info and /drain."""
+    """Port of the launcher: /live, /ready, /startup and /info."""
     side_channel_port: Port = 5600
     """Port of NIXL's handshake between engines."""
     dtype: Dtype = Dtype.AUTO

@@ -16,6 +16,7 @@ from tandem_operator.kube.kinds import (
     RESOURCE_QUOTA,
     ROLE,
     ROLE_BINDING,
+    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     Kind,
@@ -48,6 +49,8 @@ POOL_RIGHTS = (
     # `get`, `list` and `watch` of pods and ConfigMaps are also what a router is granted.
     _right(CONFIG_MAP, _OWN_WATCHED),
     _right(POD, ("get", "list", "patch", "watch")),
+    # To make one, and to read none: kube/engine_keys.py.
+    _right(SECRET, ("create",)),
     _right(SERVICE_ACCOUNT, _OWN),
     _right(ROLE, _OWN),
     _right(ROLE_BINDING, _OWN),

@@ -25,11 +25,17 @@ from tandem_operator.workloads.world import Installation, Object
 
 
 def templates_of(
-    pool: InferencePool, *, name: PoolName, installation: Installation
+    pool: InferencePool,
+    *,
+    name: PoolName,
+    installation: Installation,
+    with_key: frozenset[Role],
 ) -> Mapping[str, Template]:
-    """The pod template of each component."""
+    """The pod template of each component; roles in `with_key` ask for the pool's key."""
     templates: dict[str, Template] = {
-        role: engine_template(pool.spec, role, name=name, installation=installation)
+        role: engine_template(
+            pool.spec, role, name=name, installation=installation, with_key=role in with_key
+        )
         for role in Role
     }
     templates[ROUTER] = router_template(pool.spec, name=name, installation=installation)

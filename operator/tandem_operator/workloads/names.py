@@ -1,5 +1,6 @@
 """Names, ports and owners of a pool's children, as `docs/contracts.md` fixes them."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,14 @@ class PoolName:
     def memory(self) -> str:
         """Name of the ConfigMap with the operator's memory of the pool."""
         return f"{self.name}-memory"
+
+    @property
+    def engine_key(self) -> str:
+        """Name of the Secret with the key of its engines.
+
+        Of no pool before it: nobody reads whose the Secret is that has the name already.
+        """
+        return f"{self.name}-engine-key-{hashlib.sha256(self.uid.encode()).hexdigest()[:8]}"
 
     @property
     def endpoint(self) -> str:

@@ -26,6 +26,7 @@ from tandem_operator.core.tick import decide
 from tandem_operator.workloads.acceptance import objections
 from tandem_operator.workloads.children import children_of, templates_of
 from tandem_operator.workloads.effects import Event, EventType, Outcome
+from tandem_operator.workloads.engine_key import roles_with_key
 from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.memory import is_due, stored_memory
 from tandem_operator.workloads.names import ROUTER, PoolName, key_of
@@ -128,7 +129,13 @@ def _read(world: World) -> _Read | tuple[str, ...]:
     wrong = objections(pool.spec, world.installation, name=name)
     if wrong:
         return wrong
-    return _Read(name, pool, templates_of(pool, name=name, installation=world.installation))
+    templates = templates_of(
+        pool,
+        name=name,
+        installation=world.installation,
+        with_key=roles_with_key(world, name),
+    )
+    return _Read(name, pool, templates)
 
 
 def _planned(

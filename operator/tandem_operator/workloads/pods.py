@@ -18,7 +18,9 @@ from tandem_operator.workloads.engine_args import (
     engine_args,
     revision_of,
 )
+from tandem_operator.workloads.engine_key import key_env
 from tandem_operator.workloads.labels import (
+    KEY_ANNOTATION,
     REVISION_LABEL,
     TEMPLATE_ANNOTATION,
     labels_of,
@@ -53,9 +55,9 @@ class Template:
 
 
 def engine_template(
-    spec: PoolSpec, role: Role, *, name: PoolName, installation: Installation
+    spec: PoolSpec, role: Role, *, name: PoolName, installation: Installation, with_key: bool
 ) -> Template:
-    """The pods of one role."""
+    """The pods of one role; `with_key`: they ask their callers for the pool's key."""
     defaults, given = _below(spec, role, name=name)
     grace_period_s = _grace_period_s(defaults, given)
     image = engine_image(spec, installation)
@@ -64,7 +66,7 @@ def engine_template(
         "image": image,
         "command": list(COMMAND),
         "args": engine_args(spec, role, name=name, grace_period_s=grace_period_s),
-        "env": _engine_env(spec),
+        "env": [*_engine_env(spec), *([key_env(name)] if with_key else [])],
         "ports": [
             _port("http", HTTP_PORT),
             _port("control", CONTROL_PORT),
@@ -86,7 +88,7 @@ def engine_template(
         }
     labels = labels_of(name, role) | {REVISION_LABEL: revision_of(spec, image=image)}
     own = {
-        "metadata": {"labels": labels},
+        "metadata": {"labels": labels} | _annotated(name, with_key=with_key),
         "spec": {
             "restartPolicy": "Always",
             # Else a Service called `vllm` puts VLLM_PORT, which vLLM reads, into the environment.
@@ -110,13 +112,14 @@ def router_template(spec: PoolSpec, *, name: PoolName, installation: Installatio
             f"--namespace={name.namespace}",
             f"--drain-timeout-s={_grace_period_s(defaults, given) - STOP_MARGIN_S}",
         ],
+        "env": [key_env(name)],
         "ports": [_port("http", HTTP_PORT), _port("metrics", ROUTER_INTERNAL_PORT)],
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
         # Not /ready: where every router drains, kube-proxy sends clients to those that still serve.
         **_probes(startup="/health", liveness="/health", readiness="/accepting", port=HTTP_PORT),
     }
     own = {
-        "metadata": {"labels": labels_of(name, ROUTER)},
+        "metadata": {"labels": labels_of(name, ROUTER)} | _annotated(name, with_key=True),
         "spec": {
             "restartPolicy": "Always",
             "enableServiceLinks": False,
@@ -142,6 +145,10 @@ def engine_image(spec: PoolSpec, installation: Installation) -> str:
         Device.NVIDIA: installation.engine_image_gpu,
     }
     return spec.engine.image or by_device[spec.engine.device]
+
+
+def _annotated(name: PoolName, *, with_key: bool) -> Object:
+    return {"annotations": {KEY_ANNOTATION: name.engine_key}} if with_key else {}
 
 
 _ROUTER_RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}}

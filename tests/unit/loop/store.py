@@ -85,6 +85,8 @@ class Store:
         if request.method == "GET":
             return self._read(plural, name, request.query.get("labelSelector", "="))
         body = json.loads(await request.text())
+        if request.method == "POST" and plural == "secrets":
+            return self._created(body)
         if request.method == "POST":
             self.events.append(body)
             return web.json_response(body)
@@ -97,6 +99,17 @@ class Store:
         if "dryRun" not in request.query:
             self.kinds[plural][name] = stored
         return web.json_response(stored)
+
+    def _created(self, body):
+        name = body["metadata"]["name"]
+        self.tried.append(("secrets", name))
+        if ("secrets", name) in self.refusals:
+            status, message = self.refusals["secrets", name]
+            return web.json_response({"message": message}, status=status)
+        if name in self.kinds["secrets"]:
+            return web.json_response({"reason": "AlreadyExists"}, status=409)
+        self.kinds["secrets"][name] = body
+        return web.json_response(body)
 
     def _read(self, plural, name, selector):
         if name is not None:

@@ -61,6 +61,7 @@ class Engine:
     @classmethod
     def start(cls, model: Path, session: aiohttp.ClientSession, **changes: Any) -> "Engine":
         fault, pace = changes.pop("fault", None), changes.pop("pace", QUICK)
+        key = changes.pop("key", None)
         costs = {name: changes.pop(name) for name in COSTS if name in changes}
         settings = Settings.model_validate(options(model, **changes))
         facts = look_around(
@@ -70,7 +71,7 @@ class Engine:
         if fault:
             command.env["FAKE_VLLM"] = fault
         command.env["FAKE_VLLM_COSTS"] = json.dumps(costs)
-        launcher = Launcher(settings, command, revision="r1", pace=pace)
+        launcher = Launcher(settings, command, revision="r1", key=key, pace=pace)
         return cls(settings, launcher, session, asyncio.ensure_future(launcher.run()))
 
     async def probe(self, path: str) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tandem_engine.serve.command import KEY_ENV
 from tandem_engine.serve.launcher import EngineError
 from tests.unit.serve.engine import QUICK, Engine, until
 
@@ -236,16 +237,42 @@ async def test_a_signal_during_the_start_stops_without_a_drain(start: Start) -> 
     await engine.stopped()
 
 
-async def test_drain_over_http_leaves_readiness_and_keeps_serving(start: Start) -> None:
+@pytest.mark.parametrize("path", ["/drain", "/live", "/ready", "/info"])
+async def test_nobody_who_reaches_the_control_port_can_change_anything(
+    start: Start, path: str
+) -> None:
     engine = await start().ready()
-    url = f"http://127.0.0.1:{engine.settings.control_port}/drain"
+    url = f"http://127.0.0.1:{engine.settings.control_port}{path}"
 
-    async with engine.session.post(url) as answer:
-        assert (await answer.json())["phase"] == "draining"
+    for method in ("POST", "PUT", "DELETE"):
+        async with engine.session.request(method, url) as answer:
+            assert answer.status in (404, 405)
 
-    assert await engine.probe("/ready") == 503
-    assert await engine.probe("/live") == 200
-    await keeps_running(engine)
+    assert await engine.probe("/ready") == 200
+
+
+async def test_with_a_key_the_launcher_warms_up_and_measures_with_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # vLLM inherits it: what is printed of the command holds no secret.
+    monkeypatch.setenv(KEY_ENV, "open-sesame")
+    engine = await start(key="open-sesame").ready()
+
+    assert "open-sesame" not in str(engine.launcher.command)
+    assert "open-sesame" not in str(engine.launcher)
+    assert (await engine.info())["measured"] is not None
+    with pytest.raises(aiohttp.ClientResponseError, match="401"):
+        async with engine.session.post(f"{engine.settings.url}/v1/completions") as answer:
+            answer.raise_for_status()
+
+
+async def test_a_launcher_without_the_key_says_that_the_engine_refused_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_ENV, "open-sesame")
+
+    with pytest.raises(EngineError, match="401"):
+        await start().stopped()
 
 
 async def test_a_dead_vllm_ends_the_launcher_with_its_last_error(start: Start) -> None:

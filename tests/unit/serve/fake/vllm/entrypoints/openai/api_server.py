@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import sys
+from typing import Any
 
 from aiohttp import web
 
@@ -96,6 +97,14 @@ class Fake:
         self.short += sum(map(len, body["prompt"])) == STALLING_TOKENS
         return float(self.short == STALLING)
 
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        key = os.environ.get("TANDEM_ENGINE_KEY")
+        guarded = key and request.path.startswith("/v1")
+        if guarded and request.headers.get("Authorization") != f"Bearer {key}":
+            return web.json_response({"error": "Unauthorized"}, status=401)
+        return await handler(request)
+
     async def fake(self, request: web.Request) -> web.Response:
         change = await request.json()
         if "exit" in change:
@@ -117,7 +126,7 @@ def main() -> None:
         sys.stderr.write(TRACEBACK + "\n")
         sys.exit(1)
     fake = Fake(options.served_model_name)
-    app = web.Application()
+    app = web.Application(middlewares=[fake.guard])
     app.add_routes(
         [
             web.get("/health", fake.health),

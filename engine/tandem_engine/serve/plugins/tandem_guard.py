@@ -1,0 +1,53 @@
+"""Asks callers of vLLM's port for the pool's key, on every path but those that only tell of health.
+
+vLLM's own `--api-key` guards some prefixes of paths only: in 0.32.0 `/invocations` answers prompts,
+and `/tokenize` and `/pause` do as they are told, without a key.
+"""
+
+import hmac
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+KEY_ENV = "TANDEM_ENGINE_KEY"
+OPEN_PATHS = frozenset({"/health", "/metrics", "/version"})
+"""What probes, Prometheus and the operator read."""
+_BODY = (
+    b'{"error": {"message": "This engine takes requests from its pool\'s router only; ask it.", '
+)
+_BODY += b'"type": "authentication_error", "code": 401}}'
+
+
+class Guard:
+    """ASGI middleware, made once for each API server process of vLLM."""
+
+    def __init__(self, app: App) -> None:
+        key = os.environ.get(KEY_ENV, "")
+        if not key:
+            raise RuntimeError(f"{KEY_ENV} is needed; take the middleware away to go without")
+        self._app = app
+        self._expected = f"Bearer {key}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may pass; answer 401 to the rest, before any of its body is read."""
+        kind = scope["type"]
+        if kind not in ("http", "websocket") or self._passes(scope):
+            await self._app(scope, receive, send)
+        elif kind == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": _BODY})
+
+    def _passes(self, scope: Scope) -> bool:
+        if scope.get("method") in ("GET", "HEAD") and scope["path"] in OPEN_PATHS:
+            return True
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        # All of them: what reads another than the first must not be misled.
+        return bool(given) and all(hmac.compare_digest(each, self._expected) for each in given)

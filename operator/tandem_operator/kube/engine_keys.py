@@ -1,0 +1,54 @@
+"""Makes the Secret with the key of a pool's engines: once, and never reads one.
+
+The right to `create` Secrets is all that is asked for. `get`, `list` and `watch` would show the
+operator everybody's; so would `patch`, whose answer is the whole object.
+"""
+
+import secrets
+from collections.abc import Callable
+from http import HTTPStatus
+
+from tandem_operator.kube.client import CHILD_MANAGER, ApiError, Kube
+from tandem_operator.kube.kinds import SECRET
+from tandem_operator.workloads.engine_key import key_secret
+from tandem_operator.workloads.names import PoolName
+
+KNOWN_FOR_S = 300.0
+_KEY_BYTES = 32
+
+
+class EngineKeys:
+    """Remembers for a while which Secrets exist."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._known_until_s: dict[str, float] = {}
+
+    async def ensure(self, name: PoolName, *, missed: bool) -> str | None:
+        """Make the pool's Secret unless it exists; returns why the API server does not take it.
+
+        Args:
+            name: the pool.
+            missed: whether a pod says that there is none.
+        """
+        if not missed and self._clock() < self._known_until_s.get(name.uid, float("-inf")):
+            return None
+        body = key_secret(name, secrets.token_urlsafe(_KEY_BYTES))
+        try:
+            await self._kube.create(SECRET, body, namespace=name.namespace, manager=CHILD_MANAGER)
+        except ApiError as error:
+            # Its name is of this pool alone, so the one that exists is its own.
+            if error.status != HTTPStatus.CONFLICT:
+                if error.status in _REFUSALS:
+                    return f"Secret {name.engine_key}: {error.message}"
+                raise
+        self._known_until_s[name.uid] = self._clock() + KNOWN_FOR_S
+        return None
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered about a pool that is gone."""
+        self._known_until_s.pop(uid, None)
+
+
+_REFUSALS = frozenset({400, 403, 404, 413, 422})
