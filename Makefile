@@ -6,7 +6,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: benchmark-replay help demo test lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
+.PHONY: benchmark-replay help demo test faults lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,12 @@ demo: .venv/ready ## From nothing to a served, autoscaled pool on a kind cluster
 
 test: .venv/ready ## Every test, with all the set-up it needs
 	@$(RUN) python -m e2e.stages
+
+faults: .venv/ready ## The fault matrix, results in build/faults (SEEDS=1-20, ONLY="decode api", WHERE=kind|simulator|api, QUICK=1), then docs/faults.md
+	@if [ "$(WHERE)" != simulator ] && [ "$(WHERE)" != kind ]; then $(MAKE) --no-print-directory test-tools; fi
+	@if [ "$(WHERE)" != simulator ] && [ "$(WHERE)" != api ]; then $(MAKE) --no-print-directory cluster-up images prometheus; fi
+	@$(RUN) python -m e2e.faults $(ONLY) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(WHERE),--where $(WHERE)) $(if $(QUICK),--quick) $(ARGS); \
+		status=$$?; $(RUN) python -m e2e.faults --table && exit $$status
 
 benchmark-replay: ## Tandem against NVIDIA's planner in NVIDIA's simulator (QUICK=1: under 10 min; TRACES=folder of public traces)
 	@$(PYTHON) benchmarks/replay/suite.py $(if $(QUICK),--quick) $(if $(TRACES),--traces $(TRACES)) $(ARGS)

@@ -12,8 +12,9 @@ import pytest
 
 from e2e.commands import apply, kubectl
 from e2e.demo import setup
+from e2e.faults.on_kind import Ground, reference
 from e2e.pools import Pool
-from e2e.trial import NAME, NAMESPACE, open_door, trial_manifest
+from e2e.trial import COUNTS, NAME, NAMESPACE, open_door, trial_manifest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,3 +65,9 @@ def pool(operator: None, manifest: dict[str, Any]) -> Pool:
 def url(pool: Pool) -> str:
     """The pool's router, reached over a port of the node."""
     return open_door(pool)
+
+
+@pytest.fixture(scope="session")
+def ground(pool: Pool, url: str, images: dict[str, str]) -> Ground:
+    """The pool with its undisturbed answers, for what disturbs it."""
+    return Ground(pool, url, reference(url, images), COUNTS)

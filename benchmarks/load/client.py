@@ -1,4 +1,4 @@
-"""One streamed completion, timed from outside the way the SLO defines it."""
+"""One completion, streamed or not, timed from outside the way the SLO defines it."""
 
 import asyncio
 import json
@@ -29,6 +29,7 @@ class _Progress:
     chunks: int = 0
     usage_tokens: int | None = None
     finished: bool = field(default=False)
+    token_ids: list[int] = field(default_factory=list)
 
     def see(self, payload: bytes, *, now: float) -> None:
         """Account for one `data:` line."""
@@ -42,10 +43,18 @@ class _Progress:
             )
         if usage := event.get("usage"):
             self.usage_tokens = usage["completion_tokens"]
+        for choice in event.get("choices", ()):
+            self.token_ids += choice.get("token_ids") or ()
         if any(_has_token(choice) for choice in event.get("choices", ())):
             self.first_token_at = self.first_token_at or now
             self.last_token_at = now
             self.chunks += 1
+
+    def see_whole(self, answer: dict[str, Any]) -> None:
+        """Account for an answer that was not streamed; when its tokens were made is not known."""
+        self.usage_tokens = answer["usage"]["completion_tokens"]
+        self.token_ids += answer["choices"][0].get("token_ids") or ()
+        self.finished = True
 
     @property
     def output_tokens(self) -> int:
@@ -86,18 +95,7 @@ async def send(
     timeout_s: float,
 ) -> Record:
     """Send one request, read its stream to the end, and say what happened; raises nothing."""
-    body = json.dumps(
-        {
-            "model": model,
-            "prompt": planned.prompt_token_ids,
-            "max_tokens": planned.output_tokens,
-            "min_tokens": planned.output_tokens,
-            "ignore_eos": True,
-            "temperature": 0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-    ).encode()
+    body = json.dumps(_body(planned, model=model)).encode()
     headers = {"X-Request-Id": planned.request_id, "Content-Type": "application/json"}
     progress = _Progress()
     outcome, why = Outcome.FINISHED, None
@@ -110,6 +108,8 @@ async def send(
             progress.status = response.status
             if response.status != 200:
                 outcome, why = await _refusal(response)
+            elif not planned.streamed:
+                progress.see_whole(await response.json())
             else:
                 async for payload in stream_lines(response):
                     progress.see(payload, now=time.perf_counter())
@@ -117,7 +117,7 @@ async def send(
                     raise BrokenStreamError("stream ended without [DONE]")
     except TimeoutError:
         outcome, why = Outcome.FAILED, f"no end within {timeout_s:g} s"
-    except (aiohttp.ClientError, BrokenStreamError, ValueError) as error:
+    except (aiohttp.ClientError, BrokenStreamError, ValueError, LookupError) as error:
         outcome, why = Outcome.FAILED, f"{type(error).__name__}: {error}"
     elapsed_s = time.perf_counter() - sent_at
     return Record(
@@ -133,7 +133,27 @@ async def send(
         tpot_s=progress.tpot_s,
         status=progress.status,
         why=why,
+        token_ids=tuple(progress.token_ids) if planned.wants_token_ids else None,
     )
+
+
+def _body(planned: PlannedRequest, *, model: str) -> dict[str, Any]:
+    """What the engine is asked for: so many tokens, whatever they are."""
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": planned.prompt_token_ids,
+        "max_tokens": planned.output_tokens,
+        "min_tokens": planned.output_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+    }
+    if planned.streamed:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    if planned.cache_salt is not None:
+        body["cache_salt"] = planned.cache_salt
+    if planned.wants_token_ids:
+        body["return_token_ids"] = True
+    return body
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> tuple[Outcome, str]:

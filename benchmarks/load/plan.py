@@ -64,12 +64,21 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRequest:
-    """One request to come, `at_s` seconds after the start of its traffic."""
+    """One request to come, `at_s` seconds after the start of its traffic.
+
+    Attributes:
+        streamed: whether its client reads token by token; else it waits for the whole answer.
+        cache_salt: what keeps the engines from serving it out of another request's prefix.
+        wants_token_ids: whether its record is to hold the tokens of the answer.
+    """
 
     request_id: str
     at_s: float
     prompt_token_ids: tuple[int, ...]
     output_tokens: int
+    streamed: bool = True
+    cache_salt: str | None = None
+    wants_token_ids: bool = False
 
 
 def plan_requests(

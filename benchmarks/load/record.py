@@ -38,6 +38,7 @@ class Record:
         ttft_s: request sent -> first generated token; `None` if none came.
         tpot_s: (last token - first) / (output tokens - 1); `None` below two tokens.
         why: the error in one line, for requests that did not finish.
+        token_ids: the tokens that came, for requests that wanted them.
     """
 
     request_id: str
@@ -52,6 +53,7 @@ class Record:
     tpot_s: float | None = None
     status: int | None = None
     why: str | None = None
+    token_ids: tuple[int, ...] | None = None
 
     @property
     def ended_s(self) -> float:
@@ -69,12 +71,17 @@ class Record:
 
     def to_json(self) -> str:
         """One line of a record file."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        fields = asdict(self)
+        if self.token_ids is None:
+            del fields["token_ids"]
+        return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Self:
         """Read back what `to_json` wrote."""
         fields = json.loads(line)
+        if fields.get("token_ids") is not None:
+            fields["token_ids"] = tuple(fields["token_ids"])
         return cls(**{**fields, "outcome": Outcome(fields["outcome"])})
 
 

@@ -23,6 +23,7 @@ class FaultyApi:
         self.status = None
         self.requests = 0
         self.watches = 0
+        self.on_write = None
 
     def kubeconfig(self, path):
         """A kubeconfig of the administrator through this proxy."""
@@ -72,6 +73,8 @@ class FaultyApi:
                 request.method, url, headers=headers, data=body or None, ssl=trust
             ) as answer,
         ):
+            if request.method != "GET" and self.on_write is not None:
+                self.on_write(request.method, request.path)
             if "watch" not in request.query:
                 return web.Response(
                     status=answer.status,

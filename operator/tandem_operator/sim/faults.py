@@ -14,6 +14,15 @@ class PodLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """The node of a role's oldest ready pod is taken back: it drains, and dies `notice_s` later."""
+
+    at_s: float
+    role: Role
+    notice_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SlowPod:
     """The oldest ready pod of a role takes `factor` times as long for a while."""
 
@@ -55,7 +64,7 @@ class SlowStarts:
     factor: float
 
 
-Fault = PodLoss | SlowPod | MetricsGone | CapacityBlocked | SlowStarts
+Fault = PodLoss | Reclaimed | SlowPod | MetricsGone | CapacityBlocked | SlowStarts
 
 
 def during(fault: MetricsGone | CapacityBlocked | SlowStarts, now_s: float) -> bool:

@@ -59,10 +59,14 @@ class Fleet(Generic[E]):
             for pod in alive:
                 self.up_to_date(pod)
         for pod in sorted(alive, key=_worth)[: max(0, len(alive) - count)]:
-            pod.leaving = True
-            self._look_at_drain(pod)
+            self.drain(pod)
         for _ in range(count - len(alive)):
             self.cluster.place(self._new(), self._ready)
+
+    def drain(self, pod: Pod[E]) -> None:
+        """Let a pod finish what it has and go."""
+        pod.leaving = True
+        self._look_at_drain(pod)
 
     def lose(self, pod: Pod[E]) -> None:
         """A pod dies; the Deployment makes another."""

@@ -12,7 +12,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.clock import Clock
 from tandem_operator.sim.decode_pod import DecodePod
-from tandem_operator.sim.faults import Fault, PodLoss, SlowPod
+from tandem_operator.sim.faults import Fault, PodLoss, Reclaimed, SlowPod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Ending, Flight, judge
 from tandem_operator.sim.ledger import Ledger
@@ -93,6 +93,8 @@ class Pool:
         for fault in setup.faults:
             if isinstance(fault, PodLoss):
                 clock.at(fault.at_s, partial(self._lose_oldest, fault.role))
+            elif isinstance(fault, Reclaimed):
+                clock.at(fault.at_s, partial(self._reclaim_oldest, fault))
             elif isinstance(fault, SlowPod):
                 clock.at(fault.at_s, partial(self._slow_oldest, fault))
 
@@ -180,26 +182,39 @@ class Pool:
         self._finish(flight)
 
     def _lose_oldest(self, role: Role) -> None:
-        """A pod dies: streams that had begun fail, what had not begins anew."""
         if role is Role.PREFILL:
-            lost = self._lose(self.prefill)
+            self._lose(self.prefill, self.prefill.oldest)
         else:
-            self.catch_up()
-            lost = self._lose(self.decode)
+            self._lose(self.decode, self.decode.oldest)
+
+    def _reclaim_oldest(self, fault: Reclaimed) -> None:
+        if fault.role is Role.PREFILL:
+            self._reclaim(self.prefill, fault.notice_s)
+        else:
+            self._reclaim(self.decode, fault.notice_s)
+
+    def _reclaim(self, fleet: Fleet[E], notice_s: float) -> None:
+        """Another pod is made at once; what this one has not finished in time is lost with it."""
+        self.catch_up()
+        pod = fleet.oldest
+        if pod is not None:
+            fleet.drain(pod)
+            fleet.scale(fleet.asked)
+            self.clock.after(notice_s, partial(self._lose, fleet, pod))
+
+    def _lose(self, fleet: Fleet[E], pod: Pod[E] | None) -> None:
+        """A pod dies: streams that had begun fail, what had not begins anew."""
+        self.catch_up()
+        if pod is None or pod.gone_s is not None:
+            return
+        lost = pod.engine.drop_all()
+        fleet.lose(pod)
         for flight in lost:
             if flight.first_s is not None:
                 self._fail(flight)
             else:
                 flight.forget_progress()
                 self.router.add(flight)
-
-    def _lose(self, fleet: Fleet[E]) -> list[Flight]:
-        pod = fleet.oldest
-        if pod is None:
-            return []
-        lost = pod.engine.drop_all()
-        fleet.lose(pod)
-        return lost
 
     def _slow_oldest(self, fault: SlowPod) -> None:
         self.catch_up()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -84,6 +85,29 @@ async def test_a_finished_request_has_both_latencies_and_the_engines_token_count
     assert request_id == "r-1"
     assert body["prompt"] == [20, 21]
     assert body["stream"] is True
+
+
+async def test_the_tokens_of_an_answer_are_kept_for_who_wants_them_streamed_or_not():
+    async def answer(_, request, body):
+        if not body.get("stream"):
+            choice = {"index": 0, "text": "ab", "token_ids": [7, 8]}
+            return web.json_response({"choices": [choice], "usage": {"completion_tokens": 2}})
+        chunks = [{"choices": [{"index": 0, "text": "a", "token_ids": [n]}]} for n in (7, 8)]
+        return await stream(request, [*chunks, "[DONE]"])
+
+    wanted = [
+        replace(planned(n), streamed=n == 1, cache_salt="s", wants_token_ids=True) for n in (1, 2)
+    ]
+    server, records = await load(answer, [*wanted, planned(3)])
+
+    assert [record.token_ids for record in records] == [(7, 8), (7, 8), None]
+    assert all(record.outcome is Outcome.FINISHED for record in records)
+    bodies = dict(server.asked)
+    assert bodies["r-1"]["return_token_ids"] is True
+    assert bodies["r-1"]["cache_salt"] == "s"
+    assert "stream" not in bodies["r-2"]
+    assert "cache_salt" not in bodies["r-3"]
+    assert Record.from_json(records[0].to_json()) == records[0]
 
 
 async def test_later_requests_do_not_wait_for_earlier_answers():

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.faults import CapacityBlocked, MetricsGone, PodLoss, SlowPod, SlowStarts
+from tandem_operator.sim.faults import (
+    CapacityBlocked,
+    MetricsGone,
+    PodLoss,
+    Reclaimed,
+    SlowPod,
+    SlowStarts,
+)
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import Answer, Static, Tandem
 from tandem_operator.sim.report import PoolReport
@@ -128,6 +135,20 @@ def test_work_of_a_dead_prefill_pod_begins_anew() -> None:
     assert report.completed == 4
     assert report.failed == 0
     assert (report.ttft_s["p99"] or 0.0) > 10.0
+
+
+@pytest.mark.parametrize(("notice_s", "failed"), [(0.1, 2), (30.0, 0)])
+def test_a_pod_that_is_taken_back_finishes_what_its_notice_leaves_time_for(
+    notice_s: float, failed: int
+) -> None:
+    trace = of(*((0.0, 100, 200) for _ in range(4)))
+    reclaimed = Reclaimed(0.3, Role.DECODE, notice_s)
+    setup = make_setup(trace, prefill=1, decode=2, faults=(reclaimed,))
+
+    report = simulate(setup, Static(setup.start))
+
+    assert report.failed == failed
+    assert report.completed == 4 - failed
 
 
 def test_a_slow_pod_is_seen_in_tpot_while_it_is_slow() -> None:

@@ -1,0 +1,152 @@
+"""What happens to nodes, the control plane, Prometheus and the operator, on kind."""
+
+import contextlib
+import json
+import time
+
+from e2e.cluster import names
+from e2e.commands import CommandError, kubectl, kubectl_json
+from e2e.demo import setup
+from e2e.faults import node
+from e2e.faults.node import Undo
+from e2e.faults.on_kind import COUNTS, Disturbance, Scene, kind_scenario
+from e2e.faults.scenario import Family
+from tandem_operator.core.role import Role
+
+FINALIZER = "faults.example.com/held"
+EVICTION_TRIES = 5
+
+
+def remove_prometheus(_: Scene) -> Undo:
+    """Take the whole of Prometheus away."""
+    kubectl("delete", "namespace", setup.PROMETHEUS_NAMESPACE, "--wait=false")
+
+    def install_again() -> None:
+        kubectl(
+            *("wait", "--for=delete", f"namespace/{setup.PROMETHEUS_NAMESPACE}"),
+            *("--timeout=90s",),
+            timeout_s=100.0,
+        )
+        setup.cluster("prometheus")
+
+    return install_again
+
+
+def delete_operator(_: Scene) -> None:
+    """Delete the operator's pods; their Deployment makes others."""
+    kubectl("delete", "pods", "-n", setup.OPERATOR_NAMESPACE, "--all", "--wait=false")
+
+
+def _freeze_api_server(_: Scene) -> Undo:
+    return node.freeze(node.static_pod_process("kube-apiserver"))
+
+
+def _drain_node(scene: Scene) -> Undo:
+    """Cordon the only node and evict every prefill pod, again and again as a drain does."""
+    kubectl("cordon", names.NODE)
+    before = [face.name for face in scene.pool.pods(Role.PREFILL)]
+    for _ in range(EVICTION_TRIES):
+        for pod in before:
+            _evict(pod, namespace=scene.namespace)
+        time.sleep(2.0)
+    left = [face for face in scene.pool.pods(Role.PREFILL) if face.name in before and face.ready]
+    if not left:
+        scene.broken.append("the drain took every prefill pod that was Ready")
+
+    return lambda: kubectl("uncordon", names.NODE) and None
+
+
+def _evict(pod: str, *, namespace: str) -> None:
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": namespace},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+    # A disruption budget refuses with 429, and a pod may be gone.
+    with contextlib.suppress(CommandError):
+        kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+
+
+def _hold_terminating(scene: Scene) -> Undo:
+    """Delete a decode pod that something does not let go of."""
+    pod = scene.pod_of(Role.DECODE)
+    _set_finalizers(pod, [FINALIZER], scene=scene)
+    kubectl("delete", "pod", pod, "-n", scene.namespace, "--wait=false")
+    return lambda: _set_finalizers(pod, [], scene=scene)
+
+
+def _set_finalizers(pod: str, finalizers: list[str], *, scene: Scene) -> None:
+    body = json.dumps({"metadata": {"finalizers": finalizers}})
+    kubectl("patch", "pod", pod, "-n", scene.namespace, "--type=merge", "-p", body)
+
+
+def _edit_in_mid_drain(scene: Scene) -> Undo:
+    """Shrink decode by a pod, and while that one drains, edit the SLO and want it back."""
+    scene.pool.patch({"decode": {"minReplicas": 1, "maxReplicas": 1}})
+    deadline_s = time.time() + 30.0
+    while time.time() < deadline_s and not _terminating(scene):
+        time.sleep(0.3)
+    scene.pool.patch({"slo": {"tpot": {"target": "36ms"}}})
+    count = COUNTS[Role.DECODE]
+    scene.pool.patch({"decode": {"minReplicas": count, "maxReplicas": count}})
+    return lambda: scene.pool.patch({"slo": {"tpot": {"target": "35ms"}}}) and None
+
+
+def _terminating(scene: Scene) -> bool:
+    selector = f"tandem-inference.io/pool={scene.pool.name},tandem-inference.io/role=decode"
+    items = kubectl_json("get", "pods", "-n", scene.namespace, "-l", selector)["items"]
+    return any("deletionTimestamp" in item["metadata"] for item in items)
+
+
+METRICS = (
+    kind_scenario(
+        "prometheus-removed",
+        Family.METRICS,
+        "Prometheus is taken away; the operator reads the pods themselves.",
+        Disturbance(remove_prometheus, lasts_s=30.0, load_s=45.0),
+        undone="It is installed again.",
+        names=r"Prometheus",
+    ),
+)
+CAPACITY = (
+    kind_scenario(
+        "drain-against-budget",
+        Family.CAPACITY,
+        "The only node is cordoned, and both prefill pods are evicted again and again.",
+        Disturbance(_drain_node, lasts_s=30.0, load_s=60.0),
+        undone="The node is uncordoned.",
+        names=r"(?i)cordon|drain|Unschedulable",
+    ),
+    kind_scenario(
+        "stuck-terminating",
+        Family.CAPACITY,
+        "A decode pod that was deleted stays Terminating for 60 s: a finalizer holds it.",
+        Disturbance(_hold_terminating, lasts_s=60.0, load_s=70.0),
+        undone="The finalizer is taken away.",
+    ),
+)
+API = (
+    kind_scenario(
+        "api-server-frozen",
+        Family.API,
+        "The API server is stopped for 45 s: connections stand, nothing answers.",
+        Disturbance(_freeze_api_server, lasts_s=45.0, load_s=65.0),
+        undone="It goes on.",
+    ),
+    kind_scenario(
+        "operator-deleted",
+        Family.API,
+        "The operator is deleted.",
+        Disturbance(delete_operator, load_s=30.0),
+        undone="Its Deployment makes another.",
+        quick=True,
+    ),
+    kind_scenario(
+        "edit-in-mid-drain",
+        Family.API,
+        "Decode is told to shrink; while the pod drains, the SLO is edited and the pod wanted.",
+        Disturbance(_edit_in_mid_drain, lasts_s=10.0, load_s=60.0),
+        undone="The SLO is as before.",
+    ),
+)
