@@ -11,7 +11,7 @@ from pathlib import Path
 
 from e2e.cluster import names
 from e2e.faults import on_kind, runner, soak, table
-from e2e.faults.catalogue import SCENARIOS, chosen
+from e2e.faults.catalogue import SCENARIOS, SEQUENCES, chosen
 from e2e.faults.scenario import Scenario, Where
 
 PAGE = names.ROOT / "docs" / "faults.md"
@@ -84,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_table(folder: Path) -> int:
     """Write the page from what is known."""
     results = runner.all_results(folder)
-    PAGE.write_text(table.page(SCENARIOS, results, command="make faults"))
+    page = table.page(SCENARIOS, results, command="make faults", sequences=SEQUENCES)
+    PAGE.write_text(page + soak.section(folder))
     print(f"wrote {PAGE} from {len(results)} runs")
     return 0
 
@@ -95,6 +96,7 @@ def _soak(options: argparse.Namespace) -> int:
         rate_rps=options.rate,
         every_s=options.every,
         seed=options.seeds[0],
+        code=runner.code_now(),
         folder=options.folder,
         tell=_tell,
     )

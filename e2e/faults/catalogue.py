@@ -24,12 +24,15 @@ SCENARIOS: Sequence[Scenario] = (
     *kind_clients.CLIENTS,
 )
 
+SEQUENCES: Sequence[Scenario] = (simulated_faults.SEQUENCE,)
+"""Several of them at random times; a soak does the same on kind."""
+
 
 def chosen(words: Sequence[str]) -> list[Scenario]:
     """Scenarios whose name or family one of the words begins; all of them where there is none."""
     found = [
         each
-        for each in SCENARIOS
+        for each in (*SCENARIOS, *SEQUENCES)
         if not words or any(each.name.startswith(w) or each.family.startswith(w) for w in words)
     ]
     for word in words:

@@ -10,7 +10,7 @@ from e2e.faults.scenario import Family, Loss
 from e2e.pools import NotInTimeError, wait_until
 from tandem_operator.core.role import Role
 
-HUNG = r"(?i)no token|hung|hang|stuck|progress|makes nothing"
+HUNG = r"EnginesHealthy=False: .*decode pod"
 BLOCK_SIZES = (128, 64)
 
 

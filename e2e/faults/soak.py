@@ -55,6 +55,7 @@ class Summary:
     minutes: float
     rate_rps: float
     seed: int
+    code: str
     sent: int
     finished: int
     refused: int
@@ -94,6 +95,7 @@ def summary_of(
     minutes: float,
     rate_rps: float,
     seed: int,
+    code: str,
 ) -> Summary:
     """Count, and charge every lost request to the faults it was open at."""
     fates = Counter(request.fate for request in requests)
@@ -102,6 +104,7 @@ def summary_of(
         minutes=minutes,
         rate_rps=rate_rps,
         seed=seed,
+        code=code,
         sent=len(requests),
         finished=fates[Fate.FINISHED],
         refused=fates[Fate.REFUSED],
@@ -136,6 +139,7 @@ def run(
     rate_rps: float,
     every_s: float,
     seed: int,
+    code: str,
     folder: Path,
     tell: Callable[[str], None],
 ) -> Summary:
@@ -160,10 +164,36 @@ def run(
 
     records, blows = asyncio.run(both())
     requests = requests_of(records, asked, limit_s=LIMIT_S)
-    summary = summary_of(requests, blows, minutes=minutes, rate_rps=rate_rps, seed=seed)
+    summary = summary_of(requests, blows, minutes=minutes, rate_rps=rate_rps, seed=seed, code=code)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "soak.json").write_text(summary.to_json() + "\n")
     return summary
+
+
+def section(folder: Path) -> str:
+    """What the page says of the last soak; nothing where there was none."""
+    path = folder / "soak.json"
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    holds = found.pop("holds")
+    summary = Summary(**found)
+    struck = ", ".join(f"{name} {count}x" for name, count in sorted(summary.faults.items()))
+    bad = [*summary.wrong, *summary.without_cause, *summary.errors]
+    lines = [
+        "\n## Soak\n",
+        f"`python -m e2e.faults --soak {summary.minutes:g} --rate {summary.rate_rps:g}` "
+        f"at {summary.code}, seed {summary.seed}: {sum(summary.faults.values())} random faults.\n",
+        "| sent | finished | refused | lost | of them without cause | hung | wrong | holds |",
+        "|---|---|---|---|---|---|---|---|",
+        f"| {summary.sent} | {summary.finished} | {summary.refused} | {summary.lost} | "
+        f"{len(summary.without_cause)} | {summary.hung} | {len(summary.wrong)} | "
+        f"{'yes' if holds else '**no**'} |",
+        f"\nFaults: {struck}.",
+        *(f"* {each}" for each in bad),
+        *(f"* {count}x {why}" for why, count in summary.why.items()),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 async def _strike(

@@ -33,7 +33,11 @@ Every run checks, in code (`e2e/faults/invariants.py`):
 
 
 def page(
-    scenarios: Sequence[Scenario], results: Mapping[tuple[str, int], Result], *, command: str
+    scenarios: Sequence[Scenario],
+    results: Mapping[tuple[str, int], Result],
+    *,
+    command: str,
+    sequences: Sequence[Scenario] = (),
 ) -> str:
     """The whole page."""
     parts = [HEAD, _summary(scenarios, results, command)]
@@ -41,7 +45,10 @@ def page(
         lines = [_line(s, _of(s, results)) for s in scenarios if s.family is family]
         parts.append(f"\n## {family[0].upper()}{family[1:]}\n\n{_HEADER}")
         parts.extend(lines)
-    parts.append(_violations(scenarios, results))
+    if sequences:
+        parts.append(f"\n## Random sequences\n\n{_HEADER}")
+        parts.extend(_line(each, _of(each, results)) for each in sequences)
+    parts.append(_violations((*scenarios, *sequences), results))
     return "\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
 
