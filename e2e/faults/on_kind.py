@@ -25,6 +25,8 @@ from e2e.trial import NAME, NAMESPACE, open_door, trial_manifest
 COUNTS = {"prefill": 2, "decode": 2, "router": 2}
 BUDGET_GPUS = 5
 """What the fleets take, and room for one pod more while one is replaced."""
+KV_MEMORY = "16Mi"
+"""About 20 prompts: KV that was let go is soon another prompt's, so that a mistake shows."""
 RATE_RPS = 2.0
 STREAMED_SHARE = 0.7
 MODEL = "tiny"
@@ -117,6 +119,7 @@ def ground() -> Ground:
     node.mend_all_cuts()
     manifest = trial_manifest(images=images, counts=COUNTS)
     manifest["spec"].setdefault("scaling", {})["gpuBudget"] = BUDGET_GPUS
+    manifest["spec"]["engine"]["kvCacheMemory"] = KV_MEMORY
     apply(manifest)
     pool = Pool(namespace=NAMESPACE, name=NAME)
     pool.wait_ready()
