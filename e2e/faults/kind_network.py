@@ -61,7 +61,7 @@ NETWORK = (
         "decode-fleet-replaced",
         Family.NETWORK,
         "All decode pods are replaced at once, while prefill pods hold KV for them.",
-        Disturbance(replace_decode_fleet, load_s=75.0, blind_s=2.0, limit_s=150.0),
+        Disturbance(replace_decode_fleet, load_s=75.0, blind_s=2.0, limit_s=150.0, deletes=2),
         undone="Their Deployment makes others.",
         may_lose=Loss.BEGUN,
         names=r"decode",

@@ -21,6 +21,7 @@ from e2e.faults.scenario import Family, Loss, Scenario, Where
 from e2e.faults.watch import Watch
 from e2e.pools import Pool, wait_until
 from e2e.trial import NAME, NAMESPACE, open_door, trial_manifest
+from tandem_operator.core.role import Role
 
 COUNTS = {"prefill": 2, "decode": 2, "router": 2}
 BUDGET_GPUS = 5
@@ -74,6 +75,8 @@ class Disturbance:
         load_s: how long the load lasts; it begins `at_s` before the disturbance.
         blind_s: how long Kubernetes itself may take to see what was done.
         limit_s: how long a request may take before its client calls it hung.
+        within_s: how long to wait until the pool is whole again.
+        deletes: pods that it deletes: Kubernetes makes others at once, beside those that drain.
     """
 
     begin: Begin
@@ -83,6 +86,7 @@ class Disturbance:
     blind_s: float = 0.0
     limit_s: float = 100.0
     within_s: float = 240.0
+    deletes: int = 0
 
     def __call__(self, stage: Stage) -> Evidence:
         """Play it on the ground that all of them share."""
@@ -218,7 +222,7 @@ def disturbed(on: Ground, disturbance: Disturbance, stage: Stage) -> Evidence:
         fault_s=began_s,
         dealt_s=dealt_s + disturbance.blind_s,
         undone_s=undone_s,
-        budget=BUDGET_GPUS,
+        budget=max(BUDGET_GPUS, sum(on.counts[role] for role in Role) + disturbance.deletes),
         broken=tuple(scene.broken),
     )
 
