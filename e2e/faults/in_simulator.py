@@ -30,6 +30,8 @@ from tandem_operator.sim.trace import Trace
 
 GOOD_SHARE = 0.9
 WINDOW_S = 30.0
+FOLLOWED_WITHIN_S = 15.0
+"""So soon after an edit nothing is asked for that it does not allow."""
 HIGHEST_RPS = 80.0
 ENGINE = straight_profile(
     "quick",
@@ -155,11 +157,13 @@ def _broken(simulated: Simulated, report: PoolReport, most_held: int) -> Iterato
     if budget is not None and most_held > budget:
         yield f"{most_held} GPUs were held for a moment with a budget of {budget}"
     edited = simulated.edited
-    if edited is not None and edited.gpu_budget is not None:
-        last = report.moments[-1]
-        asked = sum(last.asked[role] * edited.roles[role].gpus_per_replica for role in Role)
-        if asked > edited.gpu_budget:
-            yield f"{asked} GPUs are asked for with a budget cut to {edited.gpu_budget}"
+    if edited is None or edited.gpu_budget is None:
+        return
+    for moment in report.moments:
+        asked = sum(moment.asked[role] * edited.roles[role].gpus_per_replica for role in Role)
+        if moment.at_s > simulated.fault_s + FOLLOWED_WITHIN_S and asked > edited.gpu_budget:
+            yield f"{asked} GPUs were asked for with a budget cut to {edited.gpu_budget}"
+            return
 
 
 def _requests(ended: Sequence[Flight], report: PoolReport) -> Iterator[Request]:

@@ -256,7 +256,7 @@ CAPACITY = (
         "The budget is cut from 16 to 5 GPUs while the pool grows.",
         Simulated(
             span_s=600.0,
-            rate=burst(constant(10.0), factor=2.5, begin_s=180.0, end_s=300.0),
+            rate=burst(constant(10.0), factor=3.0, begin_s=120.0, end_s=280.0),
             edited=with_budget(5),
         ),
         undone="It stays cut; the load falls.",
