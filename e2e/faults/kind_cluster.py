@@ -106,7 +106,7 @@ METRICS = (
         "Prometheus is taken away; the operator reads the pods themselves.",
         Disturbance(remove_prometheus, lasts_s=30.0, load_s=45.0),
         undone="It is installed again.",
-        names=r"Prometheus",
+        names=r"read from the pods: Prometheus",
     ),
 )
 CAPACITY = (

@@ -124,6 +124,7 @@ def ground() -> Ground:
     manifest = trial_manifest(images=images, counts=COUNTS)
     manifest["spec"].setdefault("scaling", {})["gpuBudget"] = BUDGET_GPUS
     manifest["spec"]["engine"]["kvCacheMemory"] = KV_MEMORY
+    manifest["spec"]["metrics"] = {"prometheus": {"url": setup.PROMETHEUS_URL}}
     apply(manifest)
     pool = Pool(namespace=NAMESPACE, name=NAME)
     pool.wait_ready()
