@@ -79,8 +79,9 @@ ENGINES = (
         "prefill-deleted",
         Family.ENGINES,
         "A prefill pod is deleted.",
-        Disturbance(delete_pod(Role.PREFILL)),
+        Disturbance(delete_pod(Role.PREFILL), load_s=30.0),
         undone="Its Deployment makes another.",
+        quick=True,
     ),
     kind_scenario(
         "decode-deleted",
