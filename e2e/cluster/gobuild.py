@@ -69,6 +69,8 @@ PROMETHEUS = Group(
     {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
     tags="remove_all_sd,enable_kubernetes_sd",
 )
+# Says what NetworkPolicies let through; the node's network enforces none.
+POLICIES = Group("policy-engine", "policies", {"reach": "."})
 PROGRAMS = Group("programs", "node", {"runc-filter": "./runc-filter", "pause": "./pause"})
 
 

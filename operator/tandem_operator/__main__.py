@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import secrets
@@ -26,7 +27,7 @@ from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.sessions import pods_session, servers_session
 from tandem_operator.serving import Health, Servers
 from tandem_operator.watch import Watch
-from tandem_operator.workloads.world import Installation
+from tandem_operator.workloads.world import Installation, Network, Object
 from tandem_operator.workqueue import KeyedQueue
 
 log = logging.getLogger("tandem_operator")
@@ -79,6 +80,25 @@ def options_from(arguments: Sequence[str] | None) -> Options:
         help="let pools set options of vLLM that load code, read files, open ports or send data",
     )
     parser.add_argument(
+        "--no-network-policies",
+        action="store_true",
+        help="write no NetworkPolicies for pools",
+    )
+    parser.add_argument(
+        "--metrics-from",
+        type=_objects,
+        default=(),
+        metavar="JSON",
+        help="peers of a NetworkPolicy that may read metrics of engines and routers, as a list",
+    )
+    parser.add_argument(
+        "--engine-egress",
+        type=_objects,
+        default=(),
+        metavar="JSON",
+        help="further egress rules of a NetworkPolicy for engine pods, as a list",
+    )
+    parser.add_argument(
         "--prometheus-url",
         action="append",
         default=[],
@@ -100,9 +120,29 @@ def options_from(arguments: Sequence[str] | None) -> Options:
             engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", "tandem/engine-cuda:latest"),
             any_pod_template=parsed.allow_any_pod_template,
             any_extra_args=parsed.allow_any_extra_args,
+            network=_network_of(parsed),
             prometheus_urls=tuple(parsed.prometheus_url),
         ),
     )
+
+
+def _network_of(parsed: argparse.Namespace) -> Network | None:
+    if parsed.no_network_policies:
+        return None
+    # The Lease is where the operator is.
+    return Network(
+        operator_namespace=parsed.lease_namespace,
+        metrics_from=parsed.metrics_from,
+        engine_egress=parsed.engine_egress,
+    )
+
+
+def _objects(text: str) -> tuple[Object, ...]:
+    """A list of objects in JSON."""
+    found = json.loads(text)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ValueError(f"a list of objects was expected, not {text!r}")
+    return tuple(found)
 
 
 async def run(options: Options) -> int:

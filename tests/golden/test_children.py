@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from tandem_operator.workloads.plan import plan
-from tandem_operator.workloads.world import Installation, World
+from tandem_operator.workloads.world import Installation, Network, World
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests/samples").glob("*.yaml"))
 INSTALLATION = Installation(
@@ -21,6 +21,12 @@ INSTALLATION = Installation(
     engine_image_gpu="tandem/engine-cuda:TAG",
     # Locking memory for RDMA is more than pods may do by default.
     any_pod_template=True,
+    network=Network(
+        operator_namespace="tandem-system",
+        metrics_from=(
+            {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},
+        ),
+    ),
     pod_monitors=True,
 )
 

@@ -230,7 +230,8 @@ class Pool:
         """Everything in the namespace that belongs to the pool, and the pool, by kind and name."""
         kinds = (
             "inferencepools.tandem-inference.io,deployments,services,configmaps,serviceaccounts,"
-            "roles,rolebindings,poddisruptionbudgets,pods,replicasets"
+            "roles,rolebindings,poddisruptionbudgets,networkpolicies,pods,"
+            "replicasets"
         )
         items = json.loads(self.kubectl("get", kinds, "-o", "json"))["items"]
         return {(each["kind"], each["metadata"]["name"]): each for each in items}

@@ -41,6 +41,7 @@ SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 NODE = Kind("v1", "Node", "nodes")
 RESOURCE_QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
@@ -52,6 +53,7 @@ CHILDREN = (
     ROLE,
     ROLE_BINDING,
     CONFIG_MAP,
+    NETWORK_POLICY,
     SERVICE,
     DISRUPTION_BUDGET,
     DEPLOYMENT,

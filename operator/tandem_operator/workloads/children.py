@@ -8,6 +8,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.deployments import deployment, surging_roles
 from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.network import network_policies
 from tandem_operator.workloads.pods import Template, engine_template, router_template
 from tandem_operator.workloads.services import (
     COMPONENTS,
@@ -46,11 +47,11 @@ def children_of(
     pool: InferencePool,
     *,
     name: PoolName,
+    installation: Installation,
     templates: Mapping[str, Template],
     policy: PoolSpec,
     replicas: Mapping[Role, int],
     keeping_last: Set[str],
-    pod_monitors: bool,
     pace: DecodePace | None = None,
 ) -> tuple[Object, ...]:
     """Every child but the memory.
@@ -58,11 +59,11 @@ def children_of(
     Args:
         pool: the pool.
         name: its name.
+        installation: what the operator was installed with.
         templates: the pod template of each component.
         policy: whose budget limits rollouts.
         replicas: says only whether a rollout has room to surge.
         keeping_last: components whose only pod no eviction may take.
-        pod_monitors: whether that kind is served.
         pace: what the routers are told of a decode pod.
     """
     surging = surging_roles(policy, replicas)
@@ -71,6 +72,7 @@ def children_of(
         router_role(name),
         router_role_binding(name),
         settings_map(name, pool, pace),
+        *network_policies(pool.spec, name=name, installation=installation),
         *(engine_service(name, role) for role in Role),
         router_service(name),
         router_internal_service(name),
@@ -87,5 +89,5 @@ def children_of(
             )
             for component in COMPONENTS
         ),
-        *([pod_monitor(name)] if pod_monitors else []),
+        *([pod_monitor(name)] if installation.pod_monitors else []),
     )

@@ -160,11 +160,11 @@ def _planned(
     children = children_of(
         read.pool,
         name=name,
+        installation=world.installation,
         templates=read.templates,
         policy=policy if decision.share is None else decision.share.with_surge(policy),
         replicas=_largest(seen, decision),
         keeping_last=_keeping_last(world, seen, replicas, memory),
-        pod_monitors=world.installation.pod_monitors,
         pace=decision.pace,
     )
     due = unreadable is not None or is_due(world, name, moved=moved, now_s=now_s)

@@ -12,12 +12,28 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What NetworkPolicies of pools rest on.
+
+    Attributes:
+        operator_namespace: where the operator's pods are.
+        metrics_from: peers that may read metrics, as a NetworkPolicy has them.
+        engine_egress: further egress rules of engine pods, as a NetworkPolicy has them.
+    """
+
+    operator_namespace: str
+    metrics_from: tuple[Object, ...] = ()
+    engine_egress: tuple[Object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
     """What the operator was installed with, and what its cluster offers.
 
     Attributes:
         any_pod_template: whether pools may ask for pods that the restrictions refuse.
         any_extra_args: whether pools may set any option of vLLM.
+        network: of NetworkPolicies for pools; `None`: it makes none.
         pod_monitors: whether the API server serves the PodMonitor kind.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
     """
@@ -27,6 +43,7 @@ class Installation:
     engine_image_gpu: str
     any_pod_template: bool = False
     any_extra_args: bool = False
+    network: Network | None = None
     pod_monitors: bool = False
     prometheus_urls: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.v1alpha1.engine import Device, Engine
-from tandem_operator.api.v1alpha1.fleet import Fleet
+from tandem_operator.api.v1alpha1.fleet import Fleet, Management
 from tandem_operator.api.v1alpha1.model import Model
 from tandem_operator.api.v1alpha1.router import Router
 from tandem_operator.api.v1alpha1.scaling import Metrics, Scaling
@@ -44,6 +44,11 @@ class PoolSpec(ApiModel):
     """How far and how fast Tandem may go."""
     metrics: Metrics = Metrics()
     """Where the numbers behind decisions come from."""
+    network_policies: Management = Management.MANAGED
+    """Who guards the pool's pods. Managed: Tandem writes NetworkPolicies that let nobody but the
+    pool's routers, its other engines, the operator and Prometheus reach an engine. External:
+    somebody else does; Tandem writes none. They add up, so further peers need a policy of their own
+    and no change here."""
 
     rules: ClassVar = (
         Rule(
