@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from benchmarks.engines.engine import START_S, RealEngine, start
+from tandem_operator.workloads.names import PoolName
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.world import Installation, World
 from tests.engine.hub import BRANCH, READER, STRANGER, Hub
@@ -24,6 +25,8 @@ SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"
 INSTALLATION = Installation(
     router_image="router:1", engine_image_cpu="engine:1", engine_image_gpu="engine-cuda:1"
 )
+NAME = PoolName(namespace="serving", name="tiny", uid="UID")
+ENGINE_KEY = "key-of-the-pool"
 FIELDS = {"status.podIP": "127.0.0.1", "metadata.labels['tandem-inference.io/revision']": "a"}
 
 pytestmark = pytest.mark.timeout(START_S + 60)
@@ -37,14 +40,14 @@ async def hub(model: str) -> AsyncIterator[Hub]:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as one:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ENGINE_KEY}"}) as one:
         yield one
 
 
 def planned_container(hub: Hub, source: Mapping[str, Any]) -> dict[str, Any]:
     """The engine of the prefill pod, as the operator plans it for a pool with this source."""
     pool = yaml.safe_load(SAMPLE.read_text())
-    pool["metadata"] |= {"namespace": "serving", "uid": "UID", "generation": 1}
+    pool["metadata"] |= {"namespace": NAME.namespace, "uid": NAME.uid, "generation": 1}
     pool["spec"]["model"]["source"] = {"huggingFace": {"repo": REPO, **source}}
     mirror = {"name": "engine", "env": [{"name": "HF_ENDPOINT", "value": hub.url}]}
     pool["spec"]["prefill"]["podTemplate"] = {"spec": {"containers": [mirror]}}
@@ -96,6 +99,7 @@ async def pod(
     if token is not None:
         source["tokenSecretRef"] = {"name": "hub", "key": "read"}
     container = planned_container(hub, source)
+    secrets = {"hub/read": token or "", f"{NAME.engine_key}/key": ENGINE_KEY}
     return await start(
         python,
         *container["args"],
@@ -103,7 +107,7 @@ async def pod(
         *SMALL,
         session=session,
         log=folder / "log",
-        environment=resolved(container, secrets={"hub/read": token or ""}),
+        environment=resolved(container, secrets=secrets),
     )
 
 

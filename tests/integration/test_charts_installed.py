@@ -100,7 +100,7 @@ def test_installed_operator_can_do_all_its_work(installed: ControlPlane, tmp_pat
         ("get", "secrets"),
         ("create", "pods"),
         ("delete", "pods"),
-        ("list", "nodes"),
+        ("patch", "nodes"),
         ("create", "clusterroles"),
         ("update", POOLS),
         ("delete", POOLS),
