@@ -90,12 +90,13 @@ def bears(
 
     `underway` is what is on its way to them, and counts as if it were there. What a pod has beyond
     its seats waits there and slows down nobody. Requests of other routers are taken to be like this
-    router's own. Who could not keep TPOT alone waits for nothing: it is let in while there are
-    seats. Prompts that the pods compute by themselves leave less time for steps.
+    router's own. Pods that have nothing take whatever comes. Who could not keep TPOT alone waits
+    for nothing: it is let in while there are seats. Prompts that the pods compute by themselves
+    leave less time for steps.
     """
     coming, seats = underway + one, pace.max_num_seqs
     streams = coming.streams + sum(min(seats, streams_at(pod, pace)) for pod in pods)
-    if streams <= 1:
+    if streams <= one.streams:
         return True
     batch = streams / len(pods)
     own = coming.streams + sum(pod.streams for pod in pods)
@@ -108,7 +109,8 @@ def bears(
         return False
     bound_s = (TPOT_SHARE_LATE if late else TPOT_SHARE) * tpot_s
     alone_tokens = held_tokens(one.tokens, one.output_tokens, streams=one.streams)
-    alone_s = pace.seconds(one.streams, one.streams * alone_tokens)
+    # One of its answers: many at once would be a way around the gate.
+    alone_s = pace.seconds(1, alone_tokens)
     mean = one.output_tokens / one.streams
     shares = [
         pod.stalls.share(

@@ -79,6 +79,16 @@ class Turn:
     expected: Expected
 
     @property
+    def to_first_s(self) -> float:
+        """Return the seconds to its first token, once whoever computes its prompt begins with it.
+
+        That is a decode pod for who may not use a prefill pod.
+        """
+        expected = self.expected
+        compute_s = expected.service_s if self.waiter.split else expected.whole_s
+        return compute_s + expected.rest_s
+
+    @property
     def decode_load(self) -> Load:
         """Return what it will be to a decode pod."""
         expected = self.expected
@@ -123,7 +133,7 @@ _Entry = tuple[float, int, Waiter]
 
 
 class Line:
-    """Those who wait for a prefill pod; who gave up a moment ago is passed over until removed."""
+    """Those who wait for one kind of pod; who gave up a moment ago is passed over until removed."""
 
     def __init__(self) -> None:
         self._urgent: list[_Entry] = []
@@ -183,7 +193,7 @@ class Line:
                 self.remove(waiter)
                 continue
             turn = Turn.of(waiter)
-            if start_s + turn.expected.service_s + turn.expected.rest_s <= deadline_s:
+            if start_s + turn.to_first_s <= deadline_s:
                 return turn
             del self._urgent[0]
             self._hopeless[waiter] = None
@@ -196,10 +206,9 @@ class Line:
             if waiter.placed.done():
                 continue
             turn = Turn.of(waiter)
-            expected = turn.expected
-            if start_s + expected.service_s + expected.rest_s > deadline_s:
+            if start_s + turn.to_first_s > deadline_s:
                 excess.append(turn)
                 continue
             first = first or turn
-            start_s += expected.service_s / prospect.pods
+            start_s += turn.expected.service_s / prospect.pods
         return first, tuple(excess)

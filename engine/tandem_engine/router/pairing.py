@@ -2,7 +2,7 @@
 
 In a rollout the first decode pod of a new revision has several prefill pods before it, or the last
 one of an old revision has. So each revision's decode pods are asked by themselves, and only prefill
-pods before those that bear one more are chosen from.
+pods before those that bear one more are chosen from. So are decode pods that get a whole request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,22 +27,8 @@ def pair(
     Among equals it is one before the decode pods with the fewest outstanding tokens. None where no
     revision bears it. `decode` has the usable pods of each revision in `prefill`.
     """
-    pace = settings.decode
-    revisions = {pod.endpoint.revision for pod in prefill}
-    if pace is not None and pace.gate:
-        revisions = {
-            revision
-            for revision in revisions
-            if bears(
-                pace,
-                decode[revision],
-                one,
-                underway=underway.to(revision),
-                tpot_s=settings.slo.tpot_s,
-                late=late,
-                now=now,
-            )
-        }
+    before = {pod.endpoint.revision: decode[pod.endpoint.revision] for pod in prefill}
+    revisions = bearing(one, before, underway=underway, settings=settings, late=late, now=now)
     tokens = {
         revision: _tokens_per_pod(decode[revision], underway.to(revision)) for revision in revisions
     }
@@ -51,6 +37,34 @@ def pair(
         key=lambda pod: (pod.weight, pod.requests, tokens[pod.endpoint.revision], pod.name),
         default=None,
     )
+
+
+def bearing(
+    one: Load,
+    decode: Mapping[str, Sequence[Pod]],
+    *,
+    underway: Underway,
+    settings: Settings,
+    late: bool,
+    now: float,
+) -> set[str]:
+    """Return the revisions whose decode pods bear `one` more: all where there is no gate."""
+    pace = settings.decode
+    if pace is None or not pace.gate:
+        return set(decode)
+    return {
+        revision
+        for revision, pods in decode.items()
+        if bears(
+            pace,
+            pods,
+            one,
+            underway=underway.to(revision),
+            tpot_s=settings.slo.tpot_s,
+            late=late,
+            now=now,
+        )
+    }
 
 
 def _tokens_per_pod(pods: Sequence[Pod], underway: Load) -> float:

@@ -2,8 +2,9 @@
 
 Requests that can still meet their TTFT go first, the most urgent of them foremost; those that no
 longer can wait behind them. An overload then costs the excess and not everybody. Where decode pods
-bear no more streams, all wait here. Of whom nothing can be said fails alone: whoever makes the
-queue look again, a pod's watch or the end of another request, hears nothing of it.
+bear no more streams, all wait here, also those that use no prefill pod. Of whom nothing can be said
+fails alone: whoever makes the queue look again, a pod's watch or the end of another request, hears
+nothing of it.
 """
 
 import logging
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet
 from tandem_engine.router.gate import Underway
-from tandem_engine.router.line import Line, Prospect, Turn, Unfit, Waiter
+from tandem_engine.router.line import Line, Next, Prospect, Turn, Unfit, Waiter
 from tandem_engine.router.overflow import Whole, slack_for, spare
-from tandem_engine.router.pairing import pair
+from tandem_engine.router.pairing import bearing, pair
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Load, Pod, Role
 from tandem_engine.router.settings import Settings, SettingsHolder
@@ -57,7 +58,7 @@ class Waiting:
         self._settings = settings
         self._clock = clock
         self._line = Line()
-        self._unsplit: dict[Waiter, None] = {}
+        self._whole = Line()
         self._alive: dict[Waiter, None] = {}
         self._coming = Underway()
         self._computing: dict[Placement, Pod] = {}
@@ -102,10 +103,7 @@ class Waiting:
         waiter.entered_s = self._clock()
         waiter.held_before_s = self._held.total_s(waiter.entered_s)
         try:
-            if waiter.split:
-                self._line.add(waiter)
-            else:
-                self._unsplit[waiter] = None
+            (self._line if waiter.split else self._whole).add(waiter)
             self.pump()
             if not waiter.placed.done():
                 self._shed_over_bound()
@@ -121,7 +119,7 @@ class Waiting:
         finally:
             self._alive.pop(waiter, None)
             self._line.remove(waiter)
-            self._unsplit.pop(waiter, None)
+            self._whole.remove(waiter)
 
     def arrived(self, placement: Placement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
@@ -167,44 +165,57 @@ class Waiting:
         revisions = self._fleet.revisions(Role.DECODE)
         if settings is None or not revisions:
             return False
-        for waiter in self._unsplit:
-            if not waiter.placed.done():
-                self._place(Turn.of(waiter), None, DecodeOnly.UNSUPPORTED)
-        paired = self._fleet.usable(Role.PREFILL, revisions=revisions)
-        if paired:
-            return self._split(paired, settings)
-        if not self._fleet.doubtful(Role.PREFILL, revisions=revisions):
+        prefill = self._fleet.usable(Role.PREFILL, revisions=revisions)
+        alone: DecodeOnly | None = None
+        if not prefill and not self._fleet.doubtful(Role.PREFILL, revisions=revisions):
             known = self._fleet.usable(Role.PREFILL)
-            reason = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
-            nobody = Prospect(self._clock(), pods=1)
-            while (alone := self._line.next(nobody).first) is not None:
-                self._line.remove(alone.waiter)
-                self._place(alone, None, reason)
-        return False
-
-    def _split(self, prefill: Sequence[Pod], settings: Settings) -> bool:
-        """Place who uses prefill and decode pods; return whether the latter hold up the next."""
+            alone = DecodeOnly.NO_PAIR if known else DecodeOnly.NO_PREFILL
         self._reconsider(prefill)
+        return self._let_in(prefill, alone, settings)
+
+    def _let_in(self, prefill: Sequence[Pod], alone: DecodeOnly | None, settings: Settings) -> bool:
+        """Place whom pods have room for; return whether decode pods hold up the next.
+
+        `alone` says why nobody uses a prefill pod, if so. Who goes first is the same whichever pods
+        it uses: neither kind can keep the other waiting for ever.
+        """
         decode = self._fleet.usable(Role.DECODE)
         by_revision = defaultdict(list)
         for pod in decode:
             by_revision[pod.endpoint.revision].append(pod)
+        nobody = Prospect(self._clock(), pods=1)
         while True:
-            found = self._line.next(self._prospect(prefill, settings))
-            if self._overflowed(found.excess, decode, settings):
-                continue
-            turn = found.first
-            if turn is None:
+            found = Next(None, late=False)
+            if prefill:
+                found = self._line.next(self._prospect(prefill, settings))
+                if self._overflowed(found.excess, decode, settings):
+                    continue
+            elif alone is not None:
+                found = self._line.next(nobody)
+            for turn, late in _in_order(found, self._whole.next(nobody)):
+                reason = alone if turn.waiter.split else DecodeOnly.UNSUPPORTED
+                if reason is not None:
+                    if not self._bearing(turn, by_revision, settings, late=late):
+                        return True
+                    self._leave_line(turn)
+                    self._place(turn, None, reason)
+                    break
+                tokens, limits = turn.waiter.tokens, settings.limits
+                room = [pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)]
+                if not room:
+                    continue
+                chosen = self._paired(turn, room, by_revision, settings, late=late)
+                if chosen is None:
+                    return True
+                self._leave_line(turn)
+                self._place(turn, chosen)
+                break
+            else:
                 return False
-            tokens, limits = turn.waiter.tokens, settings.limits
-            room = [pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)]
-            if not room:
-                return False
-            chosen = self._paired(turn, room, by_revision, settings, late=found.late)
-            if chosen is None:
-                return True
-            self._line.remove(turn.waiter)
-            self._place(turn, chosen)
+
+    def _leave_line(self, turn: Turn) -> None:
+        for line in (self._line, self._whole):
+            line.remove(turn.waiter)
 
     def _reconsider(self, prefill: Sequence[Pod]) -> None:
         """Ask those found to be late again: other pods are there, or more is known by now."""
@@ -212,6 +223,7 @@ class Waiting:
         if prefill != self._prefill or now >= self._reconsidered_s + _RECONSIDERED_EVERY_S:
             self._prefill, self._reconsidered_s = prefill, now
             self._line.reconsider(now)
+            self._whole.reconsider(now)
 
     def _prospect(self, prefill: Sequence[Pod], settings: Settings) -> Prospect:
         now = self._clock()
@@ -272,13 +284,33 @@ class Waiting:
         except Exception as error:
             raise Unfit(turn.waiter) from error
 
+    def _bearing(
+        self, turn: Turn, decode: Mapping[str, Sequence[Pod]], settings: Settings, *, late: bool
+    ) -> set[str]:
+        """Return the revisions whose decode pods bear all of a request."""
+        try:
+            return bearing(
+                turn.decode_load,
+                decode,
+                underway=self._coming,
+                settings=settings,
+                late=late,
+                now=self._clock(),
+            )
+        except Exception as error:
+            raise Unfit(turn.waiter) from error
+
     def _shed_over_bound(self) -> None:
         settings = self._settings.current
         if settings is None or len(self._alive) <= settings.limits.queued_requests:
             return
         prospect = self._prospect(self._fleet.usable(Role.PREFILL), settings)
         try:
-            waiter = self._line.shed(prospect.start_s) or next(reversed(self._alive))
+            waiter = (
+                self._line.shed(prospect.start_s)
+                or self._whole.shed(self._clock())
+                or next(reversed(self._alive))
+            )
         except Unfit as unfit:
             self._fail(unfit)
             return
@@ -315,3 +347,10 @@ class Waiting:
         self._coming.begin(placement, turn.decode_load)
         waiter.placed.set_result(placement)
         return placement
+
+
+def _in_order(*found: Next) -> list[tuple[Turn, bool]]:
+    """Return who goes first of each line, and whether it is late: the punctual, then the urgent."""
+    ready = [(one.late, one.first.waiter.deadline_s, one.first) for one in found if one.first]
+    ready.sort(key=lambda entry: entry[:2])
+    return [(turn, late) for late, _, turn in ready]

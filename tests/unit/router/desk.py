@@ -46,8 +46,8 @@ class Desk:
         self.waiting.arrived(placement)
 
     @staticmethod
-    def waiter(deadline_s: float, expected: Expected) -> Waiter:
-        return Waiter(deadline_s=deadline_s, tokens=10, expected=lambda: expected, split=True)
+    def waiter(deadline_s: float, expected: Expected, *, split: bool = True) -> Waiter:
+        return Waiter(deadline_s=deadline_s, tokens=10, expected=lambda: expected, split=split)
 
     async def run(self, **deadlines_s: float) -> None:
         """Occupy the slot, let everybody queue up, then free it at `self.now`."""

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from tandem_engine.router.gate import bears
+from tandem_engine.router.line import Expected
+from tandem_engine.router.placement import DecodeOnly
 from tandem_engine.router.pod import Endpoint, Load, Pod, Role
 from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.router.stopwatch import Stopwatch
+from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool as Whole
 from tests.unit.router.pool import decode_pace, until
 
@@ -129,6 +132,14 @@ def test_an_empty_pod_takes_whatever_comes() -> None:
     huge = Load(tokens=200_000, output_tokens=1)
 
     assert borne(decode_pods(0), huge)
+
+
+def test_an_idle_fleet_takes_a_request_with_more_answers_than_it_has_seats() -> None:
+    pace = DecodePace.model_validate(decode_pace(max_num_seqs=8))
+    sixteen = Load(tokens=1000, streams=16, output_tokens=800)
+
+    assert borne(decode_pods(0), sixteen, pace)
+    assert not borne(decode_pods(1), sixteen, pace)
 
 
 def test_a_stopwatch_adds_up_the_stretches() -> None:
@@ -261,3 +272,85 @@ async def test_requests_of_other_routers_are_read_off_the_engine(pool: Whole) ->
     assert pod.others == 0
     hold.set()
     await own
+
+
+USES_NO_PREFILL_POD: dict[str, dict[str, Any]] = {
+    "several answers": {"n": 2},
+    "several prompts": {"prompt": ["one", "two"]},
+    "no output": {"max_tokens": 0},
+    "echo with logprobs": {"echo": True, "logprobs": 1},
+    "forced tool": {"tool_choice": "required"},
+}
+
+
+@pytest.mark.parametrize("fields", USES_NO_PREFILL_POD.values(), ids=USES_NO_PREFILL_POD)
+async def test_who_uses_no_prefill_pod_waits_at_the_gate_too(
+    pool: Whole, fields: dict[str, Any]
+) -> None:
+    # One stream keeps the bound, two do not.
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace())
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+    first = asyncio.create_task(pool.stream())
+    await pool.engines["d0"].wait_seen(1)
+
+    tasks = [asyncio.create_task(pool.stream(**fields)) for _ in range(5)]
+    await until(lambda: pool.metric("tandem_router_held_requests") == 5)
+    inside = len(pool.engines["d0"].seen)
+    hold.set()
+    await asyncio.gather(first, *tasks)
+
+    assert inside == 1
+    assert pool.metric("tandem_router_decode_only_total", reason="unsupported") == 5
+
+
+async def test_without_prefill_pods_the_gate_holds_all_the_same(bare_pool: Whole) -> None:
+    pool = bare_pool
+    await pool.add("d0")
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace())
+    hold = pool.engines["d0"].script.hold = asyncio.Event()
+
+    tasks = [asyncio.create_task(pool.stream()) for _ in range(5)]
+    await until(lambda: pool.metric("tandem_router_held_requests") == 4)
+    await pool.engines["d0"].wait_seen(1)
+    inside = len(pool.engines["d0"].seen)
+    hold.set()
+    await asyncio.gather(*tasks)
+
+    assert inside == 1
+    assert pool.metric("tandem_router_decode_only_total", reason="no_prefill") == 5
+
+
+@pytest.mark.parametrize("whole_first", [True, False])
+async def test_of_those_at_the_gate_the_more_urgent_goes_first_whichever_pods_it_uses(
+    *, whole_first: bool
+) -> None:
+    desk = Desk(decode=decode_pace(), tpot_s=0.0055)
+    (decode,) = desk.fleet.usable(Role.DECODE)
+    decode.enter(ONE, 0.0)
+    whole = desk.waiter(5.0 if whole_first else 9.0, Expected(output_tokens=100), split=False)
+    other = desk.waiter(7.0, Expected(output_tokens=100))
+    tasks = [asyncio.create_task(desk.waiting.admit(waiter)) for waiter in (other, whole)]
+    await asyncio.sleep(0)
+    assert desk.waiting.held
+
+    desk.waiting.release(decode, ONE)
+    await asyncio.sleep(0)
+
+    assert [task.done() for task in tasks] == [not whole_first, whole_first]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_who_needs_no_prefill_pod_does_not_wait_for_one() -> None:
+    desk = Desk()
+    await desk.waiting.admit(desk.waiter(1.0, Expected()))
+    waiting = asyncio.create_task(desk.waiting.admit(desk.waiter(2.0, Expected())))
+    await asyncio.sleep(0)
+
+    placement = await desk.waiting.admit(desk.waiter(9.0, Expected(), split=False))
+
+    assert placement.decode_only is DecodeOnly.UNSUPPORTED
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
