@@ -54,7 +54,11 @@ class Options:
     @property
     def lease_name(self) -> str:
         """One for each set of pools: operators of other pools need not wait for each other."""
-        return LEASE_NAME if self.namespace is None else f"{LEASE_NAME}-{self.namespace}"
+        return _lease_name(self.namespace)
+
+
+def _lease_name(namespace: str | None) -> str:
+    return LEASE_NAME if namespace is None else f"{LEASE_NAME}-{namespace}"
 
 
 def options_from(arguments: Sequence[str] | None) -> Options:
@@ -122,8 +126,15 @@ def options_from(arguments: Sequence[str] | None) -> Options:
             any_extra_args=parsed.allow_any_extra_args,
             network=_network_of(parsed),
             prometheus_urls=tuple(parsed.prometheus_url),
+            lease=_lease_of(parsed),
         ),
     )
+
+
+def _lease_of(parsed: argparse.Namespace) -> str | None:
+    if not parsed.leader_elect:
+        return None
+    return f"{parsed.lease_namespace}/{_lease_name(parsed.namespace)}"
 
 
 def _network_of(parsed: argparse.Namespace) -> Network | None:

@@ -34,6 +34,7 @@ from tandem_operator.kube.engine_keys import EngineKeys
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POOL
 from tandem_operator.kube.nodes import Cordons
+from tandem_operator.kube.operators import Operators
 from tandem_operator.kube.pods import PodReader
 from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.status import StatusWriter
@@ -53,6 +54,9 @@ log = logging.getLogger(__name__)
 
 DELETED_POOL_REMAINS_S = 2.0
 """How soon to look again while the garbage collector works on a pool of the same name."""
+OTHER_OPERATOR_S = 10.0
+"""How soon to look again whether the operator that runs a pool is still there."""
+CLAIMED_MEANWHILE_S = 1.0
 
 
 class PoolKey(NamedTuple):
@@ -114,6 +118,8 @@ class PoolLoop:
         self._events = EventWriter(kube, instance=instance, now=now)
         self._sharing = Sharing(kube, clock=clock)
         self._cordons = Cordons(kube, clock=clock)
+        self._operators = Operators(kube, own=installation.lease, clock=clock)
+        self._run_by: dict[PoolKey, str] = {}
         self._known: dict[PoolKey, _Known] = {}
 
     def children_changed(self, key: PoolKey) -> None:
@@ -126,7 +132,20 @@ class PoolLoop:
         if pool is None or "deletionTimestamp" in pool["metadata"]:
             # Its children go by their ownerReferences, with or without an operator.
             self._forget(key)
+            self._run_by.pop(key, None)
             return None
+        other = await self._operators.other(pool)
+        if other is not None:
+            await self._leave_to(other, key, pool)
+            return OTHER_OPERATOR_S
+        claimed = await self._operators.claim(pool)
+        if claimed is None:
+            return CLAIMED_MEANWHILE_S
+        pool = claimed
+        before = self._run_by.pop(key, None)
+        if before is not None:
+            where = {"namespace": key.namespace, "pool": key.name}
+            log.warning("pool taken over", extra={**where, "from": before})
         known = self._known.get(key)
         if known is None or known.uid != pool["metadata"]["uid"]:
             self._forget(key)
@@ -167,6 +186,25 @@ class PoolLoop:
         )
         await self._tell(world, told, collected, before=known)
         return told.requeue_after_s
+
+    async def _leave_to(self, other: str, key: PoolKey, pool: Object) -> None:
+        """Write nothing of a pool that another operator runs, and say so once."""
+        self._forget(key)
+        if self._run_by.get(key) == other:
+            return
+        self._run_by[key] = other
+        own = self._installation.lease or "without a Lease"
+        where = {"namespace": key.namespace, "pool": key.name}
+        log.warning("another operator runs the pool", extra={**where, "other": other})
+        await self._events.post(
+            pool,
+            reason="OtherOperator",
+            note=(
+                f"Operator {other} runs this pool, so operator {own} leaves it alone."
+                " Uninstall one of the two, or give each its own namespaces (watchNamespace)."
+            ),
+            warning=True,
+        )
 
     async def _observe(
         self, pool: Object, known: _Known, *, metrics: Metrics
@@ -321,6 +359,7 @@ class PoolLoop:
         if known is None:
             return
         self._status.forget(known.uid)
+        self._operators.forget(known.uid)
         self._pods.forget(namespace=key.namespace, pool=key.name)
         self._keys.forget(known.uid)
         self._writer.forget(namespace=key.namespace, pool=key.name)

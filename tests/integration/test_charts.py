@@ -87,9 +87,13 @@ def test_operator_of_one_namespace_holds_nothing_elsewhere(variant: str) -> None
     objects = render(*VARIANTS[variant])
 
     assert not of_kind(objects, "ClusterRole") + of_kind(objects, "ClusterRoleBinding")
-    roles = {role["metadata"]["namespace"]: [role] for role in of_kind(objects, "Role")}
-    assert granted(roles.pop("team-a")) == needed(POOL_RIGHTS)
-    assert granted(roles.pop(NAMESPACE)) == needed(LEASE_RIGHTS)
+    roles = of_kind(objects, "Role")
+    ours, own = (
+        [role for role in roles if role["metadata"]["namespace"] == namespace]
+        for namespace in ("team-a", NAMESPACE)
+    )
+    assert granted(ours) == needed(POOL_RIGHTS)
+    assert granted(own) == needed(LEASE_RIGHTS)
     assert "--namespace=team-a" in container(objects)["args"]
 
 
@@ -122,8 +126,28 @@ def test_an_operator_may_hold_the_lease_of_its_own_pools_and_no_other(variant: s
     objects = render(*VARIANTS[variant])
 
     name = options_from(container(objects)["args"]).lease_name
-    rules = [rule for role in of_kind(objects, "Role") for rule in role["rules"]]
-    assert [rule["resourceNames"] for rule in rules if "resourceNames" in rule] == [[name]]
+    named = [
+        rule
+        for role in of_kind(objects, "Role")
+        for rule in role["rules"]
+        if "resourceNames" in rule
+    ]
+    assert [rule["resourceNames"] for rule in named] == [[name], [name]]
+    assert [rule["verbs"] for rule in named] == [["get", "update"], ["get"]]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_other_operators_may_see_whether_this_one_lives_and_nothing_else(variant: str) -> None:
+    objects = render(*VARIANTS[variant])
+
+    everybody = {
+        binding["roleRef"]["name"]
+        for binding in of_kind(objects, "RoleBinding") + of_kind(objects, "ClusterRoleBinding")
+        if any(subject["kind"] == "Group" for subject in binding["subjects"])
+    }
+    [reader] = [r for r in of_kind(objects, "Role") if r["metadata"]["name"] in everybody]
+    assert granted([reader]) == {("coordination.k8s.io", "leases", "get")}
+    assert len(everybody) == 1
 
 
 def test_installations_for_several_namespaces_do_not_wait_for_each_other() -> None:

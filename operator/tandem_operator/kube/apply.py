@@ -63,7 +63,7 @@ def controller_uid(body: Mapping[str, Any]) -> str | None:
     return None if uid is None else str(uid)
 
 
-def _refusal(error: ApiError) -> str | None:
+def refusal_of(error: ApiError) -> str | None:
     """Why the object cannot be taken as it is; `None` where asking again may help."""
     if error.status in _REFUSALS:
         return error.message
@@ -98,7 +98,7 @@ class ChildWriter:
             try:
                 conflicts = await self._rehearse(body)
             except ApiError as error:
-                why = _refusal(error)
+                why = refusal_of(error)
                 if why is None:
                     raise
                 return ApplyReport(refused=f"{key[0]} {key[1]}: {why}")

@@ -67,4 +67,5 @@ CLUSTER_RIGHTS = (_right(NODE, ("list",)),)
 """Of the whole cluster, also where one namespace is served: which nodes are being emptied."""
 
 LEASE_RIGHTS = (_right(LEASE, ("create", "get", "update")),)
-"""In the Lease's namespace, with `--leader-elect`."""
+"""In the Lease's namespace, with `--leader-elect`. Every ServiceAccount may `get` it, so that other
+operators see that this one lives: kube/operators.py."""

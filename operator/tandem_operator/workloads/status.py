@@ -33,6 +33,7 @@ def status_of(facts: Facts) -> PoolStatus:
     previous = facts.previous
     return PoolStatus(
         observed_generation=(facts.generation if facts.in_force else previous.observed_generation),
+        operator=previous.operator,
         endpoint=facts.name.endpoint,
         conditions=conditions(
             verdicts(facts), previous, generation=facts.generation, now_s=facts.now_s

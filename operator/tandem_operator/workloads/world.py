@@ -36,6 +36,7 @@ class Installation:
         network: of NetworkPolicies for pools; `None`: it makes none.
         pod_monitors: whether the API server serves the PodMonitor kind.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
+        lease: which the operator holds, as NAMESPACE/NAME; `None`: it holds none.
     """
 
     router_image: str
@@ -46,6 +47,7 @@ class Installation:
     network: Network | None = None
     pod_monitors: bool = False
     prometheus_urls: tuple[str, ...] = ()
+    lease: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import json
 from collections import defaultdict
+from dataclasses import replace
 
 import aiohttp
 from aiohttp import web
@@ -61,12 +62,12 @@ class Store:
         self.pool["spec"] = _over(self.pool["spec"], spec)
         self.pool["metadata"]["generation"] += 1
 
-    def restart(self):
-        """A new process of the operator, which has never seen the pool."""
+    def restart(self, *, lease=None):
+        """A new process of the operator, which has never seen the pool; it may hold a Lease."""
         self.loop = PoolLoop(
             self._kube,
             Collector(self._session, servers=self._session),
-            installation=INSTALLATION,
+            installation=replace(INSTALLATION, lease=lease),
             exported=Exported(CollectorRegistry()),
             instance="operator-1",
             now=lambda: self.now_s,

@@ -43,6 +43,7 @@ def pool(*changes: Mapping[str, Any], generation: int = 1, status: Any = None) -
             "name": "tiny",
             "namespace": "serving",
             "uid": "8f0c",
+            "resourceVersion": "17",
             "generation": generation,
         },
         "spec": spec,

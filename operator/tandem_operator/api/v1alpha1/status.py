@@ -137,6 +137,9 @@ class PoolStatus(ApiModel):
 
     observed_generation: int | None = None
     """metadata.generation of the spec that is in force."""
+    operator: Annotated[str, Field(max_length=512)] | None = None
+    """Lease of the operator that runs the pool, as NAMESPACE/NAME. Other operators leave the pool
+    alone until that Lease was not renewed for a minute."""
     endpoint: Annotated[str, Field(max_length=512)] | None = None
     """URL of the OpenAI-compatible API inside the cluster."""
     conditions: (

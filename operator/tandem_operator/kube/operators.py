@@ -1,0 +1,130 @@
+"""Which of several operators runs a pool: the one that its status names and whose Lease lives.
+
+A cluster-wide and a namespaced operator hold Leases of their own, so neither waits for the other,
+and both would write every pool that both see. The first one puts its Lease into the pool's status.
+Every other one only looks on, until that Lease was not renewed for a while.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from tandem_operator.kube.apply import refusal_of
+from tandem_operator.kube.client import ApiError, Kube, Object
+from tandem_operator.kube.kinds import LEASE, POOL
+from tandem_operator.kube.status import STATUS_MANAGER
+
+log = logging.getLogger(__name__)
+
+GONE_AFTER_S = 60.0
+"""Longer than a standby needs to take over, or a single replica to start anew."""
+LOOK_EVERY_S = 5.0
+
+_NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
+# It comes from a status, and becomes part of a path.
+_LEASE = re.compile(rf"({_NAME})/({_NAME})")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A Lease of another operator, and when it was looked at and seen to change."""
+
+    spec: Any
+    changed_at_s: float
+    looked_at_s: float
+
+
+class Operators:
+    """Tells who runs a pool, and claims those that nobody runs.
+
+    Args:
+        kube: the API server.
+        own: this operator's Lease as NAMESPACE/NAME; `None`: it holds none, and claims nothing.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, kube: Kube, *, own: str | None, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._own = own
+        self._clock = clock
+        self._seen: dict[str, _Seen] = {}
+        self._unclaimable: set[str] = set()
+
+    async def other(self, pool: Object) -> str | None:
+        """The Lease of another operator that runs the pool and is alive."""
+        named = _named(pool)
+        if named is None or named == self._own:
+            return None
+        return named if await self._is_alive(named) else None
+
+    async def claim(self, pool: Object) -> Object | None:
+        """The pool with this operator named in its status; `None` if somebody was quicker."""
+        metadata = pool["metadata"]
+        if _named(pool) == self._own or metadata["uid"] in self._unclaimable:
+            return pool
+        status = {**(pool.get("status") or {}), "operator": self._own}
+        if self._own is None:
+            del status["operator"]
+        body: Object = {
+            "apiVersion": pool["apiVersion"],
+            "kind": pool["kind"],
+            # Of two that read the pool as nobody's, the second one's write fails.
+            "metadata": {
+                key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion")
+            },
+            "status": status,
+        }
+        try:
+            return await self._kube.apply(
+                POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
+            )
+        except ApiError as error:
+            if error.status == HTTPStatus.CONFLICT:
+                return None
+            why = refusal_of(error)
+            if why is None:
+                raise
+            # The CRD of an older version has no such field, and serves as well.
+            self._unclaimable.add(metadata["uid"])
+            log.warning("pool not claimed", extra={"pool": metadata["name"], "why": why})
+            return pool
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a pool that is gone."""
+        self._unclaimable.discard(uid)
+
+    async def _is_alive(self, named: str) -> bool:
+        now_s = self._clock()
+        seen = self._seen.get(named)
+        if seen is None or now_s - seen.looked_at_s >= LOOK_EVERY_S:
+            spec = await self._read(named)
+            unchanged_s = now_s if seen is None or spec != seen.spec else seen.changed_at_s
+            # A pool's status may hold many names over time.
+            self._seen = {
+                each: known
+                for each, known in self._seen.items()
+                if now_s - known.looked_at_s < GONE_AFTER_S
+            }
+            seen = self._seen[named] = _Seen(spec, unchanged_s, now_s)
+        return now_s - seen.changed_at_s < GONE_AFTER_S
+
+    async def _read(self, named: str) -> Any:
+        """What the Lease says; `None` where there is none, or none that may be read."""
+        namespace, _, name = named.partition("/")
+        try:
+            found = await self._kube.get(LEASE, namespace=namespace, name=name)
+        except ApiError as error:
+            # Removed with its operator is the right to read it, too.
+            if error.status == HTTPStatus.FORBIDDEN:
+                return None
+            raise
+        return None if found is None else found.get("spec")
+
+
+def _named(pool: Object) -> str | None:
+    """The Lease that a pool's status names."""
+    named = str((pool.get("status") or {}).get("operator") or "")
+    return named if _LEASE.fullmatch(named) else None
