@@ -48,6 +48,7 @@ class Words:
     Attributes:
         wanted: the count before any limit.
         pending: whether it would grow if what is wanted had been wanted for longer.
+        budget: of GPUs, in words.
         room: the share of load on top of the forecast that it is kept for; `None` where it is
             needed for the forecast itself.
         stands_in: whether it grows for pods alone that are stuck while others of their kind serve.
@@ -57,7 +58,7 @@ class Words:
     role: Role
     outlook: Outlook | None
     stabilization_s: float
-    gpu_budget: int | None
+    budget: str
     fresh_message: str
     stuck: str | None
     minimum: int
@@ -110,7 +111,7 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
     orders = {
         Reason.INITIAL: "the pool starts with minReplicas",
         Reason.AT_BOUND: bound,
-        Reason.GPU_BUDGET: f"gpuBudget {words.gpu_budget} leaves no room for more",
+        Reason.GPU_BUDGET: f"{words.budget} leaves no room for more",
         Reason.NAMESPACE_QUOTA: words.quota or "",
         Reason.REPLACING_PODS: f"{words.stuck}; another stands in",
         Reason.NODE_DRAIN: (
@@ -193,8 +194,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
             f"fewer may do; one leaves once that has held for {_span(words.stabilization_s)}"
         ),
         Reason.GPU_BUDGET: (
-            f"more would be better, but gpuBudget {words.gpu_budget} has no room"
-            " until another replica is gone"
+            f"more would be better, but {words.budget} has no room until another replica is gone"
         ),
     }
     return texts.get(reason) or _why_right(words)

@@ -69,7 +69,7 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         role=role,
         outlook=seen,
         stabilization_s=view.spec.stabilization_s,
-        gpu_budget=view.spec.gpu_budget,
+        budget=view.spec.budget_words,
         fresh_message=view.fresh.message,
         stuck=_stuck_sentence(view.fleets[role]),
         minimum=bounds.min_replicas,
@@ -141,7 +141,7 @@ def _drain_blocked(view: View) -> str | None:
     if not view.kept_on_nodes:
         return None
     pods = [view.fleets[role].ready[0].name for role in view.kept_on_nodes]
-    budget = "namespace quota" if view.bound_by_quota else f"gpuBudget {view.spec.gpu_budget}"
+    budget = "namespace quota" if view.bound_by_quota else view.spec.budget_words
     gpus = max(view.spec.roles[role].gpus_per_replica for role in view.kept_on_nodes)
     return (
         f"the node of {' and '.join(pods)} is being emptied, but the {budget} has no room for"

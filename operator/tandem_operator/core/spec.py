@@ -63,6 +63,7 @@ class PoolSpec:
     Attributes:
         in_turn: the router gives requests to prefill pods in turn, whatever they hold, not to the
             one that is free first. A short prompt then waits for a long one beside idle pods.
+        rollout_gpus: what a rollout takes of the user's budget; `gpu_budget` is without it.
     """
 
     slo: Slo
@@ -76,3 +77,12 @@ class PoolSpec:
     priority: int = 0
     insurance: Insurance = Insurance()
     in_turn: bool = False
+    rollout_gpus: int = 0
+
+    @property
+    def budget_words(self) -> str:
+        """The budget as its user wrote it, and what of it a rollout takes."""
+        if self.gpu_budget is None or not self.rollout_gpus:
+            return f"gpuBudget {self.gpu_budget}"
+        whole_gpus = self.gpu_budget + self.rollout_gpus
+        return f"gpuBudget {whole_gpus}, {self.rollout_gpus} of it for the rollout,"

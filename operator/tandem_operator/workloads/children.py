@@ -5,8 +5,8 @@ from collections.abc import Mapping, Set
 from tandem_operator.api import InferencePool
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec
-from tandem_operator.workloads.deployments import deployment, surging_roles
+from tandem_operator.core.rollout import Step
+from tandem_operator.workloads.deployments import deployment
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.network import network_policies
 from tandem_operator.workloads.pods import Template, engine_template, router_template
@@ -49,8 +49,7 @@ def children_of(
     name: PoolName,
     installation: Installation,
     templates: Mapping[str, Template],
-    policy: PoolSpec,
-    replicas: Mapping[Role, int],
+    steps: Mapping[Role, Step],
     keeping_last: Set[str],
     pace: DecodePace | None = None,
 ) -> tuple[Object, ...]:
@@ -61,12 +60,11 @@ def children_of(
         name: its name.
         installation: what the operator was installed with.
         templates: the pod template of each component.
-        policy: whose budget limits rollouts.
-        replicas: says only whether a rollout has room to surge.
+        steps: how a rollout of each role may go on; routers hold no GPU.
         keeping_last: components whose only pod no eviction may take.
         pace: what the routers are told of a decode pod.
     """
-    surging = surging_roles(policy, replicas)
+    in_step: dict[str, Step] = dict(steps) | {ROUTER: Step.SURGE}
     return (
         *(service_account(name, component) for component in COMPONENTS),
         router_role(name),
@@ -85,7 +83,7 @@ def children_of(
                 name,
                 component,
                 templates[component],
-                surge=component == ROUTER or component in surging,
+                step=in_step[component],
             )
             for component in COMPONENTS
         ),

@@ -91,10 +91,9 @@ def _ready(facts: Facts) -> Verdict:
     if not facts.in_force:
         message = facts.outcome.refused or facts.outcome.blocked or ""
         return Verdict(ConditionType.READY, FALSE, "NotApplied", message)
-    missing = [str(each) for each in (*Role, ROUTER) if not facts.serving(each)]
+    missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
     if not missing:
-        message = "The router answers, and each role has a Ready pod."
-        return Verdict(ConditionType.READY, TRUE, "Serving", message)
+        return _serving(facts)
     troubles = {each: found for each in missing if (found := _trouble(facts, each))}
     if not troubles:
         message = f"Waiting for a Ready pod of {_and(missing)}."
@@ -103,6 +102,19 @@ def _ready(facts: Facts) -> Verdict:
     message = "; ".join(f"{component}: {trouble}" for component, trouble in troubles.items())
     named = reason if reason.isascii() and reason.isalnum() else "PodsFailing"
     return Verdict(ConditionType.READY, FALSE, named, message)
+
+
+def _serving(facts: Facts) -> Verdict:
+    """Ready, whichever generation its pods are of: one that serves is not down for an edit."""
+    message = "The router answers, and each role has a Ready pod"
+    behind = [role for role in Role if not facts.serving(role)]
+    if not behind:
+        return Verdict(ConditionType.READY, TRUE, "Serving", f"{message}.")
+    troubles = [f"{role}: {found}" for role in behind if (found := _trouble(facts, role))]
+    message += f"; those of {_and(behind)} are still from before the last edit"
+    return Verdict(
+        ConditionType.READY, TRUE, "RollingOut", "; ".join([message, *troubles]).rstrip(".") + "."
+    )
 
 
 def _trouble(facts: Facts, component: str) -> str | None:

@@ -46,12 +46,14 @@ class Seen:
     Attributes:
         replicas: `spec.replicas` by component; absent where there is no Deployment.
         refusals: why a component's Deployment gets no pods, where it gets none.
+        outdated: how many pods its Deployment has yet to replace, whoever edited it.
     """
 
     observation: Observation
     pods: tuple[SeenPod, ...]
     replicas: Mapping[str, int]
     refusals: Mapping[str, str]
+    outdated: Mapping[str, int]
 
     def of(self, component: str, phase: PodPhase | None = None) -> tuple[SeenPod, ...]:
         """The component's pods, all or those in one phase."""
@@ -93,7 +95,18 @@ def see(world: World, name: PoolName) -> Seen:
         ),
         latency=world.latency,
     )
-    return Seen(observation, pods, {str(key): count for key, count in replicas.items()}, refusals)
+    return Seen(
+        observation=observation,
+        pods=pods,
+        replicas={str(key): count for key, count in replicas.items()},
+        refusals=refusals,
+        outdated={str(key): _outdated(found) for key, found in deployments.items()},
+    )
+
+
+def _outdated(deployment: Object) -> int:
+    status = deployment.get("status") or {}
+    return int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
 
 
 def _deployment(world: World, child: str) -> Object | None:

@@ -20,7 +20,7 @@ from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import PodPhase
-from tandem_operator.core.role import Role
+from tandem_operator.core.rollout import next_steps, with_reserve
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.core.tick import decide
 from tandem_operator.workloads.acceptance import objections
@@ -36,6 +36,7 @@ from tandem_operator.workloads.policy import policy_of
 from tandem_operator.workloads.settings import memory_map
 from tandem_operator.workloads.status import rejected_status, status_changed, status_of
 from tandem_operator.workloads.telling import MEMORY_UNREADABLE, events_of
+from tandem_operator.workloads.turnover import turnovers
 from tandem_operator.workloads.victims import PodCost, deletion_costs
 from tandem_operator.workloads.world import Object, World
 
@@ -147,7 +148,8 @@ def _planned(
     now_s: float,
 ) -> Plan:
     """The plan from what was remembered before."""
-    name, policy, seen = read.name, _policy(read, world), see(world, read.name)
+    name, seen = read.name, see(world, read.name)
+    policy = with_reserve(_policy(read, world), turnovers(seen, read.templates))
     decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
     replicas = _replicas(read.pool, policy, seen, decision)
     replicas = {each: count for each, count in replicas.items() if not _left_alone(world, each)}
@@ -162,8 +164,11 @@ def _planned(
         name=name,
         installation=world.installation,
         templates=read.templates,
-        policy=policy if decision.share is None else decision.share.with_surge(policy),
-        replicas=_largest(seen, decision),
+        steps=next_steps(
+            policy,
+            turnovers(seen, read.templates, decision=decision),
+            surge_gpus=None if decision.share is None else decision.share.surge_gpus,
+        ),
         keeping_last=_keeping_last(world, seen, replicas, memory),
         pace=decision.pace,
     )
@@ -279,14 +284,6 @@ def _keeping_last(
         or component in memory.relieved
         or (component == ROUTER and _router_leaves_alone(seen))
     )
-
-
-def _largest(seen: Seen, decision: Decision) -> Mapping[Role, int]:
-    """Replicas that each role has or is about to have, whichever is more, and those that leave."""
-    return {
-        role: max(seen.replicas.get(role, 0), decided.to) + len(seen.of(role, PodPhase.TERMINATING))
-        for role, decided in decision.roles.items()
-    }
 
 
 def _overridden(templates: Mapping[str, Template]) -> tuple[str, ...]:

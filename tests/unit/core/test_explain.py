@@ -13,7 +13,7 @@ def words(role: Role, outlook: Outlook | None, **more: object) -> Words:
         "role": role,
         "outlook": outlook,
         "stabilization_s": 300.0,
-        "gpu_budget": 4,
+        "budget": "gpuBudget 4",
         "fresh_message": "no fresh report from any of 1 routers",
         "stuck": None,
         "minimum": 1,

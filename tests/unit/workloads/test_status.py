@@ -159,14 +159,31 @@ def test_pods_of_an_older_generation_serve_and_may_meet_the_slo():
     assert condition(status_of(replace(live, pool=edit)), "SLOMet")["reason"] == "Met"
 
 
-def test_ready_pods_of_an_older_generation_do_not_make_the_pool_ready():
+def test_a_pool_that_serves_stays_ready_in_a_rollout_and_says_how_far_it_is():
     live = running()
     edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
 
     status = status_of(replace(live, pool=edit))
+    ready = condition(status, "Ready")
 
-    assert condition(status, "Ready")["status"] == "False"
+    assert (ready["status"], ready["reason"]) == ("True", "RollingOut")
+    assert ready["message"].endswith(
+        "those of prefill and decode are still from before the last edit."
+    )
     assert status["decode"]["ready"] == 0
+
+
+def test_a_rollout_that_does_not_come_up_says_why_while_older_pods_serve():
+    live = running()
+    edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
+    rolling = after(live, plan(replace(live, pool=edit), now_s=NOW_S), stored=edit)
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    newcomer = pod(rolling, "decode", 1, ready=False, status=container_status(state=waiting))
+
+    ready = condition(status_of(replace(rolling, pods=(*live.pods, newcomer))), "Ready")
+
+    assert ready["status"] == "True"
+    assert "decode: ImagePullBackOff" in ready["message"]
 
 
 def test_pods_of_an_older_slo_generation_stay_ready():

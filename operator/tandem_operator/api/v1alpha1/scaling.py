@@ -25,8 +25,8 @@ class Scaling(ApiModel):
     counts stay as they are."""
     gpu_budget: Annotated[Count, Field(ge=1, le=100_000)] | None = None
     """Most GPUs of both fleets together, starting and terminating pods included; on CPU a replica
-    counts as 1. A rollout within a full budget starts each new pod while the one that it replaces
-    drains. Without it: the replica bounds alone."""
+    counts as 1. A rollout keeps within it too: it replaces one role's pods at a time, and a pool at
+    its budget gives up a replica meanwhile. Without it: the replica bounds alone."""
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
     """Who is served first where a ResourceQuota on GPUs (requests.nvidia.com/gpu) is too small for
     all pools of the namespace: after the minReplicas of all, the highest priority; of equals, those
