@@ -1,5 +1,7 @@
 """The processes below one that a test started."""
 
+import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -16,3 +18,14 @@ def descendants(pid: int) -> list[int]:
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return sorted(found)
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Those that still run; what nobody has waited for yet does not."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state != "Z":
+                found.append(pid)
+    return found

@@ -4,7 +4,6 @@ The tests share the pair and run from the first to the last: each leaves what th
 """
 
 import asyncio
-import contextlib
 import os
 import random
 import signal
@@ -20,7 +19,7 @@ from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
 from benchmarks.engines.timing import Clock, prefill_times, step_times
 from tandem_engine.serve.command import KEY_ENV
 from tandem_engine.serve.settings import Role, Settings
-from tests.engine.processes import descendants
+from tests.engine.processes import alive, descendants
 from tests.engine.real_engine import SMALL, body_of
 
 pytestmark = [
@@ -222,23 +221,12 @@ async def test_sigterm_lets_a_running_stream_finish(pair: Pair) -> None:
     assert len(processes) > 1
     # Python's own tracker of shared memory ends when it notices that all others have.
     async with asyncio.timeout(10):
-        while _alive(processes):  # noqa: ASYNC110 - other processes
+        while alive(processes):  # noqa: ASYNC110 - other processes
             await asyncio.sleep(0.05)
 
 
 def _command_lines(pids: list[int]) -> list[bytes]:
     return [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
-
-
-def _alive(pids: list[int]) -> list[int]:
-    """Those that still run; what nobody has waited for yet does not."""
-    found = []
-    for pid in pids:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            if state != "Z":
-                found.append(pid)
-    return found
 
 
 def _cpu_s(pid: int) -> float:

@@ -11,8 +11,7 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
     """Return the application behind the control port."""
 
     def probe(good: bool) -> web.Response:
-        text = lifecycle.reason or lifecycle.phase.value
-        return web.Response(status=200 if good else 503, text=text + "\n")
+        return web.Response(status=200 if good else 503, text=lifecycle.words + "\n")
 
     async def live(_: web.Request) -> web.Response:
         return probe(lifecycle.live)
@@ -24,7 +23,8 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
         return probe(lifecycle.started_up)
 
     async def info(_: web.Request) -> web.Response:
-        body = lifecycle.info | {"phase": lifecycle.phase, "reason": lifecycle.reason}
+        reason = lifecycle.reason or lifecycle.doubt
+        body = lifecycle.info | {"phase": lifecycle.phase, "reason": reason}
         return web.json_response(body, dumps=lambda value: json.dumps(value, indent=1) + "\n")
 
     app = web.Application()

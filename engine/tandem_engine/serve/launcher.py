@@ -22,27 +22,18 @@ from tandem_engine.serve.facts import read_config
 from tandem_engine.serve.failures import explain
 from tandem_engine.serve.lifecycle import Lifecycle, Phase
 from tandem_engine.serve.measure import Measured, measure
+from tandem_engine.serve.pace import Pace
 from tandem_engine.serve.process import EngineProcess
+from tandem_engine.serve.progress import bounds_of
 from tandem_engine.serve.settings import Device, Settings
 from tandem_engine.serve.shape import ModelShape, model_shape
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
-from tandem_engine.serve.warm_up import warm_up
+from tandem_engine.serve.warm_up import WarmUp, warm_up
+from tandem_engine.serve.watch import Watch
 
 log = logging.getLogger("tandem-engine")
 
 STOP_MARGIN_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How often the launcher looks, and how long it gives vLLM, in seconds."""
-
-    health_poll_s: float = 0.5
-    answer_s: float = 5.0
-    watch_s: float = 2.0
-    drain_poll_s: float = 0.25
-    silence_s: float = 120.0
-    last_words_s: float = 5.0
 
 
 class EngineError(Exception):
@@ -67,7 +58,7 @@ class Launcher:
     revision: str | None = None
     gpu: str | None = None
     key: str | None = field(default=None, repr=False)
-    pace: Pace = Pace()
+    pace: Pace = field(default_factory=Pace)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _terminate: asyncio.Event = field(default_factory=asyncio.Event)
     _engine: EngineProcess | None = None
@@ -88,6 +79,7 @@ class Launcher:
             "warm_up": None,
             "measured": None,
             "shape": None,
+            "probes": None,
         }
         # A peer is an engine of the same pool, with the same key.
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else None
@@ -124,8 +116,9 @@ class Launcher:
             loop.add_signal_handler(number, self.signalled)
 
     async def _serve(self, engine: EngineProcess, api: VllmApi) -> None:
-        async with _cancelled_at_end(self._watch(engine, api)):
-            if await self._first(engine, self._bring_up(engine, api)):
+        watch = Watch(self.settings, api, engine, self.lifecycle, self.pace)
+        async with _cancelled_at_end(watch.run()):
+            if await self._first(engine, self._bring_up(engine, api, watch)):
                 await self._first(engine, self._terminate.wait())
                 self.lifecycle.leave()
                 drained = await self._first(engine, self._drain(api))
@@ -142,6 +135,8 @@ class Launcher:
                 return task.result()
             if self._hurried:
                 return Drained.DEADLINE
+            if self.lifecycle.reason is not None:
+                raise EngineError(self.lifecycle.reason)
             during = self.lifecycle.phase.value
             raise EngineError(
                 explain(list(engine.lines), exit_code=engine.exit_code, during=f"while {during}")
@@ -151,9 +146,9 @@ class Launcher:
                 one.cancel()
             await asyncio.gather(task, ended, return_exceptions=True)
 
-    async def _bring_up(self, engine: EngineProcess, api: VllmApi) -> bool:
+    async def _bring_up(self, engine: EngineProcess, api: VllmApi, watch: Watch) -> bool:
         """Return whether the engine became Ready before it was told to stop."""
-        work = asyncio.ensure_future(self._get_ready(engine, api))
+        work = asyncio.ensure_future(self._get_ready(engine, api, watch))
         told = asyncio.ensure_future(self._terminate.wait())
         try:
             await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -166,7 +161,7 @@ class Launcher:
                 one.cancel()
             await asyncio.gather(work, told, return_exceptions=True)
 
-    async def _get_ready(self, engine: EngineProcess, api: VllmApi) -> None:
+    async def _get_ready(self, engine: EngineProcess, api: VllmApi, watch: Watch) -> None:
         started = time.monotonic()
         while not await _healthy(api):  # noqa: ASYNC110 - the event is in another process
             await asyncio.sleep(self.pace.health_poll_s)
@@ -203,6 +198,7 @@ class Launcher:
             "shape": shape and asdict(shape),
         }
         log.info("measured %s shape %s", measured, shape)
+        watch.bounds = bounds_of(self.settings, token_s=_token_s(result, measured))
         self.lifecycle.enter(Phase.READY)
         log.info("ready after_s=%s", self.lifecycle.info["ready_after_s"])
         if result.kv_pull is not None and result.kv_pull.state != "done":
@@ -241,25 +237,6 @@ class Launcher:
         sentence = explain(list(engine.lines), exit_code=engine.exit_code, during="at warm-up")
         return EngineError(sentence)
 
-    async def _watch(self, engine: EngineProcess, api: VllmApi) -> None:
-        """Keep the probes true: an engine that is dead or silent for long is not live."""
-        last_answer = time.monotonic()
-        while True:
-            await asyncio.sleep(self.pace.watch_s)
-            engine.reap_orphans()
-            if self.lifecycle.phase in (Phase.STARTING, Phase.STOPPING):
-                last_answer = time.monotonic()
-                continue
-            try:
-                status = await api.health()
-            except UNREACHABLE:
-                # Too busy to answer is no reason to be killed, unless it lasts.
-                if time.monotonic() - last_answer >= self.pace.silence_s:
-                    self.lifecycle.vllm_answers = False
-            else:
-                last_answer = time.monotonic()
-                self.lifecycle.vllm_answers = status < 500
-
     async def _drain(self, api: VllmApi) -> Drained:
         settings = self.settings
         drain = Drain(
@@ -274,6 +251,12 @@ class Launcher:
             if done is not None:
                 return done
             await asyncio.sleep(self.pace.drain_poll_s)
+
+
+def _token_s(result: WarmUp, measured: Measured | None) -> float:
+    """What a prompt token took at least: what is compiled at the first is none of it."""
+    prompts = measured.prefill if measured is not None else ()
+    return min([result.token_s, *(each.seconds / each.prompt_tokens for each in prompts)])
 
 
 async def _healthy(api: VllmApi) -> bool:

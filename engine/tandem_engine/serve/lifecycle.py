@@ -21,11 +21,16 @@ _ORDER = list(Phase)
 
 @dataclass(slots=True)
 class Lifecycle:
-    """The launcher's own state, changed by its one task and read by the control port."""
+    """The launcher's own state, changed by its one task and read by the control port.
+
+    Attributes:
+        doubt: why vLLM seems to hang; `None` where it does not.
+    """
 
     phase: Phase = Phase.STARTING
     started_up: bool = False
     vllm_answers: bool = True
+    doubt: str | None = None
     reason: str | None = None
     info: dict[str, Any] = field(default_factory=dict)
 
@@ -37,7 +42,12 @@ class Lifecycle:
     @property
     def ready(self) -> bool:
         """Whether routers may send requests."""
-        return self.phase is Phase.READY and self.vllm_answers
+        return self.phase is Phase.READY and self.vllm_answers and self.doubt is None
+
+    @property
+    def words(self) -> str:
+        """What a probe is told."""
+        return self.reason or self.doubt or self.phase.value
 
     def enter(self, phase: Phase) -> None:
         """Move forward; a step back is ignored, so a late warm-up never undoes a drain."""

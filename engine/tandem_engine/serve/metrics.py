@@ -31,6 +31,34 @@ class Load:
         return self.running == 0 and self.waiting == 0 and self.kv_usage_share == 0
 
 
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What stands still with an engine core that hangs: all of it comes with the core's steps.
+
+    Attributes:
+        steps: those that made a token.
+        kv_usage_share: what moves in a prompt of many steps.
+        asleep: whether it was put to sleep.
+    """
+
+    running: float
+    waiting: float
+    tokens: float
+    steps: float
+    kv_usage_share: float
+    asleep: bool
+
+    @property
+    def requests(self) -> int:
+        """How many it has."""
+        return round(self.running + self.waiting)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it may have stopped for want of KV blocks, which others hold."""
+        return self.running == 0 and self.waiting > 0 and self.kv_usage_share > 0
+
+
 class MissingMetricError(Exception):
     """The page lacks a metric that this vLLM should have."""
 
@@ -64,6 +92,23 @@ def load(samples: list[Sample]) -> Load:
         waiting=total(samples, "vllm:num_requests_waiting"),
         kv_usage_share=total(samples, "vllm:kv_cache_usage_perc"),
         finished=total(samples, "vllm:request_success_total"),
+    )
+
+
+def counters(samples: list[Sample]) -> Counters:
+    """Return what moves while the engine works."""
+    awake = [
+        sample.value
+        for sample in samples
+        if sample.name == "vllm:engine_sleep_state" and sample.labels.get("sleep_state") == "awake"
+    ]
+    return Counters(
+        running=total(samples, "vllm:num_requests_running"),
+        waiting=total(samples, "vllm:num_requests_waiting"),
+        tokens=total(samples, "vllm:generation_tokens_total"),
+        steps=total(samples, "vllm:iteration_tokens_total_count"),
+        kv_usage_share=total(samples, "vllm:kv_cache_usage_perc"),
+        asleep=bool(awake) and not any(awake),
     )
 
 

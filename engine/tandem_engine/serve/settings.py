@@ -79,6 +79,10 @@ class Settings(BaseModel):
     """Whether to skip compilation and graph capture. Without it: on CPU yes, on CUDA no."""
     cpu_threads: Count | None = None
     """Compute threads on CPU. Without it: the pod's CPU limit, rounded down, at least 1."""
+    not_ready_after_s: Annotated[float, Field(ge=1)] = 20.0
+    """Longest that vLLM may stand still before the pod is not Ready; a slow machine gets more."""
+    not_live_after_s: Annotated[float, Field(ge=2)] = 60.0
+    """Longest that vLLM may stand still before it is ended to be started anew."""
     kv_lease_s: Annotated[int, Field(ge=6)] = 30
     """Seconds that a prefill engine keeps blocks which no decode engine has come for."""
     drain_timeout_s: Seconds = 120.0
@@ -113,6 +117,16 @@ class Settings(BaseModel):
             raise ValueError(
                 "port, control-port and side-channel-port must differ: "
                 "write for example --port=8000 --control-port=8001 --side-channel-port=5600"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ready_ends_first(self) -> Self:
+        if self.not_live_after_s <= self.not_ready_after_s:
+            raise ValueError(
+                f"not-live-after-s must be more than not-ready-after-s, which is "
+                f"{self.not_ready_after_s:g}: write for example "
+                f"--not-live-after-s={3 * self.not_ready_after_s:g}"
             )
         return self
 

@@ -45,6 +45,13 @@ class VllmApi:
         except (*UNREACHABLE, metrics.MissingMetricError):
             return None
 
+    async def counters(self) -> metrics.Counters | None:
+        """Return what moves while the engine works, or `None` where it does not say."""
+        try:
+            return metrics.counters(await self.samples())
+        except (*UNREACHABLE, metrics.MissingMetricError):
+            return None
+
     async def max_model_len(self, name: str) -> int | None:
         """Return the context length that vLLM settled on for the model `name`."""
         async with self.session.get(f"{self.url}/v1/models", timeout=self._quick) as answer:

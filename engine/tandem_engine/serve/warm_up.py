@@ -28,13 +28,14 @@ _ANSWER_TOKENS = {Role.PREFILL: 1, Role.DECODE: 4}
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What was sent, and how long it took."""
+    """What was sent, and how long it took; `token_s` per prompt token, at least."""
 
     requests: int
     prompt_tokens: int
     batch_1_s: float
     full_batch_s: float
     full_batch: int
+    token_s: float
     kv_pull: "KvPull | None"
 
 
@@ -68,6 +69,9 @@ async def warm_up(
         batch_1_s=round(batch_1_s, 4),
         full_batch_s=round(full_batch_s, 4),
         full_batch=len(batch),
+        token_s=round(
+            min(batch_1_s / sum(map(len, alone)), full_batch_s / sum(map(len, batch))), 6
+        ),
         kv_pull=pull,
     )
 

@@ -6,14 +6,9 @@ from typing import Any
 from tandem_operator.api import PodTemplate, PoolSpec
 from tandem_operator.workloads import addresses
 from tandem_operator.workloads.engine_options import refused_options
-from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.names import ENGINE, ROUTER, PoolName
 from tandem_operator.workloads.pod_restrictions import Own, breaches
-from tandem_operator.workloads.pods import (
-    ENGINE,
-    LEAST_GRACE_PERIOD_S,
-    asked_template,
-    engine_image,
-)
+from tandem_operator.workloads.pods import LEAST_GRACE_PERIOD_S, asked_template, engine_image
 from tandem_operator.workloads.services import COMPONENTS
 from tandem_operator.workloads.world import Installation
 

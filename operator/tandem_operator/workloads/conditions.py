@@ -14,7 +14,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.names import ROUTER
-from tandem_operator.workloads.sickness import ejected
+from tandem_operator.workloads.sickness import Sickness, ejected, lapsed
 from tandem_operator.workloads.world import Rival
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -260,16 +260,27 @@ def _rivalry(contested: tuple[str, Rival]) -> str:
 
 
 def _engines_healthy(facts: Facts) -> Verdict:
-    kind, sick = ConditionType.ENGINES_HEALTHY, ejected(facts)
+    kind, lapses, sick = ConditionType.ENGINES_HEALTHY, lapsed(facts), ejected(facts)
+    told = []
+    if lapses:
+        told.append(f"These pods are not Ready any more: {_named(lapses)}.")
     if sick:
-        named = "; ".join(
-            f"{pod.role} pod {pod.pod} since {rfc3339(pod.since_s)}: {pod.words}" for pod in sick
+        what = "Routers send these Ready pods no requests, for what became of them"
+        told.append(f"{what}: {_named(sick)}.")
+    if told:
+        return Verdict(
+            kind, FALSE, "EnginesStopped" if lapses else "EnginesEjected", " ".join(told)
         )
-        message = f"Routers send these Ready pods no requests, for what became of them: {named}."
-        return Verdict(kind, FALSE, "EnginesEjected", message)
     if all(router.ended for router in facts.seen.observation.routers):
         return Verdict(kind, UNKNOWN, "NoRouters", "No router tells how engines serve.")
     return Verdict(kind, TRUE, "Serving", "The routers send requests to every Ready engine pod.")
+
+
+def _named(pods: Iterable[Sickness]) -> str:
+    return "; ".join(
+        f"{pod.role} pod {pod.pod} since {rfc3339(pod.since_s)}: {pod.words.rstrip('.')}"
+        for pod in pods
+    )
 
 
 def _and(words: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ pods run already, routers are given it first, and engines once no router is with
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.labels import KEY_ANNOTATION, ROLE_LABEL, labels_of
 from tandem_operator.workloads.names import ROUTER, PoolName
-from tandem_operator.workloads.observe import has_ended
+from tandem_operator.workloads.pod_status import has_ended
 from tandem_operator.workloads.world import Object, World
 
 KEY_ENV = "TANDEM_ENGINE_KEY"

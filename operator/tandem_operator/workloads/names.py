@@ -10,6 +10,8 @@ from tandem_operator.core.role import Role
 from tandem_operator.workloads.world import Object
 
 ROUTER = "router"
+ENGINE = "engine"
+"""The container of an engine pod that the launcher runs in."""
 SETTINGS_KEY = "router.json"
 MEMORY_KEY = "memory.json"
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 from tandem_operator.core.observation import Observation, PodPhase, PodState
 from tandem_operator.core.role import Role
@@ -13,11 +11,11 @@ from tandem_operator.workloads.labels import (
     ROLE_LABEL,
     TEMPLATE_ANNOTATION,
 )
+from tandem_operator.workloads.lapses import lapsed_s
 from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.pod_status import condition_of, epoch_s, has_ended, phase_of
 from tandem_operator.workloads.troubles import deployment_trouble, pod_trouble
 from tandem_operator.workloads.world import Object, World
-
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +26,7 @@ class SeenPod:
         template: hash of the template it was made from.
         deletion_cost: its pod-deletion-cost annotation.
         leaving: whether its node is being emptied.
+        lapsed_s: since when it is not Ready any more, in epoch seconds.
     """
 
     name: str
@@ -37,6 +36,7 @@ class SeenPod:
     trouble: str | None
     deletion_cost: str | None
     leaving: bool
+    lapsed_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,7 @@ def _seen_pod(pod: Object, cordoned: frozenset[str]) -> SeenPod | None:
         trouble=_trouble(pod, phase),
         deletion_cost=annotations.get(DELETION_COST_ANNOTATION),
         leaving=_stands_on(pod, cordoned),
+        lapsed_s=lapsed_s(pod),
     )
 
 
@@ -160,40 +161,7 @@ def _stands_on(pod: Object, nodes: frozenset[str]) -> bool:
     return (pod.get("spec") or {}).get("nodeName") in nodes
 
 
-def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Whether all its processes ended for good."""
-    return (pod.get("status") or {}).get("phase") in _ENDED
-
-
-def phase_of(pod: Mapping[str, Any]) -> PodPhase:
-    """Where the pod is between its creation and its end."""
-    if pod["metadata"].get("deletionTimestamp"):
-        return PodPhase.TERMINATING
-    if condition_of(pod, "Ready").get("status") == "True":
-        return PodPhase.READY
-    if not (pod.get("spec") or {}).get("nodeName"):
-        return PodPhase.UNSCHEDULED
-    return PodPhase.STARTING
-
-
-def epoch_s(timestamp: Any) -> float | None:
-    """Epoch seconds of an RFC 3339 time; `None` for what is none."""
-    try:
-        return datetime.fromisoformat(timestamp).timestamp()
-    except (TypeError, ValueError):
-        return None
-
-
 def _trouble(pod: Object, phase: PodPhase) -> str | None:
     if phase in (PodPhase.READY, PodPhase.TERMINATING):
         return None
     return pod_trouble(pod)
-
-
-def condition_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """One of its conditions; empty where it has none of that kind."""
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == kind:
-            found: Mapping[str, Any] = condition
-            return found
-    return {}

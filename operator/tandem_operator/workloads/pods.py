@@ -29,6 +29,7 @@ from tandem_operator.workloads.labels import (
 from tandem_operator.workloads.merge import merged, overridden
 from tandem_operator.workloads.names import (
     CONTROL_PORT,
+    ENGINE,
     HTTP_PORT,
     ROUTER,
     ROUTER_INTERNAL_PORT,
@@ -38,7 +39,6 @@ from tandem_operator.workloads.names import (
 from tandem_operator.workloads.pod_restrictions import CONTAINED
 from tandem_operator.workloads.world import Installation, Object
 
-ENGINE = "engine"
 GPU_RESOURCE = "nvidia.com/gpu"
 GRACE_PERIOD_S = 300
 LEAST_GRACE_PERIOD_S = 2 * STOP_MARGIN_S

@@ -1,4 +1,7 @@
-"""Which Ready engine pods the routers send nothing, since when and why, in words."""
+"""Which engine pods do not serve though they should, since when and why, in words.
+
+Ready ones that the routers send nothing, and those that are not Ready any more.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,11 +22,12 @@ _WORDS = {
     "kv": "decode pods cannot pull its KV blocks",
 }
 _UNKNOWN = "its requests do not go well"
+_LAPSED = "its engine is ended and started anew, unless it makes tokens again before"
 
 
 @dataclass(frozen=True, slots=True)
-class Ejected:
-    """One pod as all routers see it."""
+class Sickness:
+    """One pod and what is wrong with it."""
 
     pod: str
     role: Role
@@ -31,7 +35,7 @@ class Ejected:
     words: str
 
 
-def ejected(facts: Facts) -> tuple[Ejected, ...]:
+def ejected(facts: Facts) -> tuple[Sickness, ...]:
     """The pods worth telling of, by role and name: those that Kubernetes itself calls Ready."""
     ready = {pod.name for role in Role for pod in facts.seen.of(role, PodPhase.READY)}
     first: dict[str, SickPod] = {}
@@ -41,9 +45,19 @@ def ejected(facts: Facts) -> tuple[Ejected, ...]:
             first[sick.pod] = sick
     return tuple(
         # A router's clock may be anything.
-        Ejected(sick.pod, sick.role, max(0.0, sick.since_s), _WORDS.get(sick.reason, _UNKNOWN))
+        Sickness(sick.pod, sick.role, max(0.0, sick.since_s), _WORDS.get(sick.reason, _UNKNOWN))
         for sick in sorted(first.values(), key=lambda sick: (sick.role, sick.pod))
         if sick.pod in ready and facts.now_s - sick.since_s >= WORTH_TELLING_S
+    )
+
+
+def lapsed(facts: Facts) -> tuple[Sickness, ...]:
+    """The pods that are not Ready any more, by role and name."""
+    return tuple(
+        Sickness(pod.name, role, pod.lapsed_s, pod.trouble or _LAPSED)
+        for role in Role
+        for pod in sorted(facts.seen.of(role), key=lambda pod: pod.name)
+        if pod.lapsed_s is not None
     )
 
 

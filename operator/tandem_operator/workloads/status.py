@@ -20,7 +20,8 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.conditions import conditions, rejection, rfc3339, verdicts
 from tandem_operator.workloads.facts import Facts
-from tandem_operator.workloads.observe import Seen, epoch_s
+from tandem_operator.workloads.observe import Seen
+from tandem_operator.workloads.pod_status import epoch_s
 
 LONGEST_SENTENCE = 2048
 TOLD_FOR_S = 15.0

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ import aiohttp
 from e2e.cluster.ports import free_ports
 from tandem_engine.serve.command import vllm_command
 from tandem_engine.serve.facts import look_around
-from tandem_engine.serve.launcher import Launcher, Pace
+from tandem_engine.serve.launcher import Launcher
+from tandem_engine.serve.pace import Pace
 from tandem_engine.serve.settings import Settings
 
 FAKE = Path(__file__).parent / "fake"
@@ -82,6 +84,11 @@ class Engine:
         except aiohttp.ClientError:
             return None
 
+    async def words(self, path: str) -> str:
+        url = f"http://127.0.0.1:{self.settings.control_port}{path}"
+        async with self.session.get(url) as answer:
+            return await answer.text()
+
     async def info(self) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self.settings.control_port}/info"
         async with self.session.get(url) as answer:
@@ -92,6 +99,11 @@ class Engine:
         async with self.session.post(f"{self.settings.url}/fake", json=change) as answer:
             body: dict[str, Any] = await answer.json()
             return body
+
+    def signal_vllm(self, number: signal.Signals) -> None:
+        engine = self.launcher._engine
+        assert engine is not None
+        os.killpg(engine.process.pid, number)
 
     async def ready(self) -> "Engine":
         async def is_ready() -> bool:

@@ -1,6 +1,7 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,8 +135,10 @@ async def test_info_counts_every_request_of_its_own(start: Start) -> None:
     engine = await start().ready()
 
     info, asked = await engine.info(), (await engine.tell_vllm())["requests"]
-    own = (info["warm_up"], info["measured"])
-    assert sum(part["requests"] for part in own) == sum(len(body["prompt"]) for body in asked)
+    own = (info["warm_up"], info["measured"], info["probes"])
+    assert sum(part["requests"] for part in own if part) == sum(
+        len(body["prompt"]) for body in asked
+    )
 
 
 async def test_a_decode_engine_pulls_from_a_prefill_engine_that_answers(start: Start) -> None:
@@ -342,6 +345,115 @@ async def test_a_dead_engine_stays_dead_when_its_server_goes_too(
     done, _ = await asyncio.wait([engine.task], timeout=0.5)
     assert not done
     assert await engine.probe("/live") == 503
+
+
+def impatient(start: Start, **changes: object) -> Engine:
+    """An engine whose stillness soon counts."""
+    bounds = {"not_ready_after_s": 2.0, "not_live_after_s": 3600.0}
+    return start(pace=replace(QUICK, answer_s=0.3), **(bounds | changes))
+
+
+def becomes(engine: Engine, path: str, status: int) -> Callable[[], Awaitable[bool]]:
+    async def is_so() -> bool:
+        return await engine.probe(path) == status
+
+    return is_so
+
+
+@pytest.mark.parametrize("work", [0, 3], ids=["idle", "with work in it"])
+async def test_a_core_that_hangs_behind_a_living_server_is_not_ready_until_it_makes_a_token(
+    start: Start, work: int
+) -> None:
+    engine = await impatient(start).ready()
+
+    await engine.tell_vllm(hung=True, running=work)
+    await until(becomes(engine, "/ready", 503))
+
+    assert await engine.probe("/live") == 200
+    said = await engine.words("/ready")
+    assert "it has made no token" in said
+    assert f"requests in it when it last told: {work})" in said
+    assert "its HTTP server lives" in said
+    assert (await engine.info())["reason"] == said.strip()
+    await engine.tell_vllm(hung=False)
+    await until(becomes(engine, "/ready", 200))
+    assert (await engine.info())["reason"] is None
+
+
+async def test_a_core_that_hangs_for_long_is_ended_with_the_reason(start: Start) -> None:
+    engine = await start(
+        not_ready_after_s=1.0, not_live_after_s=3.0, pace=replace(QUICK, answer_s=0.3)
+    ).ready()
+
+    await engine.tell_vllm(hung=True)
+
+    with pytest.raises(EngineError, match=r"hangs: since \d{4}-.*Z it has .* started anew"):
+        await engine.stopped()
+
+
+async def test_a_server_that_answers_nothing_is_not_ready_either(start: Start) -> None:
+    engine = await impatient(start).ready()
+
+    engine.signal_vllm(signal.SIGSTOP)
+    await until(becomes(engine, "/ready", 503))
+
+    assert "its HTTP server does not answer" in await engine.words("/ready")
+    engine.signal_vllm(signal.SIGCONT)
+    await until(becomes(engine, "/ready", 200))
+
+
+async def test_a_vllm_that_stands_still_as_a_whole_is_ended_too(start: Start) -> None:
+    engine = await start(
+        not_ready_after_s=1.0, not_live_after_s=3.0, pace=replace(QUICK, answer_s=0.3)
+    ).ready()
+
+    engine.signal_vllm(signal.SIGSTOP)
+
+    with pytest.raises(EngineError, match="its HTTP server does not answer"):
+        await engine.stopped()
+
+
+async def test_an_idle_engine_proves_itself_by_a_token_now_and_then(start: Start) -> None:
+    engine = await impatient(start).ready()
+    before = (await engine.tell_vllm())["requests"]
+
+    async def has_sent_three() -> bool:
+        probes = (await engine.info())["probes"]
+        return probes is not None and probes["requests"] >= 3
+
+    await until(has_sent_three)
+    asked = (await engine.tell_vllm())["requests"][len(before) :]
+    assert {(len(body["prompt"][0]), body["max_tokens"]) for body in asked} == {(1, 1)}
+    assert await engine.probe("/ready") == 200
+
+
+async def test_a_leaving_engine_is_asked_for_no_token(start: Start) -> None:
+    engine = await impatient(start).ready()
+    await engine.tell_vllm(running=1)
+    engine.launcher.signalled()
+    before = len((await engine.tell_vllm(hung=True))["requests"])
+
+    # Twice as long as until it would be doubted.
+    done, _ = await asyncio.wait([engine.task], timeout=4.0)
+
+    assert not done
+    assert len((await engine.tell_vllm())["requests"]) == before
+    assert await engine.words("/ready") == "draining\n"
+
+
+async def test_a_core_that_waits_for_kv_blocks_is_given_a_leases_time(start: Start) -> None:
+    engine = await impatient(start).ready()
+
+    await engine.tell_vllm(hung=True, waiting=3, kv_usage=0.9)
+
+    async def asks_for_a_token() -> bool:
+        probes = (await engine.info())["probes"]
+        return probes is not None and probes["requests"] >= 1
+
+    await until(asks_for_a_token)
+    # Twice as long as until it would be doubted.
+    await asyncio.sleep(4.0)
+    assert await engine.probe("/ready") == 200
 
 
 async def test_a_taken_control_port_is_named(start: Start) -> None:

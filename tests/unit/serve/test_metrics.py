@@ -2,6 +2,7 @@ import pytest
 
 from tandem_engine.serve.metrics import (
     MissingMetricError,
+    counters,
     kv_capacity_tokens,
     load,
     parse,
@@ -17,6 +18,8 @@ vllm:kv_cache_usage_perc{engine="0",model_name="x"} 2.5e-01
 vllm:request_success_total{engine="0",finished_reason="stop"} 3.0
 vllm:request_success_total{engine="0",finished_reason="length"} 4.0
 vllm:cache_config_info{block_size="32",num_gpu_blocks="1024",sliding_window="None"} 1.0
+vllm:generation_tokens_total{engine="0",model_name="x"} 70.0
+vllm:iteration_tokens_total_count{engine="0",model_name="x"} 30.0
 process_open_fds 12.0
 """
 
@@ -26,6 +29,25 @@ def test_load_sums_over_engines_and_reasons() -> None:
 
     assert (held.running, held.waiting, held.kv_usage_share, held.finished) == (3, 0, 0.25, 7)
     assert not held.idle
+
+
+def test_what_moves_while_an_engine_works_is_read() -> None:
+    moving = counters(parse(PAGE))
+
+    assert (moving.requests, moving.tokens, moving.steps, moving.kv_usage_share) == (
+        3,
+        70,
+        30,
+        0.25,
+    )
+    assert not moving.asleep
+
+
+@pytest.mark.parametrize(("awake", "asleep"), [(1.0, False), (0.0, True)])
+def test_an_engine_that_sleeps_says_so(awake: float, asleep: bool) -> None:
+    state = f'vllm:engine_sleep_state{{engine="0",sleep_state="awake"}} {awake}\n'
+
+    assert counters(parse(PAGE + state)).asleep is asleep
 
 
 def test_samples_are_chosen_by_label() -> None:

@@ -13,6 +13,7 @@ def test_every_setting_is_an_option_of_the_same_name() -> None:
         --quantization=fp8 --kv-cache-dtype=fp8 --block-size=16 --no-prefix-caching
         --tensor-parallel-size=4 --max-num-seqs=8 --max-model-len=100
         --kv-cache-memory-bytes=1000 --eager --cpu-threads=2 --kv-lease-s=9
+        --not-ready-after-s=10 --not-live-after-s=30
         --drain-timeout-s=1.5 --drain-settle-s=0 --stop-timeout-s=4
         --warm-up-peer=http://p:8000 --warm-up-peer-timeout-s=0.5 --termination-log=/x
         --extra-arg=--a=b --extra-arg=--c
@@ -46,6 +47,11 @@ def test_role_and_model_are_enough() -> None:
         ((*NEEDED, "--max-num-seqs=many"), ("--max-num-seqs", "integer", "many")),
         ((*NEEDED, "--max-num-seqs=0"), ("--max-num-seqs", "1")),
         ((*NEEDED, "--drain-timeout-s=-1"), ("--drain-timeout-s", "0")),
+        ((*NEEDED, "--not-ready-after-s=0"), ("--not-ready-after-s", "1")),
+        (
+            (*NEEDED, "--not-ready-after-s=90"),
+            ("not-live-after-s must be more", "--not-live-after-s=270"),
+        ),
         ((*NEEDED, "--dtype=int3"), ("--dtype", "bfloat16", "int3")),
         ((*NEEDED, "--port=8001"), ("must differ", "--port=8000")),
         ((*NEEDED, "--warm-up-peer=p:8000"), ("warm-up-peer", "http://tiny-prefill:8000")),

@@ -129,6 +129,99 @@ def test_the_time_of_a_router_whose_clock_is_senseless_does_no_harm():
     assert "1970-01-01" in message
 
 
+BEFORE, AFTER = "2026-09-21T14:00:00Z", "2026-09-21T14:30:00Z"
+HUNG = "the engine hangs: since 2026-09-21T14:13:00Z it has made no token; it was ended"
+
+
+def lapse(*, ready=NOW, reason="ContainersNotReady", **engine):
+    """A status of an engine pod that is not Ready since `ready`."""
+    conditions = [
+        {"type": "Ready", "status": "False", "lastTransitionTime": ready, "reason": reason}
+    ]
+    return container_status(**engine) | {"conditions": conditions, "phase": "Running"}
+
+
+def ran(since, message=HUNG):
+    return {"terminated": TERMINATED | {"startedAt": since, "message": message}}
+
+
+LAPSES = {
+    "still runs": (
+        {"started": True, "state": {"running": {"startedAt": BEFORE}}},
+        "unless it makes tokens again",
+    ),
+    "was ended": ({"state": ran(BEFORE), "restartCount": 0}, HUNG),
+    "starts anew": (
+        {
+            "started": False,
+            "state": {"running": {"startedAt": AFTER}},
+            "lastState": ran(BEFORE),
+            "restartCount": 1,
+        },
+        HUNG,
+    ),
+    "waits to be started anew": (
+        {
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": ran(BEFORE),
+            "restartCount": 1,
+        },
+        HUNG,
+    ),
+}
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+@pytest.mark.parametrize("engine", LAPSES)
+def test_an_engine_that_is_not_ready_any_more_is_named_until_it_is(role, engine):
+    containers, words = LAPSES[engine]
+    live = with_pod(running(), role, status=lapse(**containers))
+
+    status, message = health_of(replace(live, routers=(report(),)))
+
+    assert status == "False"
+    assert f"not Ready any more: {role} pod tiny-{role}-0 since {NOW}: " in message
+    assert words in message
+
+
+NO_LAPSES = {
+    "never Ready": {"started": False, "state": {"running": {"startedAt": NOW}}},
+    "never Ready, and in a crash loop": {
+        "started": False,
+        "state": {"running": {"startedAt": AFTER}},
+        "lastState": ran(NOW),
+        "restartCount": 1,
+    },
+    "not started": {"state": {"waiting": {"reason": "ContainerCreating"}}},
+    "on a lost node": {
+        "reason": "NodeNotReady",
+        "started": True,
+        "state": {"running": {"startedAt": BEFORE}},
+    },
+    "senseless": {"started": True, "state": {"running": {"startedAt": "yesterday"}}},
+}
+
+
+@pytest.mark.parametrize("engine", NO_LAPSES)
+def test_a_pod_of_which_nothing_says_that_it_was_ready_is_not_named(engine):
+    live = with_pod(running(), "decode", status=lapse(**NO_LAPSES[engine]))
+
+    assert health_of(replace(live, routers=(report(),)))[0] == "True"
+
+
+def test_a_hung_and_an_ejected_engine_are_named_together():
+    containers, words = LAPSES["still runs"]
+    live = with_pod(running(), "decode", status=lapse(**containers))
+    told = report(sick=(sick("tiny-prefill-0", Role.PREFILL),))
+
+    status, message = health_of(replace(live, routers=(told,)))
+
+    assert status == "False"
+    assert words in message
+    assert "send these Ready pods no requests" in message
+    assert "prefill pod tiny-prefill-0" in message
+
+
 def test_without_a_router_nobody_knows_how_engines_serve():
     assert health_of(replace(running(), routers=()))[0] == "Unknown"
 

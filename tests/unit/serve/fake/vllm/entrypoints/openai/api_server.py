@@ -1,8 +1,9 @@
 """A stand-in for vLLM's API server with its paths and metric names, whose load a test sets.
 
-`POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it
-with an error on its output. Faults: FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers,
-stalls-once (a second, at the second prompt of 32 tokens), answers-late (a second, once a page).
+`POST /fake {"running": 1, "kv_usage": 0.1}` sets the load, `POST /fake {"exit": 3}` ends it with an
+error on its output, and `POST /fake {"hung": true}` has it make no token more. Faults:
+FAKE_VLLM=dies-at-start, fails-completions, fails-long-answers, stalls-once (a second, at the second
+prompt of 32 tokens), answers-late (a second, once a page).
 FAKE_VLLM_COSTS='{"token_s": 0.001, "step_s": 0.01, "stream_s": 0.001}' makes answers take time: so
 much per prompt token, per step after the first token, and per step and stream.
 """
@@ -29,6 +30,8 @@ vllm:num_requests_waiting{{engine="0",model_name="tiny"}} {waiting}
 vllm:kv_cache_usage_perc{{engine="0",model_name="tiny"}} {kv_usage}
 vllm:request_success_total{{engine="0",finished_reason="stop",model_name="tiny"}} {finished}
 vllm:request_success_total{{engine="0",finished_reason="length",model_name="tiny"}} 0.0
+vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {tokens}
+vllm:iteration_tokens_total_count{{engine="0",model_name="tiny"}} {tokens}
 vllm:prompt_tokens_by_source_total{{engine="0",source="external_kv_transfer"}} {pulled}
 vllm:cache_config_info{{block_size="32",engine="0",num_gpu_blocks="1024"}} 1.0
 """
@@ -38,10 +41,13 @@ class Fake:
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = {"running": 0, "waiting": 0, "kv_usage": 0.0, "finished": 0, "pulled": 0}
+        self.state["tokens"] = 0
         self.health_status = 200
         self.requests: list[dict[str, object]] = []
         self.short = 0
         self.pages: set[str] = set()
+        self.works = asyncio.Event()
+        self.works.set()
         self.costs = json.loads(os.environ.get("FAKE_VLLM_COSTS", "{}"))
 
     async def health(self, request: web.Request) -> web.Response:
@@ -76,6 +82,8 @@ class Fake:
         if parameters.get("do_remote_prefill"):
             self.state["pulled"] += len(body["prompt"])
         await asyncio.sleep(self._seconds(body) + self._stall_s(body))
+        await self.works.wait()
+        self.state["tokens"] += body["max_tokens"]
         return web.json_response(answer)
 
     def _seconds(self, body: dict[str, object]) -> float:
@@ -112,6 +120,10 @@ class Fake:
             sys.stdout.flush()
             os._exit(change["exit"])
         self.health_status = change.pop("health", self.health_status)
+        if change.pop("hung", not self.works.is_set()):
+            self.works.clear()
+        else:
+            self.works.set()
         self.state |= change
         return web.json_response({"requests": self.requests, "environment": dict(os.environ)})
 

@@ -1,0 +1,14 @@
+"""How often the launcher looks at vLLM, and how long it gives it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between looks, and to answer."""
+
+    health_poll_s: float = 0.5
+    answer_s: float = 5.0
+    watch_s: float = 2.0
+    drain_poll_s: float = 0.25
+    last_words_s: float = 5.0

@@ -1,0 +1,42 @@
+"""What a pod's own status says: its phase, its conditions and their times."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from tandem_operator.core.observation import PodPhase
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether all its processes ended for good."""
+    return (pod.get("status") or {}).get("phase") in _ENDED
+
+
+def phase_of(pod: Mapping[str, Any]) -> PodPhase:
+    """Where the pod is between its creation and its end."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return PodPhase.TERMINATING
+    if condition_of(pod, "Ready").get("status") == "True":
+        return PodPhase.READY
+    if not (pod.get("spec") or {}).get("nodeName"):
+        return PodPhase.UNSCHEDULED
+    return PodPhase.STARTING
+
+
+def condition_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """One of its conditions; empty where it has none of that kind."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            found: Mapping[str, Any] = condition
+            return found
+    return {}
+
+
+def epoch_s(timestamp: Any) -> float | None:
+    """Epoch seconds of an RFC 3339 time; `None` for what is none."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (TypeError, ValueError):
+        return None
