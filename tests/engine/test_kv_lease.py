@@ -6,23 +6,29 @@ so that those of a lease that ran out hold another prompt's cache a moment later
 
 import asyncio
 import json
+import random
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
-from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
+from benchmarks.engines.engine import REQUEST_S, START_S, Pair, RealEngine, new_id, start
 from tandem_engine.router.app import Options, Router
-from tandem_engine.router.call import KV_PARAMS
+from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
+from tandem_engine.router.kv_lease import LET_GO_FIELD, NAME_FIELD
 from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import parse_settings
-from tests.engine.frozen import expired, overwrite, salted, settled, stopped
+from tandem_engine.serve.vllm_api import CompletionError
+from tests.engine.frozen import counted, expired, overwrite, salted, settled, stopped
 from tests.engine.real_engine import SMALL
 from tests.unit.router.pool import settings_document
 
 LEASE_S = 6
+LEAVERS = 60
 BLOCKS_BYTES = 8 * 1024 * 1024
 BLOCKS_TOKENS = 4096
 LENGTHS = (40, 64, 100, 150, 200, 260, 310, 333)
@@ -97,6 +103,18 @@ async def through(router: Router, body: dict[str, Any]) -> list[int]:
         return tokens
 
 
+async def let_go(engine: RealEngine, params: dict[str, Any]) -> None:
+    """Have an engine let go of blocks, as the router has it do so."""
+    body = {"model": "none", "prompt": [0], "max_tokens": 1, KV_PARAMS: params}
+    with pytest.raises(CompletionError, match="404"):
+        await engine.api.complete(body, request_id=new_id(), timeout_s=REQUEST_S)
+
+
+def named(body: dict[str, Any], lease: str) -> dict[str, Any]:
+    """What a prefill engine is asked: the blocks of a prompt, under a name."""
+    return body | {"max_tokens": 1, KV_PARAMS: REMOTE_DECODE | {NAME_FIELD: lease}}
+
+
 async def references(pair: Pair) -> list[list[int]]:
     """What one undisturbed engine answers; a salt of its own leaves nothing for others."""
     return [await pair.prefill.tokens(salted(length)) for length in LENGTHS]
@@ -148,3 +166,105 @@ async def test_a_frozen_decode_engine_gives_no_wrong_token_through_the_router(
         await overwrite(pair.prefill, capacity_tokens=BLOCKS_TOKENS)
 
     assert wrong(await asyncio.gather(*asked), alone) == 0
+
+
+async def test_a_lease_is_let_go_by_its_name(pair: Pair) -> None:
+    await settled(pair.prefill)
+    before = await expired(pair.prefill)
+    lease = new_id()
+    answer = await pair.prefill.api.complete(
+        named(salted(200), lease), request_id=new_id(), timeout_s=REQUEST_S
+    )
+    assert answer[KV_PARAMS][NAME_FIELD] == lease
+
+    await let_go(pair.prefill, {"do_remote_prefill": True, LET_GO_FIELD: lease})
+
+    await settled(pair.prefill)
+    assert await expired(pair.prefill) == before
+
+
+async def test_a_lease_that_was_let_go_first_never_begins(pair: Pair) -> None:
+    await settled(pair.prefill)
+    before = await expired(pair.prefill)
+    lease = new_id()
+    await let_go(pair.prefill, {"do_remote_prefill": True, LET_GO_FIELD: lease})
+
+    answer = await pair.prefill.api.complete(
+        named(salted(200), lease), request_id=new_id(), timeout_s=REQUEST_S
+    )
+
+    assert answer.get(KV_PARAMS) is None
+    await settled(pair.prefill)
+    assert await expired(pair.prefill) == before
+
+
+async def test_a_decode_engine_lets_go_of_what_never_came_to_it(pair: Pair) -> None:
+    alone = await pair.prefill.tokens(body := salted(200))
+    await settled(pair.prefill)
+    before, failed = await expired(pair.prefill), await unrecognized(pair.prefill)
+    parameters = await pair.prefilled(body, request_id := new_id())
+
+    await let_go(pair.decode, parameters | {LET_GO_FIELD: parameters["remote_request_id"]})
+
+    await settled(pair.prefill)
+    assert await expired(pair.prefill) == before
+    # It comes after all: nothing is pulled any more.
+    answer = await pair.decode.api.complete(
+        body | {KV_PARAMS: parameters}, request_id=request_id, timeout_s=REQUEST_S
+    )
+    assert answer["choices"][0]["token_ids"] == alone
+    assert await unrecognized(pair.prefill) == failed
+
+
+async def test_a_decode_engine_does_not_let_go_of_what_it_has(pair: Pair) -> None:
+    alone = await references(pair)
+    bodies = [salted(length) for length in LENGTHS]
+    parameters = [await pair.prefilled(body, new_id()) for body in bodies]
+    failed = await unrecognized(pair.prefill)
+
+    async def answered(body: dict[str, Any], params: dict[str, Any]) -> list[int]:
+        answer, _ = await asyncio.gather(
+            pair.decode.api.complete(
+                body | {KV_PARAMS: params}, request_id=new_id(), timeout_s=REQUEST_S
+            ),
+            let_go(pair.decode, params | {LET_GO_FIELD: params["remote_request_id"]}),
+        )
+        tokens: list[int] = answer["choices"][0]["token_ids"]
+        return tokens
+
+    answers = await asyncio.gather(*map(answered, bodies, parameters))
+
+    assert wrong(list(answers), alone) == 0
+    assert await unrecognized(pair.prefill) == failed
+
+
+async def test_clients_that_leave_at_any_moment_leave_no_blocks_behind(
+    pair: Pair, router: Router
+) -> None:
+    draw = random.Random(22)
+    await through(router, salted(64))
+    asked_s = time.perf_counter()
+    await asyncio.gather(*(through(router, salted(800)) for _ in range(4)))
+    whole_s = time.perf_counter() - asked_s
+    await settled(pair.prefill)
+    before = await expired(pair.prefill)
+
+    for _ in range(LEAVERS // 4):
+        await asyncio.gather(
+            *(leave(router, after_s=draw.uniform(0.02, 1.0) * whole_s) for _ in range(4))
+        )
+
+    await settled(pair.prefill)
+    assert await expired(pair.prefill) == before
+
+
+async def leave(router: Router, *, after_s: float) -> None:
+    """Ask, and leave at some moment, before the end of the answer or after it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(after_s):
+            await through(router, salted(800))
+
+
+async def unrecognized(engine: RealEngine) -> float:
+    """Pulls so far from blocks that were not those of a lease any more."""
+    return await counted(engine, "vllm:nixl_num_notifications_after_expiry_total")

@@ -11,6 +11,7 @@ from typing import Any
 
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fields import checked
+from tandem_engine.router.kv_lease import NAME_FIELD
 from tandem_engine.router.prompts import Prompt, chat_prompt, completion_prompt
 from tandem_engine.router.settings import Limits, Settings
 from tandem_engine.router.shape import check_shape
@@ -86,9 +87,13 @@ class Call:
     split: bool
     logprobs: int
 
-    def prefill_body(self) -> bytes:
-        """Return what a prefill pod is asked: the prompt's KV blocks and one token."""
-        ours = {"stream": False, "max_tokens": 1, KV_PARAMS: REMOTE_DECODE}
+    def prefill_body(self, lease: str) -> bytes:
+        """Return what a prefill pod is asked: the prompt's KV blocks and one token.
+
+        `lease` is the name by which the blocks can be let go.
+        """
+        kv_params = {**REMOTE_DECODE, NAME_FIELD: lease}
+        ours: dict[str, Any] = {"stream": False, "max_tokens": 1, KV_PARAMS: kv_params}
         if self.kind is Kind.CHAT:
             ours["max_completion_tokens"] = 1
         return _object(self.shared, _members(ours))

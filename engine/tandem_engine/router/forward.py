@@ -68,6 +68,7 @@ class Forwarder:
             upstream=upstream,
             accounts=accounts,
             suspicion=self._suspicion,
+            kv_return=self._kv_return,
             clock=clock,
         )
 
@@ -93,6 +94,7 @@ class Forwarder:
             usable = handover
             if usable is not None and self._clock() >= usable.until_s:
                 # A leg that outlasts the lease will do so again.
+                self._let_go(flight, usable)
                 usable, flight.decode_only = None, DecodeOnly.KV_EXPIRED
             if flight.decode_only is not None:
                 self._accounts.metrics.decode_only.labels(flight.decode_only.value).inc()
@@ -101,7 +103,10 @@ class Forwarder:
             self._waiting.arrived(placement)
             self._waiting.computed(placement)
             if handover is not None:
-                self._kv_return.give_back(handover, connect_s=flight.settings.timeouts.connect_s)
+                self._let_go(flight, handover)
+
+    def _let_go(self, flight: Flight, handover: Handover) -> None:
+        self._kv_return.unwanted(handover, connect_s=flight.settings.timeouts.connect_s)
 
     def _anew(self, flight: Flight, over: LeaseOver) -> None:
         """Make a request ready to be placed again: no prefill pod was what kept it."""
@@ -180,6 +185,7 @@ class Forwarder:
             if handover is not None and self._clock() >= handover.until_s:
                 raise LeaseOver(Lost.HELD)
             if handover is not None and pod.endpoint.revision != handover.revision:
+                self._let_go(flight, handover)
                 handover = None
                 self._fall_back(flight, DecodeOnly.NO_PAIR)
             flight.tries += 1
@@ -201,6 +207,8 @@ class Forwarder:
             try:
                 return await self._decode_once(flight, sink, attempt, load, handover)
             except UpstreamFailure as failure:
+                if handover is not None and failure.never_sent:
+                    handover.seen_by = None
                 self._suspicion.failed(attempt, failure)
                 error = gateway_error(failure)
                 if sink.begun:
@@ -215,9 +223,8 @@ class Forwarder:
                     raise error from failure
                 self._accounts.metrics.retries.labels(failure.reason.value).inc()
                 failed = pod
-                if handover is not None:
-                    handover.sent = not failure.never_sent
-                if handover is not None and handover.sent:
+                if handover is not None and handover.seen_by is not None:
+                    self._let_go(flight, handover)
                     handover = None
                     self._fall_back(flight, DecodeOnly.RETRY)
             finally:
@@ -270,7 +277,7 @@ class Forwarder:
         kv_params, until_s = None, flight.first_token_deadline_s
         if handover is not None:
             kv_params, until_s = handover.kv_params, min(until_s, handover.until_s)
-            handover.sent = True
+            handover.seen_by = pod
         self._accounts.ledger.leg_began(pod)
         try:
             async with Watchdog(until_s) as watchdog:
@@ -323,10 +330,14 @@ class Forwarder:
             if not flight.timeline.prefill_started:
                 flight.timeline.service_s = self._learned.service_s(pod.endpoint.revision, flight)
             if flight.timeline.first_token_s is not None:
-                self._decode_served(flight, pod, began, pulled=handover is not None)
+                self._decode_served(flight, pod, began, handover)
 
-    def _decode_served(self, flight: Flight, pod: Pod, began: float, *, pulled: bool) -> None:
-        first = flight.timeline.first_token_s
+    def _decode_served(
+        self, flight: Flight, pod: Pod, began: float, handover: Handover | None
+    ) -> None:
+        first, pulled = flight.timeline.first_token_s, handover is not None
+        if handover is not None:
+            handover.over = True
         if pulled and first is not None:
             self._learned.decode_first_s.add(first - began)
         if flight.decode_only is DecodeOnly.OVERFLOW and first is not None:

@@ -6,7 +6,7 @@ it can have been by this router's. Pure.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 ENDS_FIELD = "remote_blocks_expiry_time"
 """Where our engines tell when a lease ends, in seconds of their own clock."""
+NAME_FIELD = "tandem_lease"
+"""The router's name for a lease to be; engines that can let one go by its name repeat it."""
+LET_GO_FIELD = "tandem_let_go"
+"""What nobody will come for: at a prefill pod the router's name, at a decode pod the engine's."""
 
 _MARGIN_SHARE = 1 / 6
 # The most by which the kernel slews a clock that NTP corrects.
@@ -65,13 +69,15 @@ class Handover:
     Attributes:
         kv_params: go to the decode pod verbatim.
         until_s: when they are worth nothing any more.
-        sent: a decode pod may have seen them, so that it alone may still pull the blocks.
+        seen_by: the decode pod that may have seen them: it alone may pull the blocks.
+        over: the blocks were used, or given back.
     """
 
     kv_params: Any
     prefill: "Pod"
     until_s: float
-    sent: bool = field(default=False)
+    seen_by: "Pod | None" = None
+    over: bool = False
 
     @property
     def revision(self) -> str:
@@ -79,9 +85,10 @@ class Handover:
         return self.prefill.endpoint.revision
 
     @property
-    def returnable(self) -> bool:
-        """Return whether the prefill pod takes back what nobody else can come for."""
-        return not self.sent and _ends_s(self.kv_params) is not None
+    def name(self) -> str | None:
+        """Return by which name the prefill pod lets it go, if it does."""
+        name = self.kv_params.get(NAME_FIELD) if isinstance(self.kv_params, dict) else None
+        return name if isinstance(name, str) else None
 
 
 class Early:

@@ -78,6 +78,7 @@ class Pod:
         entries: how many requests ever came, to tell whether one had the pod to itself.
         stalls: prompts that it computes although it is a decode pod.
         clock: the clock by which a prefill pod tells when leases end.
+        names_leases: whether a prefill pod can let go of a lease by the router's name for it.
         doubted: it was silent for too long, and a probe tells whether it is frozen.
         health: what became of the work that it had.
     """
@@ -91,6 +92,7 @@ class Pod:
         "endpoint",
         "entries",
         "health",
+        "names_leases",
         "others",
         "output_tokens",
         "requests",
@@ -110,6 +112,7 @@ class Pod:
         self.entries = 0
         self.stalls = Stalls()
         self.clock = PeerClock()
+        self.names_leases = False
         self.health = Health()
         # What came when the work before it was overdue already is not what is late.
         self._later_s = 0.0

@@ -1,6 +1,7 @@
 """Takes one request through its prefill leg: two pods at most, then the decode pod does it all."""
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,12 +10,16 @@ from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.kv_lease import Handover, usable_until_s
+from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.placement import DecodeOnly
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.truth import Ending
-from tandem_engine.router.upstream import PrefillAnswer, Upstream, UpstreamFailure
+from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import Waiting
+
+# The engine may have finished the prompt all the same.
+_UNREAD = frozenset({Reason.DISCONNECTED, Reason.MALFORMED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,7 @@ class PrefillLeg:
     upstream: Upstream
     accounts: Accounts
     suspicion: Suspicion
+    kv_return: KvReturn
     clock: Callable[[], float]
 
     async def run(self, flight: Flight, pod: Pod, load: Load) -> Handover | None:
@@ -62,7 +68,7 @@ class PrefillLeg:
                 self._learn(flight, answer, started)
                 if answer.kv_params:
                     flight.decode_only = None
-                    return Handover(
+                    handover = Handover(
                         kv_params=answer.kv_params,
                         prefill=pod,
                         until_s=usable_until_s(
@@ -73,6 +79,8 @@ class PrefillLeg:
                             lease_s=flight.settings.kv.lease_s,
                         ),
                     )
+                    pod.names_leases = handover.name is not None
+                    return handover
                 flight.decode_only = DecodeOnly.NO_KV_PARAMS
             finally:
                 ejection.close(attempt)
@@ -85,7 +93,8 @@ class PrefillLeg:
     ) -> PrefillAnswer:
         pod = attempt.pod
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
-        timeouts = flight.settings.timeouts
+        timeouts, lease = flight.settings.timeouts, uuid.uuid4().hex
+        unanswered = True
         self.accounts.ledger.leg_began(pod)
         try:
             async with asyncio.timeout_at(
@@ -95,14 +104,21 @@ class PrefillLeg:
                 answer = await self.upstream.prefill(
                     pod,
                     path=flight.call.kind.path,
-                    body=flight.call.prefill_body(),
+                    body=flight.call.prefill_body(lease),
                     headers=flight.headers,
                     connect_s=timeouts.connect_s,
                 )
+            unanswered = False
         except ApiError:
+            unanswered = False
             flight.ending = Ending.REFUSED
             raise
+        except UpstreamFailure as failure:
+            unanswered = failure.reason in _UNREAD
+            raise
         finally:
+            if unanswered:
+                self.kv_return.unanswered(pod, lease, connect_s=timeouts.connect_s)
             self.accounts.ledger.leg_ended(pod)
             self.waiting.release(pod, load)
         ended = self.clock()

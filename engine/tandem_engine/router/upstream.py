@@ -22,7 +22,7 @@ from tandem_engine.router.sse import SHAPE_ERRORS, prompt_usage
 _LARGEST_PREFILL_ANSWER_BYTES = 32 * 1024 * 1024
 _LARGEST_ERROR_BYTES = 64 * 1024
 _NO_MODEL = "tandem-kv-given-back"
-_GIVE_BACK_S = 5.0
+_LET_GO_S = 5.0
 _BUSY = frozenset({429, 503})
 # It is the router that an engine asks for a key.
 _NO_KEY = 401
@@ -120,15 +120,15 @@ class Upstream:
             raise UpstreamFailure(Reason.MALFORMED)
         return response
 
-    async def give_back(self, pod: Pod, kv_params: Any, *, connect_s: float) -> None:
-        """Have a prefill pod let go of KV blocks; where it does not, their lease ends later.
+    async def let_go(self, pod: Pod, kv_params: dict[str, Any], *, connect_s: float) -> None:
+        """Have a pod let go of KV blocks; where it does not, their lease ends later.
 
         vLLM tells its connector of KV parameters in a request that it refuses, as it does one for a
-        model that there is not; the connector of our engines knows its own and frees them.
+        model that there is not; the connector of our engines knows what to do with these.
         """
         body = {"model": _NO_MODEL, "prompt": [0], "max_tokens": 1, KV_PARAMS: kv_params}
         with suppress(UpstreamFailure, ApiError, TimeoutError):
-            async with asyncio.timeout(_GIVE_BACK_S):
+            async with asyncio.timeout(_LET_GO_S):
                 response = await self._post(
                     pod, Kind.COMPLETIONS.path, json.dumps(body).encode(), {}, connect_s
                 )

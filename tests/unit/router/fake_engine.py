@@ -70,7 +70,7 @@ class FakeEngine:
         self.probes = 0
         self.dead = False
         self.metrics = ""
-        self.given_back: list[dict[str, Any]] = []
+        self.let_go: list[dict[str, Any]] = []
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> "FakeEngine":
@@ -120,7 +120,7 @@ class FakeEngine:
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         if body["model"] != "tiny":
-            self.given_back.append(body["kv_transfer_params"])
+            self.let_go.append(body["kv_transfer_params"])
             return web.json_response({"error": {"message": "no such model"}}, status=404)
         seen = Seen(request.path, body, request.headers)
         if request.headers.get("X-Request-Id", "").startswith(PROBE_ID):
@@ -178,7 +178,11 @@ class FakeEngine:
                 "tp_size": 1,
             }
             if self.script.kv_ends_s is not None:
-                answer["kv_transfer_params"]["remote_blocks_expiry_time"] = self.script.kv_ends_s()
+                answer["kv_transfer_params"] |= {
+                    "remote_blocks_expiry_time": self.script.kv_ends_s(),
+                    "remote_request_id": f"cmpl-{len(self.seen)}",
+                    "tandem_lease": seen.body["kv_transfer_params"]["tandem_lease"],
+                }
         return answer
 
     def _usage(self, seen: Seen, output: int) -> dict[str, Any]:

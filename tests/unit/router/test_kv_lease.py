@@ -2,12 +2,15 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_engine.router.kv_lease import ENDS_FIELD, Early, LeaseOver, PeerClock, usable_until_s
+from tests.unit.router.fake_engine import Seen
 from tests.unit.router.pool import Pool, until
 
 LEASE_S = 0.6
@@ -184,51 +187,167 @@ async def test_a_prefill_longer_than_the_lease_is_not_used_where_its_end_is_not_
     assert pool.metric("tandem_router_decode_only_total", reason="kv_expired") == 1
 
 
+def name_of(seen: Seen) -> str:
+    """What the router called the lease that a prefill would begin."""
+    name: str = seen.body["kv_transfer_params"]["tandem_lease"]
+    return name
+
+
+async def left(client: asyncio.Task[Any]) -> None:
+    client.cancel()
+    with suppress(asyncio.CancelledError):
+        await client
+
+
 async def test_a_client_that_leaves_between_the_legs_has_its_blocks_given_back(pool: Pool) -> None:
     stamping(pool)
     prefill = pool.engines["p0"]
     prefill.script.hold = asyncio.Event()
     client = asyncio.create_task(pool.stream())
-    await prefill.wait_seen(1)
+    seen = await prefill.wait_seen(1)
     pool.show("d0", ready=False)
     prefill.script.hold.set()
     await until(lambda: pool.router.learned.prefill_leg_s.value is not None)
 
-    client.cancel()
-    with suppress(asyncio.CancelledError):
-        await client
+    await left(client)
 
-    await until(lambda: prefill.given_back)
-    assert prefill.given_back[0]["remote_engine_id"] == "p0"
+    await until(lambda: prefill.let_go)
+    assert prefill.let_go[0]["tandem_let_go"] == name_of(seen)
     assert pool.metric("tandem_router_kv_given_back_total") == 1
 
 
-async def test_blocks_that_no_decode_pod_can_pull_are_given_back(pool: Pool) -> None:
+async def test_what_a_prefill_pod_finished_for_a_client_that_had_just_left_is_given_back(
+    pool: Pool,
+) -> None:
+    stamping(pool)
+    await pool.stream()
+    prefill = pool.engines["p0"]
+    prefill.script.prefill_s = 30.0
+    client = asyncio.create_task(pool.stream())
+    seen = await prefill.wait_seen(2)
+
+    await left(client)
+
+    await until(lambda: prefill.let_go)
+    assert prefill.let_go == [{"do_remote_prefill": True, "tandem_let_go": name_of(seen)}]
+
+
+@pytest.mark.parametrize("fault", [{"drop": True}, {"prefill_usage": "none"}])
+async def test_what_a_prefill_pod_has_for_an_answer_that_nobody_could_read_is_given_back(
+    pool: Pool, fault: dict[str, Any]
+) -> None:
+    stamping(pool)
+    await pool.stream()
+    prefill = pool.engines["p0"]
+    prefill.script = replace(prefill.script, **fault)
+
+    assert (await pool.stream())[-1] == "[DONE]"
+
+    await until(lambda: prefill.let_go)
+    assert prefill.let_go[0]["tandem_let_go"] == name_of(prefill.seen[1])
+
+
+async def test_an_engine_that_names_no_leases_is_not_asked_to_let_any_go(pool: Pool) -> None:
+    await pool.stream()
+    prefill = pool.engines["p0"]
+    prefill.script.prefill_s = 30.0
+    client = asyncio.create_task(pool.stream())
+    await prefill.wait_seen(2)
+
+    await left(client)
+    await pool.idle()
+
+    assert not prefill.let_go
+
+
+async def test_each_try_has_a_lease_of_its_own(pool: Pool) -> None:
+    await pool.add("d1")
+    stamping(pool)
+    lease(pool)
+    pool.engines["d0"].script.freeze = True
+
+    await pool.stream()
+
+    first, second = pool.engines["p0"].seen
+    assert name_of(first) != name_of(second)
+
+
+async def test_blocks_that_no_decode_pod_can_pull_are_given_back_before_the_answer_ends(
+    pool: Pool,
+) -> None:
     stamping(pool)
     prefill = pool.engines["p0"]
     prefill.script.hold = asyncio.Event()
     client = asyncio.create_task(pool.stream())
     await prefill.wait_seen(1)
     pool.show("d0", ready=False)
-    await pool.add("d1", revision="b")
+    other = await pool.add("d1", revision="b")
+    other.script.hold = asyncio.Event()
     prefill.script.hold.set()
 
+    await until(lambda: prefill.let_go)
+    assert not client.done()
+
+    other.script.hold.set()
     assert (await client)[-1] == "[DONE]"
-    await until(lambda: prefill.given_back)
+    assert len(prefill.let_go) == 1
     assert pool.metric("tandem_router_decode_only_total", reason="no_pair") == 1
 
 
-async def test_blocks_that_a_decode_pod_may_still_pull_are_not_given_back(pool: Pool) -> None:
+async def test_blocks_that_a_decode_pod_may_still_pull_are_given_back_by_that_pod_alone(
+    pool: Pool,
+) -> None:
     stamping(pool)
     decode = pool.engines["d0"]
-    decode.script.freeze = True
+    decode.script.hold = asyncio.Event()
     client = asyncio.create_task(pool.stream())
-    await decode.wait_seen(1)
+    seen = await decode.wait_seen(1)
 
-    client.cancel()
-    with suppress(asyncio.CancelledError):
-        await client
+    await left(client)
+
+    await until(lambda: decode.let_go)
+    kv_params = seen.body["kv_transfer_params"]
+    assert decode.let_go == [kv_params | {"tandem_let_go": kv_params["remote_request_id"]}]
+    assert not pool.engines["p0"].let_go
+    assert pool.metric("tandem_router_kv_given_back_total") == 0
+
+
+async def test_a_decode_pod_that_failed_is_told_that_nobody_waits_for_it(pool: Pool) -> None:
+    await pool.add("d1")
+    stamping(pool)
+    pool.engines["d0"].script.statuses = [500]
+
+    await pool.stream()
+
+    await until(lambda: pool.engines["d0"].let_go)
+    assert not pool.engines["p0"].let_go
+    assert not pool.engines["d1"].let_go
+
+
+async def test_what_only_unreachable_decode_pods_were_sent_is_given_back_by_the_prefill_pod(
+    pool: Pool,
+) -> None:
+    await pool.add("d1")
+    stamping(pool)
+    prefill = pool.engines["p0"]
+    prefill.script.hold = asyncio.Event()
+    client = asyncio.create_task(pool.complete())
+    await prefill.wait_seen(1)
+    for name in ("d0", "d1"):
+        await pool.engines[name].stop()
+    prefill.script.hold.set()
+
+    await client
+
+    await until(lambda: prefill.let_go)
+    assert len(prefill.let_go) == 1
+
+
+async def test_blocks_that_were_used_are_not_given_back(pool: Pool) -> None:
+    stamping(pool)
+
+    await pool.stream()
     await pool.idle()
 
-    assert not pool.engines["p0"].given_back
-    assert pool.metric("tandem_router_kv_given_back_total") == 0
+    assert not pool.engines["p0"].let_go
+    assert not pool.engines["d0"].let_go

@@ -5,23 +5,36 @@ on with whatever is in those blocks by then, and keeps it in its prefix cache fo
 prefill engine tells until when it keeps the blocks, in the field that vLLM has for the other
 direction, and a pull that ends later counts as one that failed: the prompt is computed again.
 
-Blocks that no decode engine will come for can be given back: an engine takes KV parameters of its
-own for that, as vLLM hands them to its connector when it refuses a request.
+Blocks that no decode engine will come for can be given back. vLLM hands its connector the KV
+parameters of a request that it refuses; those with `LET_GO` name what nobody waits for any more. A
+prefill engine knows it by the name that the router gave the lease with `LEASE`, so that this works
+without its answer too. A decode engine tells the prefill engine, but only where the request never
+came: what did come tells it by its own end, and not before its last block is read.
 
 Another version of vLLM gets its own connector, unchanged.
 """
 
 import logging
 import time
+from contextlib import suppress
 from typing import Any
 
+import msgspec  # type: ignore[import-not-found]
 import vllm
+import zmq  # type: ignore[import-not-found]
+from tandem_lease_names import Names  # type: ignore[import-not-found]
+from tandem_peer_clock import PeerClock  # type: ignore[import-not-found]
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 
 TESTED = "0.32."
+LEASE = "tandem_lease"
+LET_GO = "tandem_let_go"
 _DEFAULT_LEASE_S = 30
 _MARGIN_SHARE = 1 / 6
+_PEER_ANSWERS_MS = 5000
+# A request may wait at a decode engine for longer than a lease: heartbeats lengthen that.
+_KEPT_LEASES = 10
 
 log = logging.getLogger("vllm.tandem_nixl_lease")
 
@@ -31,12 +44,15 @@ if vllm.__version__.startswith(TESTED):
         NixlBaseConnector,
         NixlPullConnector,
     )
+    from vllm.distributed.kv_transfer.kv_connector.v1.nixl.metadata import GET_META_MSG
     from vllm.distributed.kv_transfer.kv_connector.v1.nixl.pull_scheduler import (
         NixlPullConnectorScheduler,
     )
     from vllm.distributed.kv_transfer.kv_connector.v1.nixl.pull_worker import (
         NixlPullConnectorWorker,
     )
+    from vllm.distributed.kv_transfer.kv_connector.v1.nixl.utils import zmq_ctx
+    from vllm.utils.network_utils import make_zmq_path
 
     class NixlConnector(NixlPullConnector):  # type: ignore[misc]
         """The pull connector with leases that both sides know."""
@@ -53,17 +69,58 @@ if vllm.__version__.startswith(TESTED):
                 self.connector_worker = LeaseWorker(vllm_config, self.engine_id, kv_cache_config)
 
     class LeaseScheduler(NixlPullConnectorScheduler):  # type: ignore[misc]
-        """Tells with the KV parameters when their lease ends, by this engine's clock."""
+        """Tells when leases end, by this engine's clock, and whose blocks nobody will pull."""
+
+        def __init__(self, vllm_config: Any, engine_id: str, kv_cache_config: Any) -> None:
+            super().__init__(vllm_config, engine_id, kv_cache_config)
+            self._names = Names(kept_s=_KEPT_LEASES * self._kv_lease_duration)
+
+        def on_new_request(self, request: Any) -> None:
+            """Have a request pull its blocks, unless they were let go before it came."""
+            params = request.kv_transfer_params or {}
+            remote_id = params.get("remote_request_id")
+            if params.get("do_remote_prefill") and remote_id and LET_GO not in params:
+                params["do_remote_prefill"] = self._names.came(
+                    remote_id, request.request_id, now=time.perf_counter()
+                )
+            super().on_new_request(request)
 
         def request_finished(
             self, request: Any, block_ids: Any
         ) -> tuple[bool, dict[str, Any] | None]:
             """Return what vLLM says, and the end of the lease where there is one."""
+            params = request.kv_transfer_params or {}
+            if LET_GO in params:
+                self._let_go(request, params)
+                return False, None
             held, parameters = super().request_finished(request, block_ids)
             if held and parameters is not None and parameters["do_remote_prefill"]:
-                ends_s = self._reqs_need_send[request.request_id]
-                parameters["remote_blocks_expiry_time"] = ends_s
+                request_id, name = request.request_id, params.get(LEASE)
+                if name and not self._names.came(name, request_id, now=time.perf_counter()):
+                    del self._reqs_need_send[request_id]
+                    self._reqs_not_processed.add(request_id)
+                    return False, None
+                parameters["remote_blocks_expiry_time"] = self._reqs_need_send[request_id]
+                parameters[LEASE] = name
             return held, parameters
+
+        def _let_go(self, request: Any, params: dict[str, Any]) -> None:
+            self._stop_heartbeat(request.request_id)
+            params["do_remote_prefill"] = False
+            came = self._names.let_go(params[LET_GO], now=time.perf_counter())
+            ours = params.get("remote_engine_id") in (None, self.engine_id)
+            if ours == (came is None):
+                return
+            if ours:
+                params |= {
+                    "remote_engine_id": self.engine_id,
+                    "remote_request_id": came,
+                    "remote_block_ids": [],
+                    "remote_host": "",
+                    "remote_port": 0,
+                }
+            # Without blocks: whose they are hears that they were let go.
+            self._reqs_need_recv[request.request_id] = (request, [], (), False)
 
     class LeaseWorker(NixlPullConnectorWorker):  # type: ignore[misc]
         """Refuses what was pulled late, and takes back what nobody will pull."""
@@ -75,6 +132,30 @@ if vllm.__version__.startswith(TESTED):
             )
             self._margin_s = lease_s * _MARGIN_SHARE
             self._given_back: set[str] = set()
+            self._clocks: dict[str, PeerClock] = {}
+
+        def _nixl_handshake(
+            self, host: str, port: int, tp_size: int, engine_id: str, *others: Any
+        ) -> Any:
+            found = super()._nixl_handshake(host, port, tp_size, engine_id, *others)
+            self._clocks[engine_id] = clock = PeerClock()
+            self._ask_clock(clock, host, port)
+            return found
+
+        def _ask_clock(self, clock: PeerClock, host: str, port: int) -> None:
+            """Have a prefill engine say what time it is there, in a thread that may wait.
+
+            Where it does not say, nothing is known of its leases, and nothing of it believed.
+            """
+            path = make_zmq_path("tcp", host, port)
+            # The first answer has the making of the connection in it.
+            with suppress(zmq.ZMQError), zmq_ctx(zmq.REQ, path) as peer:
+                peer.setsockopt(zmq.RCVTIMEO, _PEER_ANSWERS_MS)
+                for _ in range(3):
+                    sent_s = time.perf_counter()
+                    peer.send(msgspec.msgpack.encode((GET_META_MSG, 0, 0)))
+                    _, stamp = peer.recv_multipart()
+                    clock.stamped(msgspec.msgpack.decode(stamp), sent_s=sent_s)
 
         def _read_blocks_for_req(self, req_id: str, meta: Any) -> None:
             if meta.remote.engine_id == self.engine_id:
@@ -113,8 +194,13 @@ if vllm.__version__.startswith(TESTED):
             ends_s = meta.remote.blocks_expiry_time
             if ends_s is None or not any(meta.local_block_ids):
                 return False
-            ahead_s = self._engine_clock_offset.get(meta.remote.engine_id)
-            if ahead_s is not None and time.perf_counter() + self._margin_s < ends_s - ahead_s:
+            now, remote = time.perf_counter(), meta.remote
+            clock = self._clocks[remote.engine_id]
+            if clock.ask(now):
+                self._handshake_initiation_executor.submit(
+                    self._ask_clock, clock, remote.host, remote.port
+                )
+            if now + self._margin_s < ends_s - clock.ahead_s(now):
                 return False
             self.xfer_stats.record_kv_expired_req()
             log.warning("KV blocks of %s came after their lease: computed again", req_id)
