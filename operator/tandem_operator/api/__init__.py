@@ -6,6 +6,7 @@ from tandem_operator.api.v1alpha1 import API_VERSION, GROUP, KIND, PLURAL, VERSI
 from tandem_operator.api.v1alpha1.engine import Backend, Device, Dtype, Engine
 from tandem_operator.api.v1alpha1.fleet import Fleet, Management, PodTemplate, Resources
 from tandem_operator.api.v1alpha1.model import Model, ModelSource
+from tandem_operator.api.v1alpha1.placement import Placement
 from tandem_operator.api.v1alpha1.pool import InferencePool, PoolMetadata, PoolSpec
 from tandem_operator.api.v1alpha1.router import (
     DecodeAdmission,
@@ -61,6 +62,7 @@ __all__ = [
     "MetricsSource",
     "Model",
     "ModelSource",
+    "Placement",
     "PodTemplate",
     "PoolMetadata",
     "PoolSpec",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tandem_operator.api import Device, PodTemplate, PoolSpec
+from tandem_operator.api import Device, Placement, PodTemplate, PoolSpec
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.engine_args import (
     COMMAND,
@@ -197,6 +197,7 @@ def _contained(container: Any, *, own: str) -> Any:
 def _router_defaults(spec: PoolSpec, *, name: PoolName) -> Object:
     return _defaults(
         ROUTER,
+        placement=spec.placement,
         name=name,
         resources=spec.router.resources.to_object() or _ROUTER_RESOURCES,
         volumes=[_volume("tmp")],
@@ -207,6 +208,7 @@ def _router_defaults(spec: PoolSpec, *, name: PoolName) -> Object:
 def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:
     defaults = _defaults(
         ENGINE,
+        placement=spec.placement,
         name=name,
         component=role,
         resources=spec.fleets[role].resources.to_object(),
@@ -229,6 +231,7 @@ def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:
 def _defaults(
     container: str,
     *,
+    placement: Placement,
     name: PoolName,
     resources: Object,
     volumes: list[Object],
@@ -244,14 +247,7 @@ def _defaults(
                 "runAsGroup": USER_ID,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "topologySpreadConstraints": [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": "kubernetes.io/hostname",
-                    "whenUnsatisfiable": "ScheduleAnyway",
-                    "labelSelector": {"matchLabels": selector_of(name, component)},
-                }
-            ],
+            **_placed(placement, selector_of(name, component)),
             "containers": [
                 {
                     "name": container,
@@ -282,6 +278,20 @@ def _defaults(
             "volumes": volumes,
         }
     }
+
+
+def _placed(placement: Placement, selector: Object) -> Object:
+    spread = [
+        {
+            "maxSkew": each.max_skew,
+            "topologyKey": each.topology_key,
+            "whenUnsatisfiable": each.when_unsatisfiable.value,
+            "labelSelector": {"matchLabels": selector},
+        }
+        for each in placement.spread
+    ]
+    first = placement.priority_class_name
+    return {"topologySpreadConstraints": spread} | ({"priorityClassName": first} if first else {})
 
 
 def _engine_env(spec: PoolSpec) -> list[Object]:

@@ -95,6 +95,17 @@ def _prometheus(name: str, url: str) -> Bad:
 
 
 BAD_POOLS = (
+    _spec(
+        "topology key with a space",
+        "placement.topologySpread[0].topologyKey",
+        "kubernetes.io/hostname",
+        placement={"topologySpread": [{"topologyKey": "node name"}]},
+    ),
+    _spec(
+        "priority class with a capital",
+        "placement.priorityClassName",
+        placement={"priorityClassName": "Gold"},
+    ),
     _ttft("negative TTFT", "-500ms"),
     _ttft("TTFT of zero", "0s"),
     _ttft("TTFT without a unit", "500"),

@@ -163,6 +163,44 @@ def test_a_pod_template_adds_what_rdma_needs():
     assert "nodeSelector" not in template(made, "decode")["spec"]
 
 
+COMPONENTS = ("prefill", "decode", "router")
+ZONE = {"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def placed(*changes):
+    made = planned({"placement": {"priorityClassName": "gold", "topologySpread": [ZONE]}}, *changes)
+    return {component: template(made, component)["spec"] for component in COMPONENTS}
+
+
+def test_priority_class_and_spread_are_set_for_all_components_in_one_place():
+    for component, spec in placed().items():
+        assert spec["priorityClassName"] == "gold"
+        (spread,) = spec["topologySpreadConstraints"]
+        assert ZONE.items() <= spread.items()
+        assert spread["maxSkew"] == 1
+        selected = spread["labelSelector"]["matchLabels"]
+        assert selected["tandem-inference.io/role"] == component
+
+
+def test_a_pod_template_places_its_own_component_otherwise():
+    over_racks = {"topologyKey": "rack", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+    given = {"priorityClassName": "lead", "topologySpreadConstraints": [over_racks]}
+
+    specs = placed({"decode": {"podTemplate": {"spec": given}}})
+
+    assert specs["decode"]["priorityClassName"] == "lead"
+    assert over_racks in specs["decode"]["topologySpreadConstraints"]
+    assert specs["prefill"]["priorityClassName"] == specs["router"]["priorityClassName"] == "gold"
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_pods_are_spread_over_nodes_where_that_can_be(component):
+    (spread,) = template(planned(), component)["spec"]["topologySpreadConstraints"]
+
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+
+
 def test_our_fields_win_over_a_pod_template_and_are_named():
     theirs = {
         "metadata": {"labels": {"tandem-inference.io/role": "mine", "team": "search"}},

@@ -11,6 +11,7 @@ from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.v1alpha1.engine import Device, Engine
 from tandem_operator.api.v1alpha1.fleet import Fleet, Management
 from tandem_operator.api.v1alpha1.model import Model
+from tandem_operator.api.v1alpha1.placement import Placement
 from tandem_operator.api.v1alpha1.router import Router
 from tandem_operator.api.v1alpha1.scaling import Metrics, Scaling
 from tandem_operator.api.v1alpha1.slo import Slo
@@ -44,6 +45,8 @@ class PoolSpec(ApiModel):
     """How far and how fast Tandem may go."""
     metrics: Metrics = Metrics()
     """Where the numbers behind decisions come from."""
+    placement: Placement = Placement()
+    """Where pods of all components go, and which of them go first."""
     network_policies: Management = Management.MANAGED
     """Who guards the pool's pods. Managed: Tandem writes NetworkPolicies that let nobody but the
     pool's routers, its other engines, the operator and Prometheus reach an engine. External:
