@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, inf
 
+from tandem_operator.core.prefill import SERVED_LOAD
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
@@ -30,6 +31,8 @@ class Demand:
         price_weight: how much of the price of a late request counts for this role.
         busy: replicas that one request per second keeps busy.
         backlog: replicas worth of work that waits already, spread over the look-ahead.
+        reachable_share: share of requests that some number of replicas serves in time. `late_share`
+            is about those alone; 1 where that is enough of them for the objective.
     """
 
     late_share: LateShare
@@ -37,6 +40,20 @@ class Demand:
     backlog: float = 0.0
     priced_share: LateShare | None = None
     price_weight: float = 1.0
+    reachable_share: float = 1.0
+
+    def least(self, rate_rps: float) -> int:
+        """Replicas that serve so many at all, in time or not."""
+        load = rate_rps * self.busy
+        return int(load) if self.reachable_share >= 1.0 else ceil(load / SERVED_LOAD)
+
+    def tolerated_late(self, objective: float) -> float:
+        """The late share that counts as none, where `objective` may be late of all requests.
+
+        Where fewer than half can be in time, no count comes near the objective: chased all the
+        same, it would buy replicas that make next to nobody good.
+        """
+        return max(objective, 1.0 - 2.0 * self.reachable_share)
 
     def good_share(self, rate_rps: float, replicas: int) -> float:
         """Share of requests that this role serves in time; none of them without a replica."""
@@ -143,7 +160,9 @@ def _wanted(
     """Replicas of one role for the largest need, where no more than `cap_rps` reach it."""
     demand, most = demands[role], 2 * spec.roles[role].max_replicas + 4
     request_gpu_s = sum(demands[each].busy * spec.roles[each].gpus_per_replica for each in demands)
-    count = least
+    count, objective = least, 1.0 - spec.slo.attainment
+    tolerated = demand.tolerated_late(objective)
+    price = late_price * request_gpu_s * demand.price_weight * demand.reachable_share
     # The highest first: what it needs, the others seldom need more of.
     for level in sorted(forecast.levels, key=_highest_rps, reverse=True):
         count = _least_cost(
@@ -151,8 +170,8 @@ def _wanted(
             samples_rps=[min(cap_rps, rate * growth) for rate in level.samples_rps],
             demand=demand,
             gpus=spec.roles[role].gpus_per_replica,
-            price=late_price * request_gpu_s * demand.price_weight,
-            allowed_late=0.5 * (1.0 - spec.slo.attainment),
+            price=price * objective / tolerated if tolerated > objective else price,
+            allowed_late=0.5 * tolerated,
             least=count,
             most=most,
         )
@@ -199,8 +218,9 @@ def _least_cost(
     most: int,
 ) -> int:
     """Replicas of one role at one horizon, `least` or more."""
-    count = max(least, min(most, int(mean_rps * demand.busy)))
-    while count < most and demand.late_share(mean_rps, count) > allowed_late:
+    count = max(least, min(most, demand.least(mean_rps)))
+    reachable = demand.reachable_share
+    while count < most and reachable * demand.late_share(mean_rps, count) > allowed_late:
         count += 1
     best, best_cost = count, inf
     priced_share = demand.priced_share or demand.late_share

@@ -12,6 +12,7 @@ from tandem_operator.core.role import Role
 
 SPELLED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LONGEST_SHOWN_S = 60.0
+LEAST_SHOWN_SHARE = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Words:
             needed for the forecast itself.
         stands_in: whether it grows for pods alone that are stuck while others of their kind serve.
         quota: who the namespace's quota is shared with, where that is the budget in force.
+        out_of_reach: what no number of replicas keeps, where that is so for this role.
     """
 
     role: Role
@@ -70,6 +72,14 @@ class Words:
     room: float | None = None
     stands_in: bool = False
     quota: str | None = None
+    out_of_reach: str | None = None
+
+
+def percent(share: float) -> str:
+    """A share for people: whole percents, or two significant digits where that says too little."""
+    if 0.0 < share < LEAST_SHOWN_SHARE:
+        return f"less than {100.0 * LEAST_SHOWN_SHARE:g} %"
+    return f"{100.0 * share:.0f} %" if share >= 0.0995 else f"{100.0 * share:.2g} %"
 
 
 def seconds(value_s: float) -> str:
@@ -140,6 +150,8 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
 def _fewer(words: Words) -> str:
     if words.outlook is None:
         return "fewer replicas were enough"
+    if words.out_of_reach is not None:
+        return "fewer replicas were enough to serve every request"
     bound = seconds(words.outlook.bound_s)
     return f"fewer replicas were enough for {words.outlook.quantity} within {bound}"
 
@@ -153,7 +165,7 @@ def _growth(words: Words, allowed: Allowed) -> str:
     count = SPELLED[more] if more < len(SPELLED) else str(more)
     plural = "replica" if more == 1 else "replicas"
     if outlook.batch_limit is not None and outlook.observed_s is None:
-        late = f"{max(0.1, 100.0 * outlook.late_share):.2g} %"
+        late = percent(outlook.late_share)
         return (
             f"predicted TTFT: {late} of requests find no place in decode, where"
             f" {outlook.batch_limit} ends the batch, at {outlook.load}"
@@ -167,7 +179,7 @@ def _growth(words: Words, allowed: Allowed) -> str:
         before = seconds(outlook.before_s)
         text = f"predicted {outlook.quantity} {before} > {bound} at {outlook.load}"
     else:
-        late = f"{max(0.1, 100.0 * outlook.late_share):.2g} %"
+        late = percent(outlook.late_share)
         what = outlook.quantity.split()[0]
         text = f"predicted {what} misses {bound} for {late} of requests at {outlook.load}"
     if outlook.after_s is None or outlook.after_s > LONGEST_SHOWN_S:
@@ -212,7 +224,10 @@ def _why_right(words: Words) -> str:
         return f"fewer would do for what is forecast, but not for {100.0 * words.room:.0f} % more"
     if words.outlook is None:
         return "nothing calls for a change"
-    return f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"
+    return (
+        words.out_of_reach
+        or f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"
+    )
 
 
 def _span(value_s: float) -> str:

@@ -2,7 +2,7 @@
 
 from tandem_operator.core.correct import blamed
 from tandem_operator.core.decode import Limit
-from tandem_operator.core.explain import Outlook
+from tandem_operator.core.explain import Outlook, percent, seconds
 from tandem_operator.core.guard import Allowed
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
@@ -40,6 +40,17 @@ def outlook(view: View, role: Role) -> Outlook | None:
         batch_limit=_batch_limit(situation, role),
         kv_bound=role is Role.DECODE and situation.decode.limit is Limit.KV,
     )
+
+
+def out_of_reach(view: View, role: Role) -> str | None:
+    """What no number of replicas of `role` keeps, in words; `None` where some number may."""
+    situation = view.situation
+    if situation is None or situation.reachable(role):
+        return None
+    latency = _quantity(role).split()[0]
+    bound = seconds(_bound_s(view, situation, role))
+    wanted = f"{100.0 * view.spec.slo.attainment:g} % of requests"
+    return f"no number of replicas brings {latency} within {bound} for {wanted}"
 
 
 def _batch_limit(situation: Situation, role: Role) -> str | None:
@@ -132,7 +143,7 @@ def alternatives(view: View, role: Role, allowed: Allowed) -> tuple[str, ...]:
     situation, rate_rps = view.situation, view.forecast.peak.mean_rps
 
     def late(count: int) -> str:
-        return f"{100.0 * situation.late_share(role, rate_rps, count):.2g} %"
+        return percent(situation.late_share(role, rate_rps, count))
 
     texts, taken = [], late(allowed.to)
     for count in sorted({allowed.current, allowed.to - 1, allowed.to + 1} - {allowed.to}):

@@ -5,7 +5,13 @@ from tandem_operator.core.explain import Words, cause, sentence
 from tandem_operator.core.fleet import Fleet
 from tandem_operator.core.guard import Allowed
 from tandem_operator.core.observation import PodPhase, Quantiles
-from tandem_operator.core.outlook import alternatives, capacity_rps, outlook, utilization
+from tandem_operator.core.outlook import (
+    alternatives,
+    capacity_rps,
+    out_of_reach,
+    outlook,
+    utilization,
+)
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
 from tandem_operator.core.spec import Mode
@@ -80,6 +86,7 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         pending=view.choice is not None and view.choice.target[role] > allowed.to,
         room=_room(view, role),
         stands_in=_stands_in(view, role),
+        out_of_reach=out_of_reach(view, role),
         quota=view.share.words if view.share is not None and view.share.binds else None,
     )
     reason = allowed.reason if allowed.reason is not None else cause(words)

@@ -43,7 +43,11 @@ class Situation:
     @property
     def feasible(self) -> bool:
         """Whether the SLO can be kept with any number of replicas."""
-        return self.decode.feasible and self.replay.work.feasible
+        return all(self.reachable(role) for role in Role)
+
+    def reachable(self, role: Role) -> bool:
+        """Whether some number of replicas of `role` keeps its bound of the SLO."""
+        return (self.replay.work if role is Role.PREFILL else self.decode).feasible
 
     @property
     def good_share(self) -> float:
@@ -157,6 +161,7 @@ def assess(
             priced_share=one_queue.late_share,
             busy=busy[Role.PREFILL],
             backlog=waiting[Role.PREFILL],
+            reachable_share=1.0 if work.feasible else 1.0 - work.infeasible_share,
         ),
         Role.DECODE: Demand(
             late_share=decode.late_share,

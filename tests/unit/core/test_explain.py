@@ -1,7 +1,7 @@
 import pytest
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.explain import Outlook, Words, cause, seconds, sentence
+from tandem_operator.core.explain import Outlook, Words, cause, percent, seconds, sentence
 from tandem_operator.core.guard import Allowed
 from tandem_operator.core.role import Role
 
@@ -103,3 +103,34 @@ def test_every_refusal_is_a_sentence_about_its_role(role: Role, reason: Reason) 
 )
 def test_durations_read_well(value: float, text: str) -> None:
     assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0 %"),
+        (2.8e-17, "less than 0.1 %"),
+        (0.0123, "1.2 %"),
+        (0.096, "9.6 %"),
+        (0.0999, "10 %"),
+        (0.28, "28 %"),
+        (1.0, "100 %"),
+    ],
+)
+def test_shares_read_well(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_a_count_that_cannot_keep_its_bound_is_not_said_to_keep_it() -> None:
+    said = words(
+        Role.PREFILL, outlook(), out_of_reach="no number of replicas brings TTFT within it"
+    )
+
+    kept = sentence(said, Allowed(2, 2, Reason.STEADY), Reason.STEADY)
+    fewer = sentence(said, Allowed(2, 1, Reason.SPARE_CAPACITY), Reason.SPARE_CAPACITY)
+
+    assert kept == "prefill stays at 2: no number of replicas brings TTFT within it"
+    assert fewer == (
+        "prefill 2 -> 1: fewer replicas were enough to serve every request for 300 s;"
+        " one is removed"
+    )
