@@ -5,29 +5,20 @@ such a pool, its token Secret resolved as the kubelet would.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 
 from benchmarks.engines.engine import START_S, RealEngine, start
-from tandem_operator.workloads.names import PoolName
-from tandem_operator.workloads.plan import plan
-from tandem_operator.workloads.world import Installation, World
 from tests.engine.hub import BRANCH, READER, STRANGER, Hub
+from tests.engine.planned_pod import NAME, planned_container, resolved, termination_log
 from tests.engine.real_engine import SMALL, body_of
 
 REPO = "acme/tiny-private"
-SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"
-INSTALLATION = Installation(
-    router_image="router:1", engine_image_cpu="engine:1", engine_image_gpu="engine-cuda:1"
-)
-NAME = PoolName(namespace="serving", name="tiny", uid="UID")
 ENGINE_KEY = "key-of-the-pool"
-FIELDS = {"status.podIP": "127.0.0.1", "metadata.labels['tandem-inference.io/revision']": "a"}
 
 pytestmark = pytest.mark.timeout(START_S + 60)
 
@@ -44,47 +35,6 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield one
 
 
-def planned_container(hub: Hub, source: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine of the prefill pod, as the operator plans it for a pool with this source."""
-    pool = yaml.safe_load(SAMPLE.read_text())
-    pool["metadata"] |= {"namespace": NAME.namespace, "uid": NAME.uid, "generation": 1}
-    pool["spec"]["model"]["source"] = {"huggingFace": {"repo": REPO, **source}}
-    mirror = {"name": "engine", "env": [{"name": "HF_ENDPOINT", "value": hub.url}]}
-    pool["spec"]["prefill"]["podTemplate"] = {"spec": {"containers": [mirror]}}
-    planned = plan(World(pool=pool, installation=INSTALLATION), now_s=1_790_000_000.0)
-    (deployment,) = (
-        child
-        for child in planned.children
-        if child["kind"] == "Deployment" and child["metadata"]["name"].endswith("-prefill")
-    )
-    container: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
-    return container
-
-
-def resolved(container: Mapping[str, Any], *, secrets: Mapping[str, str]) -> dict[str, str]:
-    """The container's environment as the kubelet fills it in."""
-    # What the developer of this machine has set must not help.
-    environment = {"HF_TOKEN": "", "NO_PROXY": "127.0.0.1"}
-    for variable in container["env"]:
-        given = variable.get("valueFrom") or {}
-        if "secretKeyRef" in given:
-            reference = given["secretKeyRef"]
-            environment[variable["name"]] = secrets[f"{reference['name']}/{reference['key']}"]
-        elif "fieldRef" in given:
-            environment[variable["name"]] = FIELDS[given["fieldRef"]["fieldPath"]]
-        elif variable["name"] != "HOME":
-            environment[variable["name"]] = variable["value"]
-    return environment
-
-
-def termination_log(folder: Path) -> Path:
-    """Make a pod's folder, and in it the file that the kubelet would read."""
-    folder.mkdir()
-    file = folder / "termination-log"
-    file.touch()
-    return file
-
-
 async def pod(
     python: str,
     hub: Hub,
@@ -98,7 +48,9 @@ async def pod(
     source: dict[str, Any] = {"revision": revision}
     if token is not None:
         source["tokenSecretRef"] = {"name": "hub", "key": "read"}
-    container = planned_container(hub, source)
+    container = planned_container(
+        {"model.source": {"huggingFace": {"repo": REPO, **source}}}, HF_ENDPOINT=hub.url
+    )
     secrets = {"hub/read": token or "", f"{NAME.engine_key}/key": ENGINE_KEY}
     return await start(
         python,

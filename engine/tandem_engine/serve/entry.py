@@ -14,6 +14,7 @@ from tandem_engine.serve.command import KEY_ENV, Command, vllm_command
 from tandem_engine.serve.facts import Facts, look_around
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tandem_engine.serve.options import OptionError, parse
+from tandem_engine.serve.pool_fields import Worded, as_given, in_pool_fields
 from tandem_engine.serve.refusals import refusal
 from tandem_engine.serve.settings import Settings
 
@@ -33,17 +34,19 @@ def run(given: Sequence[str]) -> int:
     except OptionError as problem:
         return _refuse(str(problem))
     facts = look_around(settings.model, python=sys.executable, environment=os.environ)
+    # An operator that made this pod from a pool tells it its revision.
+    worded = in_pool_fields(settings) if "TANDEM_REVISION" in os.environ else as_given
     reason = refusal(settings, facts)
     if reason is not None:
-        return _refuse(reason, settings.termination_log)
+        return _refuse(worded(reason), settings.termination_log)
     command = vllm_command(settings, facts)
     if print_command:
         print(_as_shell(command))  # noqa: T201 - what was asked for
         return 0
-    return _serve(settings, command, facts)
+    return _serve(settings, command, facts, worded)
 
 
-def _serve(settings: Settings, command: Command, facts: Facts) -> int:
+def _serve(settings: Settings, command: Command, facts: Facts, worded: Worded) -> int:
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stdout,
@@ -52,7 +55,7 @@ def _serve(settings: Settings, command: Command, facts: Facts) -> int:
     _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
     revision = os.environ.get("TANDEM_REVISION")
     key = os.environ.get(KEY_ENV)
-    launcher = Launcher(settings, command, revision=revision, gpu=facts.gpu, key=key)
+    launcher = Launcher(settings, command, revision=revision, gpu=facts.gpu, key=key, worded=worded)
     try:
         asyncio.run(launcher.run())
     except EngineError as failure:

@@ -3,10 +3,15 @@
 import re
 from collections.abc import Sequence
 
+from tandem_engine.serve.pool_fields import Worded, as_given
+
 MESSAGE_BYTES = 2000
 
 _PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^\]]+\] )?")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt))(?::\s*(.*))?$")
+# Pydantic names the class first; what is wrong stands on a later line, before a dump of all input.
+_OF_A_MODEL = re.compile(r"\d+ validation errors? for \w+$")
+_WRONG = re.compile(r"^(?:Value error|Assertion failed), (.*?)(?: \[type=.*)?$")
 # What the API server says when its engine process is gone; the cause is an earlier line, or none.
 _CAUSED_BY_ANOTHER = (
     "Engine core initialization failed",
@@ -19,6 +24,23 @@ _CREDENTIAL = "HF_TOKEN (in a pool the Secret of huggingFace.tokenSecretRef)"
 # What vLLM says -> what a user can do about it. The first that matches one of the lines counts, and
 # the errors of the Hub name their HTTP status too, so what is said more exactly comes first.
 _KNOWN = (
+    (
+        re.compile(r"Unknown quantization method|[Qq]uantization method .* (is )?not supported"),
+        "this vLLM cannot take the weights by --quantization: write a method that it names, such "
+        "as fp8, or leave it out to take the checkpoint's own",
+    ),
+    (
+        re.compile(r"[Qq]uantization method .* does not match|Cannot find the config file for"),
+        "the checkpoint is not quantized by this method: leave --quantization out",
+    ),
+    (
+        re.compile(r"max_model_len .* is greater than the derived max_model_len"),
+        "--max-model-len is beyond what the model was made for: write the model's limit or less",
+    ),
+    (
+        re.compile(r"Invalid repository ID or local directory specified|No model weights found"),
+        "--model holds no model: give a folder with config.json and weights",
+    ),
     (
         # Of a model that it does not know at all the Hub's client says "private or gated repo".
         re.compile(
@@ -80,13 +102,19 @@ _KNOWN = (
 _SIGNALS = {9: "killed, most often for its memory limit", 4: "stopped by an unknown instruction"}
 
 
-def explain(lines: Sequence[str], *, exit_code: int | None, during: str) -> str:
-    """Return one sentence for a vLLM that ended or never got ready."""
+def explain(
+    lines: Sequence[str], *, exit_code: int | None, during: str, worded: Worded = as_given
+) -> str:
+    """Return one sentence for a vLLM that ended or never got ready.
+
+    `worded` puts advice into the reader's words. What vLLM said itself is quoted as it is.
+    """
     cause = error_line(lines)
     ending = _ending(exit_code)
     for known, advice in _KNOWN:
         if any(known.search(line) for line in lines):
-            return _bounded(f"vLLM {ending} {during}: {advice}" + (f" ({cause})" if cause else ""))
+            said = f" ({cause})" if cause else ""
+            return _bounded(f"vLLM {ending} {during}: {worded(advice)}{said}")
     if cause is not None and _is_echo(cause):
         return _bounded(
             f"vLLM {ending} {during}: its engine process ended without a word, most often killed "
@@ -98,10 +126,19 @@ def explain(lines: Sequence[str], *, exit_code: int | None, during: str) -> str:
 
 def error_line(lines: Sequence[str]) -> str | None:
     """Return the last error of a log that is not merely the consequence of an earlier one."""
-    errors = [text for text in (_PREFIX.sub("", line).strip() for line in lines) if _is_error(text)]
+    texts = [_PREFIX.sub("", line).strip() for line in lines]
+    errors = [_whole(texts, at) for at, text in enumerate(texts) if _is_error(text)]
     causes = [text for text in errors if not _is_echo(text)]
     found = causes or errors
     return found[-1] if found else None
+
+
+def _whole(texts: Sequence[str], at: int) -> str:
+    """The error that begins at a line, with what a later line says is wrong."""
+    if _OF_A_MODEL.search(texts[at]) is None:
+        return texts[at]
+    wrong = (found[1] for text in texts[at + 1 :] if (found := _WRONG.match(text)))
+    return next(wrong, texts[at])
 
 
 def _is_echo(text: str) -> bool:

@@ -23,6 +23,7 @@ from tandem_engine.serve.failures import explain
 from tandem_engine.serve.lifecycle import Lifecycle, Phase
 from tandem_engine.serve.measure import Measured, measure
 from tandem_engine.serve.pace import Pace
+from tandem_engine.serve.pool_fields import Worded, as_given
 from tandem_engine.serve.process import EngineProcess
 from tandem_engine.serve.progress import bounds_of
 from tandem_engine.serve.settings import Device, Settings
@@ -58,6 +59,7 @@ class Launcher:
     revision: str | None = None
     gpu: str | None = None
     key: str | None = field(default=None, repr=False)
+    worded: Worded = as_given
     pace: Pace = field(default_factory=Pace)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _terminate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -138,9 +140,7 @@ class Launcher:
             if self.lifecycle.reason is not None:
                 raise EngineError(self.lifecycle.reason)
             during = self.lifecycle.phase.value
-            raise EngineError(
-                explain(list(engine.lines), exit_code=engine.exit_code, during=f"while {during}")
-            )
+            raise self._ended(engine, during=f"while {during}")
         finally:
             for one in (task, ended):
                 one.cancel()
@@ -234,8 +234,11 @@ class Launcher:
             await asyncio.wait_for(engine.ended(), self.pace.last_words_s)
         if engine.exit_code is None:
             return EngineError(f"the first completion failed, so the engine cannot serve: {error}")
-        sentence = explain(list(engine.lines), exit_code=engine.exit_code, during="at warm-up")
-        return EngineError(sentence)
+        return self._ended(engine, during="at warm-up")
+
+    def _ended(self, engine: EngineProcess, *, during: str) -> EngineError:
+        lines, code = list(engine.lines), engine.exit_code
+        return EngineError(explain(lines, exit_code=code, during=during, worded=self.worded))
 
     async def _drain(self, api: VllmApi) -> Drained:
         settings = self.settings

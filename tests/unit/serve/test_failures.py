@@ -85,3 +85,41 @@ def test_a_message_fits_what_kubernetes_keeps() -> None:
     sentence = explain(["ValueError: " + "ü" * 9000], exit_code=1, during="while starting")
 
     assert len(sentence.encode()) <= MESSAGE_BYTES
+
+
+OF_A_MODEL = [
+    "Traceback (most recent call last):",
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+    "  Value error, Unknown quantization method: banana. Must be one of ['awq', 'fp8'].",
+    "    For further information visit https://errors.pydantic.dev/2.14/v/value_error",
+]
+DUMPED = "  Value error, Cannot find the config file for awq [type=value_error, input_value=Args()]"
+
+
+def test_of_a_config_that_vllm_refuses_the_line_that_says_why_is_told() -> None:
+    found = error_line(OF_A_MODEL)
+
+    assert found == "Unknown quantization method: banana. Must be one of ['awq', 'fp8']."
+
+
+def test_a_dump_of_all_input_is_not_told() -> None:
+    log = ["ValidationError: 1 validation error for VllmConfig", DUMPED]
+
+    assert error_line(log) == "Cannot find the config file for awq"
+
+
+def test_advice_is_put_into_the_readers_words_and_what_vllm_said_is_not() -> None:
+    log = [
+        *OF_A_MODEL[:2],
+        "  Value error, Unknown quantization method: banana, see --quantization",
+    ]
+
+    said = explain(
+        log,
+        exit_code=1,
+        during="while starting",
+        worded=lambda text: text.replace("--quantization", "FIELD"),
+    )
+
+    assert "the weights by FIELD" in said
+    assert said.endswith("(Unknown quantization method: banana, see --quantization)")

@@ -1,0 +1,61 @@
+"""A pool's fields in place of the launcher's options, which no author of a pool wrote. Pure."""
+
+import re
+from collections.abc import Callable
+
+from tandem_engine.serve.settings import Settings
+
+Worded = Callable[[str], str]
+
+VOLUME = "/mnt/model"
+"""Where the operator mounts a claim that holds the weights."""
+
+_FIELDS = {
+    "model-revision": "spec.model.source.huggingFace.revision",
+    "served-model-name": "spec.model.name",
+    "max-model-len": "spec.model.maxModelLen",
+    "device": "spec.engine.device",
+    "dtype": "spec.engine.dtype",
+    "quantization": "spec.engine.quantization",
+    "block-size": "spec.engine.blockSize",
+    "prefix-caching": "spec.engine.prefixCaching",
+    "no-prefix-caching": "spec.engine.prefixCaching",
+    "max-num-seqs": "spec.engine.maxNumSeqs",
+    "kv-cache-memory-bytes": "spec.engine.kvCacheMemory",
+    "extra-arg": "spec.engine.extraArgs",
+}
+# What follows `--extra-arg: ` is an option as its author wrote it.
+_OPTION = re.compile(
+    r"(?P<theirs>--extra-arg: (?P<quoted>\S+))"
+    r"|(?<![\w-])--(?P<ours>[a-z][a-z-]*[a-z])(=(?P<value>[\w.]+))?"
+)
+
+
+def as_given(sentence: str) -> str:
+    """The sentence as it is, for who wrote the command line."""
+    return sentence
+
+
+def in_pool_fields(settings: Settings) -> Worded:
+    """Replace options by the fields of the pool that these settings were made from."""
+    fields = _FIELDS | {
+        "model": _source(settings.model),
+        "tensor-parallel-size": f"spec.{settings.role}.gpusPerReplica",
+    }
+
+    def field(found: re.Match[str]) -> str:
+        if found["theirs"] is not None:
+            return f"{fields['extra-arg']}: {found['quoted']}"
+        name = fields.get(found["ours"])
+        if name is None:
+            return found[0]
+        return name if found["value"] is None else f"{name}: {found['value']}"
+
+    return lambda sentence: _OPTION.sub(field, sentence)
+
+
+def _source(model: str) -> str:
+    if not model.startswith("/"):
+        return "spec.model.source.huggingFace.repo"
+    claimed = model == VOLUME or model.startswith(f"{VOLUME}/")
+    return f"spec.model.source.{'persistentVolumeClaim' if claimed else 'image'}.path"

@@ -1,0 +1,51 @@
+import pytest
+
+from tandem_engine.serve.facts import Checkpoint
+from tandem_engine.serve.pool_fields import in_pool_fields
+from tandem_engine.serve.refusals import refusal
+from tandem_operator.workloads.engine_args import MODEL_MOUNT
+from tests.unit.serve.given import facts, settings
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        ("/models/tiny", "spec.model.source.image.path"),
+        (MODEL_MOUNT, "spec.model.source.persistentVolumeClaim.path"),
+        (f"{MODEL_MOUNT}/tiny", "spec.model.source.persistentVolumeClaim.path"),
+        ("acme/tiny", "spec.model.source.huggingFace.repo"),
+    ],
+)
+def test_the_model_is_named_by_the_source_that_the_pool_gives(model: str, field: str) -> None:
+    said = in_pool_fields(settings(model=model))("--model: it is not there")
+
+    assert said == f"{field}: it is not there"
+
+
+def test_a_value_that_would_work_is_written_as_in_a_manifest() -> None:
+    given = settings(max_model_len=9000)
+    reason = refusal(given, facts(checkpoint=Checkpoint(max_positions=4096)))
+
+    assert reason is not None
+    assert in_pool_fields(given)(reason) == (
+        "spec.model.maxModelLen: the model was made for 4096 tokens, not 9000; "
+        "write spec.model.maxModelLen: 4096 or less"
+    )
+
+
+def test_gpus_are_those_of_the_pods_own_role() -> None:
+    said = in_pool_fields(settings(role="prefill"))("--tensor-parallel-size: write 1")
+
+    assert said == "spec.prefill.gpusPerReplica: write 1"
+
+
+def test_an_option_that_an_author_gave_to_vllm_keeps_its_name() -> None:
+    worded = in_pool_fields(settings())
+
+    assert worded("--extra-arg: --quantization is Tandem's own; write --quantization instead") == (
+        "spec.engine.extraArgs: --quantization is Tandem's own; write spec.engine.quantization"
+        " instead"
+    )
+    assert worded("--kv-cache-dtype: write --kv-cache-dtype=auto") == (
+        "--kv-cache-dtype: write --kv-cache-dtype=auto"
+    )
