@@ -123,12 +123,15 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
     body = checked(body)
     choices = max(_choices(body, "n", limits), _choices(body, "best_of", limits))
     max_output_tokens = _max_output_tokens(body)
-    prompt = chat_prompt(body) if kind is Kind.CHAT else completion_prompt(body)
+    longest = settings.max_model_len
+    prompt = (
+        chat_prompt(body) if kind is Kind.CHAT else completion_prompt(body, max_model_len=longest)
+    )
     _check_choices(choices, prompt.prompts, limits)
-    if prompt.prompts == 1 and prompt.exact_tokens is not None:
-        _check_length(prompt.exact_tokens, max_output_tokens, settings.max_model_len)
-    if max_output_tokens is not None and settings.max_model_len is not None:
-        max_output_tokens = min(max_output_tokens, settings.max_model_len)
+    if longest is not None:
+        _check_length(prompt, max_output_tokens, longest)
+        if max_output_tokens is not None:
+            max_output_tokens = min(max_output_tokens, longest)
     # One prefill answer names the KV blocks of one prompt, and they are freed by its first pull.
     split = (
         prompt.prompts == 1
@@ -315,15 +318,16 @@ def _own_salt(body: Mapping[str, Any]) -> str:
     return own
 
 
-def _check_length(tokens: int, max_output_tokens: int | None, max_model_len: int | None) -> None:
-    if max_model_len is None:
+def _check_length(prompt: Prompt, max_output_tokens: int | None, max_model_len: int) -> None:
+    """Refuse a prompt that leaves no room for an answer; engines cut a longer answer themselves."""
+    tokens = prompt.exact_tokens
+    if prompt.prompts > 1 or tokens is None:
         return
-    wanted = tokens + (1 if max_output_tokens is None else max_output_tokens)
-    if wanted > max_model_len:
+    if tokens + (max_output_tokens != 0) > max_model_len:
         raise ApiError(
             400,
-            f"This model's maximum context length is {max_model_len} tokens, but the prompt has"
-            f" {tokens} and {wanted - tokens} output tokens were asked for.",
+            f"prompt: it has {tokens} tokens, and this model's maximum context length is"
+            f" {max_model_len} tokens, the answer included; shorten it.",
             param="prompt",
             code="context_length_exceeded",
         )

@@ -4,6 +4,7 @@ Every string that a chat template may render counts. An image, a sound or a film
 medium, whatever its bytes: its size in tokens has nothing to do with its encoding.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,8 +65,9 @@ def chat_prompt(body: Mapping[str, Any]) -> Prompt:
     return Prompt(size=size, media=media, learnable=body.get("truncate_prompt_tokens") is None)
 
 
-def completion_prompt(body: Mapping[str, Any]) -> Prompt:
+def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> Prompt:
     """Return the size of one or more prompts; raises `ApiError` where there is none."""
+    kept = _kept_tokens(body.get("truncate_prompt_tokens"), max_model_len)
     prompt = body.get("prompt")
     learnable = body.get("truncate_prompt_tokens") is None
     if isinstance(prompt, str):
@@ -74,17 +76,28 @@ def completion_prompt(body: Mapping[str, Any]) -> Prompt:
         return Prompt(learnable=False)
     if isinstance(prompt, list) and prompt:
         if _token_ids(prompt):
-            return Prompt(exact_tokens=len(prompt))
+            return Prompt(exact_tokens=min(len(prompt), kept))
         if all(isinstance(one, str) for one in prompt):
             size = sum(map(_text_bytes, prompt))
             return Prompt(prompts=len(prompt), size=size, learnable=learnable)
         if all(isinstance(one, list) and one and _token_ids(one) for one in prompt):
-            return Prompt(prompts=len(prompt), exact_tokens=sum(map(len, prompt)))
+            tokens = sum(min(len(one), kept) for one in prompt)
+            return Prompt(prompts=len(prompt), exact_tokens=tokens)
     raise ApiError(
         400,
         "prompt: a text, a list of texts, a list of token ids or a list of such lists is needed.",
         param="prompt",
     )
+
+
+def _kept_tokens(truncate_to: Any, max_model_len: int | None) -> int:
+    """Return how many tokens an engine keeps of each prompt; what is no number it refuses."""
+    if type(truncate_to) is not int:
+        return sys.maxsize
+    if truncate_to >= 0:
+        return truncate_to
+    # -1: as many as leave room for one token of answer.
+    return sys.maxsize if max_model_len is None else max_model_len - 1
 
 
 def _text_bytes(value: Any) -> int:

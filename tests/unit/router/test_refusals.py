@@ -49,7 +49,8 @@ BAD_BODIES: list[tuple[Any, int, str]] = [
     ({"model": "tiny", "prompt": "x", "logprobs": 10**400}, 400, "use stream: true"),
     ({"model": "tiny", "prompt": "x", "n": 16, "logprobs": 20, "max_tokens": 2000}, 400, "262144"),
     ({"model": "tiny", "prompt": [5] * 2048}, 400, "2048"),
-    ({"model": "tiny", "prompt": [5] * 2000, "max_tokens": 100}, 400, "2048"),
+    ({"model": "tiny", "prompt": [5] * 2049, "max_tokens": 0}, 400, "2048"),
+    ({"model": "tiny", "prompt": [5] * 4000, "truncate_prompt_tokens": 2048}, 400, "2048"),
 ]
 
 
@@ -94,6 +95,39 @@ async def test_more_output_than_the_model_can_make_is_the_engines_to_refuse_or_c
 
     assert status == 200
     assert pool.engines["d0"].seen[0].body["max_tokens"] == 10**400
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"prompt": [5] * 2000, "max_tokens": 100},
+        {"prompt": [5] * 2047, "max_tokens": 2048},
+        {"prompt": [5] * 2048, "max_tokens": 0},
+        {"prompt": [5] * 4000, "truncate_prompt_tokens": 1000, "max_tokens": 2000},
+        {"prompt": [5] * 4000, "truncate_prompt_tokens": -1},
+    ],
+    ids=["long", "longest", "without answer", "truncated", "truncated to fit"],
+)
+async def test_a_prompt_of_token_ids_is_left_to_be_cut_as_a_text_is(
+    pool: Pool, asked: dict[str, Any]
+) -> None:
+    status, _, _ = await pool.post({"model": "tiny", **asked})
+
+    assert status == 200
+
+
+@pytest.mark.parametrize(("asked", "tokens"), [(1000, 1000), (-1, 2047), (None, 1200)])
+async def test_of_a_prompt_that_is_truncated_what_is_kept_counts(
+    pool: Pool, asked: int | None, tokens: int
+) -> None:
+    settings = pool.router.settings.current
+    assert settings is not None
+    prompt = [5] * (1200 if asked is None else 4000)
+    body = {"model": "tiny", "prompt": prompt, "truncate_prompt_tokens": asked}
+
+    call = parse_call(Kind.COMPLETIONS, json.dumps(body).encode(), settings)
+
+    assert call.prompt.exact_tokens == tokens
 
 
 async def test_no_more_output_is_reckoned_with_than_the_model_can_make(pool: Pool) -> None:
