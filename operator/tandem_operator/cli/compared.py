@@ -19,6 +19,17 @@ RESTARTS_NOTHING = (
     *(f"{role}.{name}" for role in Role for name in ("minReplicas", "maxReplicas", "management")),
 )
 
+# What decides how fast one replica is, and so which profile describes it.
+DECIDES_SPEED = (
+    *(
+        "model.source.image.",
+        "model.source.persistentVolumeClaim.",
+        "model.source.huggingFace.repo",
+    ),
+    *("engine.device", "engine.dtype", "engine.quantization"),
+    *(f"{role}.gpusPerReplica" for role in Role),
+)
+
 Row = tuple[str, str, str, str]
 
 
@@ -61,6 +72,12 @@ def restarts(found: Comparison) -> str:
     return f"The edit replaces pods in a rolling update ({', '.join(heavy)})."
 
 
+def engines(found: Comparison) -> str:
+    """The engines before and after, once where they are the same."""
+    old, new = (engines_text(run.case) for run in found.runs)
+    return old if old == new else f"before: {old}; after: {new}"
+
+
 def slos(found: Comparison) -> list[str]:
     """The bounds before and after, presets filled in, where they differ."""
     old, new = (run.case.spec.slo for run in found.runs)
@@ -71,9 +88,22 @@ def notes(found: Comparison) -> list[str]:
     """What the figures do not say by themselves; of one side where it holds for that one alone."""
     old, new = (run.case.notes for run in found.runs)
     return [
+        *_one_profile_for_two(found),
         *(note if note in new else f"old: {note}" for note in old),
         *(f"new: {note}" for note in new if note not in old),
     ]
+
+
+def _one_profile_for_two(found: Comparison) -> Iterator[str]:
+    """Where the edit makes other replicas, and both are simulated as if they were the same."""
+    names = [edit.partition(":")[0] for edit in edits(found)]
+    faster_or_slower = [name for name in names if name.startswith(DECIDES_SPEED)]
+    old, new = (run.case.profile.name for run in found.runs)
+    if faster_or_slower and old == new:
+        yield (
+            f"the edit makes other replicas ({', '.join(faster_or_slower)}), but {old} describes"
+            " both sides; give the new ones theirs with --new-profile."
+        )
 
 
 def rows(found: Comparison) -> Iterator[Row]:
@@ -164,7 +194,7 @@ def markdown(found: Comparison) -> str:
         *("| " + " | ".join(map(_cell, row)) + " |" for row in rows(found)),
         "",
         f"Simulated with the live decision core: {_cell(describe(old.case.trace))};"
-        f" {_cell(engines_text(old.case))}, seed {old.case.seed}.",
+        f" {_cell(engines(found))}, seed {old.case.seed}.",
     ]
     if new.changes:
         told = [f"- {clock(c.at_s)} {_cell(c.sentence)}" for c in new.changes[-SHOWN_CHANGES:]]

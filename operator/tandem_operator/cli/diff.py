@@ -1,5 +1,6 @@
 """`tandem diff OLD NEW`: what an edit of a pool does to GPUs, attainment and cost."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from tandem_operator.cli.experiment import Run, run
 from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.figure_table import FigureTable
 from tandem_operator.cli.manifest import STANDARD_INPUT, read_pool
-from tandem_operator.cli.options import OUTPUT, EngineOptions, JsonOption
+from tandem_operator.cli.options import ENGINES, OUTPUT, EngineOptions, JsonOption
 from tandem_operator.cli.output import (
     bars,
     check_outputs,
@@ -30,6 +31,7 @@ from tandem_operator.cli.output import (
     write_json,
 )
 from tandem_operator.cli.policies import PolicyName, policy_for
+from tandem_operator.cli.profiles import file_of, names_with
 from tandem_operator.cli.tables import changes_table
 from tandem_operator.cli.traffic import describe
 from tandem_operator.cli.traffic_options import TrafficOptions
@@ -50,6 +52,18 @@ def diff(
     old: OldArgument,
     new: NewArgument,
     engines: EngineOptions,
+    new_profile: Annotated[
+        str | None,
+        typer.Option(
+            "--new-profile",
+            metavar="NAME|FILE",
+            help="How fast one replica is after the edit, where the edit makes other ones;"
+            " that of --profile if left out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+            autocompletion=names_with,
+        ),
+    ] = None,
     traffic: TrafficOptions,
     markdown_to: Annotated[
         str | None,
@@ -83,16 +97,19 @@ def diff(
             "NEW": new,
             "--trace": traffic.trace,
             "--profile": engines.profile_file,
+            "--new-profile": None if new_profile is None else file_of(new_profile),
         },
     )
     if str(old) == str(new) == STANDARD_INPUT:
         raise BadInputError("only one of the two manifests can come from standard input")
     pools = {"old": read_pool(old), "new": read_pool(new)}
     trace = traffic.requests()
+    after_edit = engines if new_profile is None else replace(engines, profile=new_profile)
+    served_by = {"old": engines, "new": after_edit}
     runs: dict[str, Run] = {}
     with bars() as shown:
         for name, pool in pools.items():
-            case = engines.case(pool, trace, seed=traffic.seed)
+            case = served_by[name].case(pool, trace, seed=traffic.seed)
             with shown.run(name, span_s=trace.span_s) as told:
                 runs[name] = run(case, policy_for(PolicyName.TANDEM, case), told=told)
     found = Comparison(

@@ -88,3 +88,29 @@ def test_two_outputs_cannot_share_the_screen(diff):
     said = sentence(diff("20ms", "30ms", "--markdown", "--json"))
 
     assert "cannot both go to standard output" in said
+
+
+OTHER_MODEL = ("Llama-3.1-8B-Instruct", "Llama-3.3-70B-Instruct")
+
+
+def test_says_so_where_one_profile_describes_two_models(diff):
+    result = diff(*OTHER_MODEL, "--json")
+
+    (note,) = (n for n in json.loads(result.stdout)["notes"] if "--new-profile" in n)
+    assert "(model.source.huggingFace.repo)" in note
+    assert "h200-llama-3.1-8b-fp8 describes both sides" in note
+
+
+def test_each_side_is_simulated_on_a_profile_of_its_own(diff):
+    result = diff(*OTHER_MODEL, "--new-profile", "h100-llama-3.1-8b", "--markdown")
+
+    told = result.stdout
+    assert "before: h200-llama-3.1-8b-fp8, KV transfer" in told
+    assert "after: h100-llama-3.1-8b, KV transfer" in told
+    assert "describes both sides" not in told
+
+
+def test_an_edit_that_leaves_replicas_as_they_are_needs_no_second_profile(diff):
+    notes = json.loads(diff("target: 20ms", "target: 30ms", "--json").stdout)["notes"]
+
+    assert not any("--new-profile" in note for note in notes)
