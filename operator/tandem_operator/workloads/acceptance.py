@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem_operator.api import PodTemplate, PoolSpec
+from tandem_operator.api import PodTemplate, PoolSpec, Resources, quantity
 from tandem_operator.workloads import addresses
 from tandem_operator.workloads.engine_options import refused_options
 from tandem_operator.workloads.names import ENGINE, ROUTER, PoolName
@@ -13,6 +13,8 @@ from tandem_operator.workloads.services import COMPONENTS
 from tandem_operator.workloads.world import Installation
 
 _GRACE = "terminationGracePeriodSeconds"
+# Below this not even the sandbox comes up, and Kubernetes says so in an Event of the pod alone.
+_LEAST_MEMORY = "64Mi"
 
 
 def objections(spec: PoolSpec, installation: Installation, *, name: PoolName) -> tuple[str, ...]:
@@ -49,9 +51,20 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[str]:
         if (why := addresses.objection(url, allowed=allowed)) is not None:
             yield why
     for role, fleet in spec.fleets.items():
+        yield from _memory_objections(fleet.resources, f"{role}.resources", example="4Gi")
         yield from _template_objections(fleet.pod_template, f"{role}.podTemplate.spec", ENGINE)
+    yield from _memory_objections(spec.router.resources, "router.resources", example="512Mi")
     template = spec.router.pod_template
     yield from _template_objections(template, "router.podTemplate.spec", ROUTER)
+
+
+def _memory_objections(resources: Resources, path: str, *, example: str) -> Iterator[str]:
+    limit = (resources.limits or {}).get("memory")
+    if limit is not None and quantity(limit) < quantity(_LEAST_MEMORY):
+        yield (
+            f"{path}.limits.memory: no pod of Tandem can start within {limit}; write for example"
+            f" {example}, or leave it out"
+        )
 
 
 def _template_objections(template: PodTemplate | None, path: str, own: str) -> Iterator[str]:

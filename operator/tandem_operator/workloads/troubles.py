@@ -37,7 +37,14 @@ def deployment_trouble(deployment: Mapping[str, Any]) -> str | None:
 
 
 def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
-    status = _status(pod)
+    status, node = _status(pod), (pod.get("spec") or {}).get("nodeName")
+    if node and not status.get("conditions"):
+        # The scheduler leaves a condition and a node its first report: it was told where to go.
+        yield _worded(
+            "NodeMissing",
+            f"node {node} has not taken the pod; podTemplate.spec.nodeName must name a node that"
+            " is there, or leave it out",
+        )
     for condition in status.get("conditions") or ():
         unscheduled = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         if unscheduled and condition.get("reason") != "SchedulingGated":

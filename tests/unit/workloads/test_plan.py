@@ -89,6 +89,8 @@ BAD = {
     "decode.podTemplate.spec.initContainers[0]": {
         "decode": {"podTemplate": {"spec": {"initContainers": [{"name": "engine"}]}}}
     },
+    "decode.resources.limits.memory": {"decode": {"resources": {"limits": {"memory": "1Mi"}}}},
+    "router.resources.limits.memory": {"router": {"resources": {"limits": {"memory": 1000000}}}},
     "slo.attainment": {"slo": {"attainment": "101%"}},
 }
 

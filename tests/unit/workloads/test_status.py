@@ -336,6 +336,7 @@ TROUBLES = {
         ),
         "401: token hf_*** bad",
     ),
+    "NodeMissing": ({"conditions": []}, "node node-1 has not taken the pod"),
     "Unschedulable": (
         {
             "conditions": [
