@@ -20,6 +20,7 @@ from tandem_operator.kube.apply import (
     PreviousPoolRemainsError,
     Taken,
 )
+from tandem_operator.kube.autoscalers import Autoscalers
 from tandem_operator.kube.children import ChildReader
 from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.conflicts import describe
@@ -118,6 +119,7 @@ class PoolLoop:
         self._events = EventWriter(kube, instance=instance, now=now)
         self._sharing = Sharing(kube, clock=clock)
         self._cordons = Cordons(kube, clock=clock)
+        self._autoscalers = Autoscalers(kube, clock=clock)
         self._operators = Operators(kube, own=installation.lease, clock=clock)
         self._run_by: dict[PoolKey, str] = {}
         self._known: dict[PoolKey, _Known] = {}
@@ -157,10 +159,11 @@ class PoolLoop:
         # A spec that cannot be read otherwise still has its pods measured.
         metrics = Metrics() if spec is None else spec.metrics
         world, collected = await self._observe(pool, known, metrics=metrics)
-        # No other pass may come between what is read of the claims here and this pool's own.
         rivals = known.rivals.look(
             world.children, ours=managed(spec), is_ours=count_is_ours, now_s=self._now()
         )
+        rivals = await self._autoscalers.named(rivals, namespace=key.namespace, pool=key.name)
+        # No other pass may come between what is read of the claims here and this pool's own.
         world = replace(world, quota=self._sharing.quota(*key, gpus=gpus), rivals=rivals)
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
         self._sharing.note(*key, claim=planned.claim)

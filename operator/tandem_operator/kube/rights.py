@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tandem_operator.kube.kinds import (
+    AUTOSCALER,
     CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -59,6 +60,7 @@ POOL_RIGHTS = (
     _right(NETWORK_POLICY, _OWN),
     _right(POD_MONITOR, _OWN),
     _right(RESOURCE_QUOTA, ("list",)),
+    _right(AUTOSCALER, ("list",)),
     _right(EVENT, ("create",)),
 )
 """In every namespace with pools: a ClusterRole, or a Role in the one namespace served."""

@@ -17,6 +17,9 @@ LEFT_ALONE_S = 600.0
 WATCHED_S = 120.0
 """How long a write must stand until the fight is over; an autoscaler looks every 15 seconds."""
 
+AN_AUTOSCALER = "a HorizontalPodAutoscaler"
+"""Its name is not among the managers of the fields that it writes."""
+
 _AUTOSCALER = ("kube-controller-manager", "scale")
 
 
@@ -87,8 +90,7 @@ class Rivals:
         until_s = None if fight is None else fight.left_alone_until_s
         autoscaler = _AUTOSCALER in _setters(deployment)
         if until_s is None and autoscaler:
-            rival = "a HorizontalPodAutoscaler"
-            self._fights[component] = fight = _Fight(rival)
+            self._fights[component] = fight = _Fight(AN_AUTOSCALER)
             self._leave_alone(fight, now_s)
         elif fight is not None and until_s is not None and now_s >= until_s and fight.tried:
             self._leave_alone(fight, now_s)

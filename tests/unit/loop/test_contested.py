@@ -35,6 +35,21 @@ async def test_an_autoscaler_on_a_managed_role_is_told_of_and_not_fought(store):
     assert store.told.count(("Warning", "ReplicasContested")) == 1
 
 
+async def test_the_autoscaler_is_named_where_it_may_be_listed(store):
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": PREFILL}
+    store.kinds["horizontalpodautoscalers"]["web"] = {
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": target},
+    }
+    await store.passes()
+    autoscale(store, 4)
+
+    await store.passes()
+
+    said = store.condition("FieldConflict")["message"]
+    assert said.startswith("HorizontalPodAutoscaler web sets the replicas of prefill")
+
+
 async def test_a_role_is_set_again_once_the_autoscaler_is_gone(store):
     await store.passes()
     autoscale(store, 4)

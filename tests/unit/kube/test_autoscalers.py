@@ -1,0 +1,55 @@
+"""The names of autoscalers: asked for only in a fight, and not needed for it."""
+
+from tandem_operator.kube.autoscalers import READ_FOR_S, Autoscalers
+from tandem_operator.workloads.rivals import AN_AUTOSCALER
+from tandem_operator.workloads.world import Rival
+from tests.unit.kube.apiserver import Clock
+
+FIGHT = {"prefill": Rival(AN_AUTOSCALER, left_alone=True)}
+
+
+def scaler(name, deployment, kind="Deployment"):
+    return {
+        "metadata": {"name": name},
+        "spec": {"scaleTargetRef": {"kind": kind, "name": deployment}},
+    }
+
+
+async def named(autoscalers, rivals):
+    return await autoscalers.named(rivals, namespace="ns", pool="tiny")
+
+
+async def test_nothing_is_asked_without_a_fight_against_an_autoscaler(api):
+    kube, recorder = api
+    others = {"decode": Rival("field manager kubectl", left_alone=True)}
+
+    assert await named(Autoscalers(kube, clock=Clock()), others) == others
+    assert recorder.reads == []
+
+
+async def test_the_autoscaler_of_that_deployment_is_named_with_one_list_a_minute(api):
+    kube, recorder = api
+    recorder.lists = {
+        "horizontalpodautoscalers": [
+            scaler("other", "big-prefill"),
+            scaler("set", "tiny-prefill", kind="StatefulSet"),
+            scaler("web", "tiny-prefill"),
+        ]
+    }
+    clock = Clock()
+    autoscalers = Autoscalers(kube, clock=clock)
+
+    for _ in range(3):
+        found = await named(autoscalers, FIGHT)
+        assert found["prefill"] == Rival("HorizontalPodAutoscaler web", left_alone=True)
+    assert len(recorder.reads) == 1
+
+    clock.now_s += READ_FOR_S
+    await named(autoscalers, FIGHT)
+    assert len(recorder.reads) == 2
+
+
+async def test_without_the_right_to_list_them_it_stays_unnamed(api):
+    kube, _ = api
+
+    assert await named(Autoscalers(kube, clock=Clock()), FIGHT) == FIGHT
