@@ -3,6 +3,9 @@
 A key is worked on when it was added, when its last pass asked to be called again, and, after a
 failure, with exponential backoff of its own. Nothing about a key is lost while it is worked on: it
 is simply due again. A pass that returns `None` says that its key is gone.
+
+Passes over keys that were slow last time, waiting for pods that do not answer, never hold all
+workers: one author's many silent pools do not make the pools of others wait.
 """
 
 import asyncio
@@ -27,6 +30,7 @@ class Pace:
         first_backoff_s: wait after one failure; doubled after each further one.
         last_backoff_s: the longest wait.
         limit_s: a pass that takes longer has failed.
+        slow_s: a key whose last pass took longer is slow.
     """
 
     settle_s: float = 0.2
@@ -34,6 +38,7 @@ class Pace:
     first_backoff_s: float = 1.0
     last_backoff_s: float = 60.0
     limit_s: float = 60.0
+    slow_s: float = 1.0
 
 
 @dataclass(slots=True)
@@ -43,6 +48,8 @@ class _Entry:
     added_while_running: bool = False
     started_s: float = float("-inf")
     failures: int = 0
+    slow: bool = False
+    """Whether its last pass was."""
 
 
 class KeyedQueue(Generic[K]):
@@ -51,6 +58,7 @@ class KeyedQueue(Generic[K]):
     Args:
         work: one pass; returns seconds until the next one, or `None` when the key is gone.
         workers: passes at one time, over all keys.
+        for_quick: of these, as many as no slow key may hold.
         done: told the outcome of every pass, for metrics.
     """
 
@@ -58,12 +66,14 @@ class KeyedQueue(Generic[K]):
         self,
         work: Callable[[K], Awaitable[float | None]],
         *,
-        workers: int = 4,
+        workers: int = 6,
+        for_quick: int = 2,
         pace: Pace | None = None,
         done: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
         self._work = work
         self._workers = workers
+        self._for_slow = max(1, workers - for_quick)
         self._pace = pace or Pace()
         self._done = done
         self._entries: dict[K, _Entry] = {}
@@ -109,6 +119,7 @@ class KeyedQueue(Generic[K]):
     def _start_due(self, now_s: float) -> float:
         """Start what is due and may start; tells how long nothing more will be due."""
         longest_nap_s = 5.0
+        slow = sum(1 for each in self._entries.values() if each.running and each.slow)
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].due_s):
             if entry.running:
                 continue
@@ -116,6 +127,9 @@ class KeyedQueue(Generic[K]):
                 return min(longest_nap_s, entry.due_s - now_s)
             if len(self._tasks) >= self._workers:
                 break
+            if entry.slow and slow >= self._for_slow:
+                continue
+            slow += entry.slow
             entry.running, entry.started_s, entry.added_while_running = True, now_s, False
             task = asyncio.create_task(self._pass(key, entry), name=f"pass over {key}")
             self._tasks.add(task)
@@ -158,8 +172,9 @@ class KeyedQueue(Generic[K]):
                 if entry.added_while_running:
                     entry.due_s = min(entry.due_s, self._soon(entry, now_s))
         finally:
-            entry.running = False
-            self._done(result, loop.time() - entry.started_s)
+            took_s = loop.time() - entry.started_s
+            entry.running, entry.slow = False, took_s > self._pace.slow_s
+            self._done(result, took_s)
 
     def _soon(self, entry: _Entry, now_s: float) -> float:
         pace = self._pace

@@ -177,6 +177,46 @@ def test_no_more_passes_at_once_than_workers():
     run_virtual(main)
 
 
+def test_many_keys_whose_passes_wait_do_not_make_a_quick_one_wait():
+    async def main():
+        async def silent_or_quick(key, _call):
+            await asyncio.sleep(0.05 if key == "healthy" else 4.0)
+            return 5.0
+
+        worker = Worker(silent_or_quick)
+        queue = KeyedQueue(worker)
+        async with running(queue):
+            for key in (*range(100), "healthy"):
+                queue.add(key)
+            await asyncio.sleep(600)
+        seen = worker.times("healthy")
+        waits = [later - before for before, later in itertools.pairwise(seen)]
+        # Those that wait are still looked at, each in its turn.
+        assert min(len(worker.times(key)) for key in range(100)) >= 4
+        assert max(waits) < 5.0 + 1.0
+
+    run_virtual(main)
+
+
+def test_a_key_that_is_slow_no_more_is_treated_as_the_others():
+    async def main():
+        async def slow_at_first(key, _call):
+            now_s = asyncio.get_running_loop().time()
+            await asyncio.sleep(4.0 if key != "mended" or now_s < 60 else 0.05)
+            return 5.0
+
+        worker = Worker(slow_at_first)
+        queue = KeyedQueue(worker)
+        async with running(queue):
+            for key in (*range(20), "mended"):
+                queue.add(key)
+            await asyncio.sleep(600)
+        late = [at_s for at_s in worker.times("mended") if at_s > 120]
+        assert max(later - before for before, later in itertools.pairwise(late)) < 6.0
+
+    run_virtual(main)
+
+
 def test_a_pass_that_hangs_is_cut_off_and_tried_again():
     async def main():
         async def hangs_once(_key, call):
