@@ -42,6 +42,7 @@ from tandem_operator.kube.status import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.targets import targets_of
+from tandem_operator.workloads.engine_key import runs_with_key
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
 from tandem_operator.workloads.names import PoolName, key_of
 from tandem_operator.workloads.observe import see
@@ -246,18 +247,20 @@ class PoolLoop:
             )
             if taken_name is not None:
                 return Outcome(blocked=taken_name)
+        rekeyed = False
         if planned.children:
             missed = any(name.engine_key in (pod_trouble(pod) or "") for pod in world.pods)
-            keyless = await self._keys.ensure(name, missed=missed)
-            if keyless is not None:
-                return Outcome(refused=keyless)
+            key = await self._keys.ensure(name, missed=missed)
+            if key.refused is not None:
+                return Outcome(refused=key.refused)
+            rekeyed = key.made and any(map(runs_with_key, world.pods))
         report = await self._writer.apply(planned.children, observed, pool_uid=name.uid)
         self._count(report)
         if report.written:
             self._children.invalidate(namespace=name.namespace, pool=name.name)
             log.info("children applied", extra={"pool": name.name, "children": report.written})
         if report.refused or report.blocked:
-            return Outcome(refused=report.refused, blocked=report.blocked)
+            return Outcome(refused=report.refused, blocked=report.blocked, rekeyed=rekeyed)
         taken = list(report.taken)
         await self._write_costs(planned, name)
         counts = await self._write_replicas(planned, observed, name)
@@ -267,7 +270,7 @@ class PoolLoop:
         taken += counts
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
-        return Outcome(taken=tuple(map(_sentence, taken)))
+        return Outcome(taken=tuple(map(_sentence, taken)), rekeyed=rekeyed)
 
     async def _store(
         self, planned: Plan, outcome: Outcome, name: PoolName, *, before: _Refusal | None

@@ -6,6 +6,7 @@ operator everybody's; so would `patch`, whose answer is the whole object.
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from tandem_operator.kube.client import CHILD_MANAGER, ApiError, Kube
@@ -15,6 +16,20 @@ from tandem_operator.workloads.names import PoolName
 
 KNOWN_FOR_S = 300.0
 _KEY_BYTES = 32
+_REFUSALS = frozenset({400, 403, 404, 413, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """What became of a pool's Secret.
+
+    Attributes:
+        refused: why the API server does not take it, if it does not.
+        made: whether there was none.
+    """
+
+    refused: str | None = None
+    made: bool = False
 
 
 class EngineKeys:
@@ -25,15 +40,16 @@ class EngineKeys:
         self._clock = clock
         self._known_until_s: dict[str, float] = {}
 
-    async def ensure(self, name: PoolName, *, missed: bool) -> str | None:
-        """Make the pool's Secret unless it exists; returns why the API server does not take it.
+    async def ensure(self, name: PoolName, *, missed: bool) -> Ensured:
+        """Make the pool's Secret unless it exists.
 
         Args:
             name: the pool.
             missed: whether a pod says that there is none.
         """
         if not missed and self._clock() < self._known_until_s.get(name.uid, float("-inf")):
-            return None
+            return Ensured()
+        made = True
         body = key_secret(name, secrets.token_urlsafe(_KEY_BYTES))
         try:
             await self._kube.create(SECRET, body, namespace=name.namespace, manager=CHILD_MANAGER)
@@ -41,14 +57,12 @@ class EngineKeys:
             # Its name is of this pool alone, so the one that exists is its own.
             if error.status != HTTPStatus.CONFLICT:
                 if error.status in _REFUSALS:
-                    return f"Secret {name.engine_key}: {error.message}"
+                    return Ensured(refused=f"Secret {name.engine_key}: {error.message}")
                 raise
+            made = False
         self._known_until_s[name.uid] = self._clock() + KNOWN_FOR_S
-        return None
+        return Ensured(made=made)
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered about a pool that is gone."""
         self._known_until_s.pop(uid, None)
-
-
-_REFUSALS = frozenset({400, 403, 404, 413, 422})

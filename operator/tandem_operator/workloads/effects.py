@@ -28,10 +28,12 @@ class Outcome:
         refused: why the API server refused an object in the dry run; nothing was touched then.
         blocked: whose fields stood in the way, not ours to take; nothing was touched then.
         taken: which fields were taken back from whom, being ours by contract.
+        rekeyed: whether the key of the engines was made anew while pods ran with the one before.
         unstored: the API server's words on why it does not take the memory; all else is in force.
     """
 
     refused: str | None = None
     blocked: str | None = None
     taken: tuple[str, ...] = ()
+    rekeyed: bool = False
     unstored: str | None = None

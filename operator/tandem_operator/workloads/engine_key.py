@@ -26,6 +26,16 @@ def key_env(name: PoolName) -> Object:
     return {"name": KEY_ENV, "valueFrom": {"secretKeyRef": reference}}
 
 
+def rekeyed_sentence(name: PoolName) -> str:
+    """What to do once the Secret was made anew."""
+    deployments = " ".join(name.child(each) for each in (*Role, ROUTER))
+    return (
+        f"Secret {name.engine_key} was gone and is made anew, with another key. Pods that run have"
+        " the old one, and those that start do not understand them: run"
+        f" kubectl -n {name.namespace} rollout restart deployment {deployments}."
+    )
+
+
 def roles_with_key(world: World, name: PoolName) -> frozenset[Role]:
     """Roles whose pods are to ask for the key; one that does goes on doing so."""
     routers = [
@@ -43,6 +53,11 @@ def roles_with_key(world: World, name: PoolName) -> frozenset[Role]:
     return frozenset(
         role for role in Role if _has_key(templates.get(name.child(role), {"metadata": {}}))
     )
+
+
+def runs_with_key(pod: Object) -> bool:
+    """Whether a pod that runs has a key, which it read when it started."""
+    return _has_key(pod) and (pod.get("status") or {}).get("phase") == "Running"
 
 
 def _has_key(pod: Object) -> bool:

@@ -26,7 +26,7 @@ from tandem_operator.core.tick import decide
 from tandem_operator.workloads.acceptance import objections
 from tandem_operator.workloads.children import children_of, templates_of
 from tandem_operator.workloads.effects import Event, EventType, Outcome
-from tandem_operator.workloads.engine_key import roles_with_key
+from tandem_operator.workloads.engine_key import rekeyed_sentence, roles_with_key
 from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.memory import is_due, stored_memory
 from tandem_operator.workloads.names import ROUTER, PoolName, key_of
@@ -35,7 +35,7 @@ from tandem_operator.workloads.pods import Template
 from tandem_operator.workloads.policy import policy_of
 from tandem_operator.workloads.settings import memory_map
 from tandem_operator.workloads.status import rejected_status, status_changed, status_of
-from tandem_operator.workloads.telling import MEMORY_UNREADABLE, events_of
+from tandem_operator.workloads.telling import KEY_REPLACED, MEMORY_UNREADABLE, events_of
 from tandem_operator.workloads.turnover import turnovers
 from tandem_operator.workloads.victims import PodCost, deletion_costs
 from tandem_operator.workloads.world import Object, World
@@ -230,6 +230,9 @@ def _told(
         message = str(planned.unreadable)
         event = Event(reason=MEMORY_UNREADABLE, message=message, type=EventType.WARNING)
         events = (event, *events)
+    if outcome.rekeyed:
+        message = rekeyed_sentence(read.name)
+        events = (*events, Event(reason=KEY_REPLACED, message=message, type=EventType.WARNING))
     return replace(planned, status=_news(world, status), events=events)
 
 

@@ -15,6 +15,7 @@ from tandem_operator.workloads.conditions import (
 from tandem_operator.workloads.effects import Event, EventType, Outcome
 
 FIELD_TAKEN = "FieldTaken"
+KEY_REPLACED = "EngineKeyReplaced"
 MEMORY_UNREADABLE = "MemoryUnreadable"
 _REFUSALS = frozenset(
     {

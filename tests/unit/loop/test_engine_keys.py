@@ -76,6 +76,25 @@ async def test_a_secret_that_a_pod_misses_is_made_at_once():
         assert list(keys(store)) == [name]
 
 
+async def test_a_key_made_anew_while_pods_run_with_the_old_one_is_told_once_with_what_to_do():
+    async with storing() as store:
+        await store.passes()
+        (name,) = keys(store)
+        assert ("Warning", "EngineKeyReplaced") not in store.told
+        template = store.kinds["deployments"]["tiny-decode"]["spec"]["template"]
+        pod = waiting_for(name)
+        pod["metadata"]["annotations"] = template["metadata"]["annotations"]
+        pod["status"] = {"phase": "Running"}
+        store.start(pod, component="decode")
+        store.kinds["secrets"].clear()
+
+        await store.passes(130)
+
+        [event] = [each for each in store.events if each["reason"] == "EngineKeyReplaced"]
+        assert f"Secret {name} was gone" in event["note"]
+        assert "rollout restart deployment tiny-prefill tiny-decode tiny-router" in event["note"]
+
+
 async def test_a_secret_is_not_made_again_and_again():
     async with storing() as store:
         await store.passes(20)
