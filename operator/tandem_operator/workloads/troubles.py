@@ -19,6 +19,7 @@ _STUCK_WAITING = frozenset(
         "CrashLoopBackOff",
     }
 )
+_STATUSES = ("initContainerStatuses", "containerStatuses")
 _TOKEN = re.compile(r"\b(hf_|sk-)[A-Za-z0-9_-]{8,}")
 _LONGEST = 500
 
@@ -38,8 +39,8 @@ def deployment_trouble(deployment: Mapping[str, Any]) -> str | None:
 
 def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
     status, node = _status(pod), (pod.get("spec") or {}).get("nodeName")
-    if node and not status.get("conditions"):
-        # The scheduler leaves a condition and a node its first report: it was told where to go.
+    if node and not any(status.get(name) for name in ("conditions", "startTime", *_STATUSES)):
+        # A scheduler leaves a condition, and a node its first report: neither has seen this pod.
         yield _worded(
             "NodeMissing",
             f"node {node} has not taken the pod; podTemplate.spec.nodeName must name a node that"
@@ -49,7 +50,7 @@ def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
         unscheduled = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         if unscheduled and condition.get("reason") != "SchedulingGated":
             yield _worded(condition.get("reason"), condition.get("message"))
-    for statuses in ("initContainerStatuses", "containerStatuses"):
+    for statuses in _STATUSES:
         for container in status.get(statuses) or ():
             yield from _container_troubles(container)
 
