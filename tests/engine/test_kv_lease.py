@@ -152,6 +152,33 @@ async def test_what_is_pulled_after_its_lease_is_computed_again(pair: Pair) -> N
     assert wrong([await pair.decode.tokens(body) for body in bodies], alone) == 0
 
 
+async def test_what_a_stopped_prefill_engine_gives_after_its_lease_is_computed_again(
+    pair: Pair,
+) -> None:
+    alone = await references(pair)
+    bodies = [salted(length) for length in LENGTHS]
+    ids = [new_id() for _ in bodies]
+    parameters = [await pair.prefilled(body, one) for body, one in zip(bodies, ids, strict=True)]
+    with stopped(pair.prefill):
+        asked = [
+            asyncio.create_task(
+                pair.decode.api.complete(
+                    body | {KV_PARAMS: each}, request_id=one, timeout_s=REQUEST_S
+                )
+            )
+            for body, each, one in zip(bodies, parameters, ids, strict=True)
+        ]
+        others = asyncio.create_task(overwrite(pair.prefill, capacity_tokens=BLOCKS_TOKENS))
+        # A stopped engine does not say that its leases are over.
+        await asyncio.sleep(LEASE_S + 1)
+
+    answers = await asyncio.gather(*asked)
+    await others
+
+    assert wrong([answer["choices"][0]["token_ids"] for answer in answers], alone) == 0
+    assert wrong([await pair.decode.tokens(body) for body in bodies], alone) == 0
+
+
 async def test_a_frozen_decode_engine_gives_no_wrong_token_through_the_router(
     pair: Pair, router: Router
 ) -> None:

@@ -228,6 +228,14 @@ class Attempt:
         self.given_up = False
         self.settled = False
 
+    @property
+    def queued(self) -> bool:
+        """Return whether it waits where others, of the same two pods, were served meanwhile."""
+        health, source = self.pod.health, self.source
+        if source is None or self not in health.waiting:
+            return False
+        return health.well_with.get(source.name, self.began_s) > self.began_s
+
     def abandon(self) -> None:
         """End the wait for the first token, where it lets itself be ended."""
         self.given_up = self.given_up or self.give_up()

@@ -45,8 +45,11 @@ class Suspicion:
         """Have a probe tell what a pod is, where it was silent long enough to say anything of it.
 
         A request that came to the pod with its time all but spent does not, nor does one that it
-        served until the end of that.
+        served until the end of that. One that waited for its KV blocks, while others that came from
+        the same prefill pod had theirs, was in a queue.
         """
+        if attempt.queued:
+            return
         timeouts = flight.settings.timeouts
         if silent_s >= min(timeouts.connect_s, timeouts.prefill_s):
             self.fleet.ejection.failed(attempt)

@@ -351,3 +351,41 @@ async def test_blocks_that_were_used_are_not_given_back(pool: Pool) -> None:
 
     assert not pool.engines["p0"].let_go
     assert not pool.engines["d0"].let_go
+
+
+async def test_a_decode_pod_with_a_queue_longer_than_the_lease_is_not_taken_for_sick(
+    pool: Pool,
+) -> None:
+    await pool.add("d1")
+    pool.show("d1", ready=False)
+    # Long enough that a pod silent for it is doubted.
+    pool.configure(kv={"lease_s": 2.0}, timeouts={"connect_s": 0.3})
+    busy = pool.engines["d0"]
+    busy.script.hold = asyncio.Event()
+    queued = [asyncio.create_task(pool.stream()) for _ in range(4)]
+    await busy.wait_seen(len(queued))
+    busy.script.hold = None
+    assert (await pool.stream())[-1] == "[DONE]"
+
+    pool.show("d1")
+    answers = await asyncio.gather(*queued)
+
+    assert all(answer[-1] == "[DONE]" for answer in answers)
+    assert pool.metric("tandem_router_kv_expired_total", how="silent") == len(queued)
+    assert not pool.router.fleet.ejection.sick()
+
+
+async def test_a_decode_pod_that_gets_no_kv_blocks_at_all_is_taken_for_sick(pool: Pool) -> None:
+    await pool.add("d1")
+    pool.show("d1", ready=False)
+    # Long enough that a pod silent for it is doubted.
+    pool.configure(kv={"lease_s": 2.0}, timeouts={"connect_s": 0.3})
+    cut_off = pool.engines["d0"]
+    cut_off.script.hold = asyncio.Event()
+    waiting = [asyncio.create_task(pool.stream()) for _ in range(4)]
+    await cut_off.wait_seen(len(waiting))
+
+    pool.show("d1")
+    await asyncio.gather(*waiting)
+
+    assert [sick.pod.name for sick in pool.router.fleet.ejection.sick()][:1] == ["d0"]
