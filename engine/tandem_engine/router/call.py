@@ -217,7 +217,7 @@ def _object(*members: bytes) -> bytes:
 def _not_finite(name: str) -> ApiError:
     return ApiError(
         400,
-        f"The body has the number {name}, which JSON has not; use a finite number such as 0.7.",
+        f"The body has the number {name}, which JSON does not have; use a finite one such as 0.7.",
         code="invalid_json",
     )
 

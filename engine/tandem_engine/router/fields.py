@@ -83,7 +83,7 @@ def _refused(name: str, *, within: str = "") -> ApiError:
         400,
         f"{shown}: not available here, because {why}; leave it out."
         if why is not None
-        else f"{shown}: no field that an engine gets from a client; leave it out.",
+        else f"{shown}: this field is not supported; leave it out.",
         param=shown,
         code="unsupported_parameter",
     )

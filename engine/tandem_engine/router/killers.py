@@ -42,8 +42,8 @@ class Killers:
         if self._suspects and self._ends(self._digest(call, credentials)) >= MOST_ENGINES:
             raise ApiError(
                 422,
-                f"Engines ended while they served this very request, {MOST_ENGINES} of them; it is"
-                f" refused for {REFUSED_S / 60:g} minutes, so send another one.",
+                f"This request ended {MOST_ENGINES} engines, so it is refused for"
+                f" {REFUSED_S / 60:g} minutes; send a different one.",
                 code="engine_killer",
             )
 

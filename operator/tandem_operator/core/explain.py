@@ -168,7 +168,7 @@ def _growth(words: Words, allowed: Allowed) -> str:
         late = percent(outlook.late_share)
         return (
             f"predicted TTFT: {late} of requests find no place in decode, where"
-            f" {outlook.batch_limit} ends the batch, at {outlook.load}"
+            f" {outlook.batch_limit} limits the batch, at {outlook.load}"
         )
     if outlook.observed_s is not None:
         seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} > {bound}"
@@ -201,9 +201,9 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.AT_BOUND: f"more would be better, but maxReplicas is {words.maximum}",
         Reason.STARTING_PODS: "the replicas asked for are starting",
         Reason.NAMESPACE_QUOTA: f"more would be better, but {words.quota}",
-        Reason.NEW_TRAFFIC: "fewer may do, but too little is known of its traffic yet",
+        Reason.NEW_TRAFFIC: "fewer may be enough, but too little is known of its traffic yet",
         Reason.STABILIZING: (
-            f"fewer may do; one leaves once that has held for {_span(words.stabilization_s)}"
+            f"fewer may be enough; one leaves once that holds for {_span(words.stabilization_s)}"
         ),
         Reason.GPU_BUDGET: (
             f"more would be better, but {words.budget} has no room until another replica is gone"
@@ -221,7 +221,8 @@ def _why_right(words: Words) -> str:
     if words.pending:
         return "more may be better, if that lasts"
     if words.room is not None:
-        return f"fewer would do for what is forecast, but not for {100.0 * words.room:.0f} % more"
+        more = f"{100.0 * words.room:.0f} % more"
+        return f"fewer would be enough for the forecast load, but not for {more}"
     if words.outlook is None:
         return "nothing calls for a change"
     return (

@@ -77,7 +77,7 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
     elif observation.turned_away:
         gap = "no router is Ready: clients are turned away"
     elif lost:
-        gap = f"router {lost[0]} vanished: who came in its last seconds is not known"
+        gap = f"router {lost[0]} is gone, and what reached it in its last seconds is not known"
     elif missing:
         gap = f"no fresh metrics from {', '.join(missing[:3])}"
     return Freshness(

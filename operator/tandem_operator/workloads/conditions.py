@@ -144,8 +144,8 @@ def _accepted(facts: Facts) -> Verdict:
 def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
     """Reasons and sentences of what is amiss while the spec is in force."""
     if facts.outcome.unstored is not None:
-        message = "A restart of the operator would learn this pool anew; "
-        message += f"let the API server take ConfigMap {facts.name.memory}, which it refused"
+        message = f"The API server refused ConfigMap {facts.name.memory}, so a restart of the"
+        message += " operator would lose what it learned of this pool; let the API server take it"
         yield MEMORY_REFUSED, f"{message}: {facts.outcome.unstored.rstrip('.')}."
     if facts.overridden:
         message = "These pod template fields are Tandem's own and were not taken: "
@@ -165,7 +165,8 @@ def _slo_met(facts: Facts) -> Verdict:
         if missing:
             # Those who wait for them have not ended yet.
             message = (
-                f"What ended was in time, but without a Ready pod of {_and(missing)} nobody is."
+                "The requests that ended kept both bounds, but none is served without a Ready pod"
+                f" of {_and(missing)}."
             )
             return Verdict(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
         message = f"At least {objective} of the recent requests kept both bounds."
@@ -233,7 +234,7 @@ def _slo_feasible(facts: Facts) -> Verdict:
     }
     could = [f"{field}: {format_duration(at)}" for field, at in bounds.items() if at is not None]
     message = "No number of replicas can hold the SLO"
-    message += f"; what could be met: {_and(could)}." if could else "."
+    message += f"; replicas could hold {_and(could)}." if could else "."
     return Verdict(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
 
 
@@ -249,13 +250,13 @@ def _field_conflict(facts: Facts) -> Verdict:
 
 def _rivalry(contested: tuple[str, Rival]) -> str:
     component, rival = contested
-    keep = f"set {component}.management: External to keep it, or remove it"
+    keep = f"Set {component}.management: External to keep it, or remove it"
     if component == ROUTER:
-        keep = "remove it; router.minReplicas says how many routers there are"
+        keep = "Remove it, since router.minReplicas says how many routers there are"
     who = f"{rival.who[0].upper()}{rival.who[1:]}"
     return (
-        f"{who} sets the replicas of {component} again and again, so Tandem leaves them alone"
-        f" and looks every ten minutes whether it is gone: {keep}."
+        f"{who} sets the replicas of {component} again and again. Tandem leaves them alone."
+        f" {keep}; Tandem looks again every ten minutes."
     )
 
 
@@ -265,14 +266,13 @@ def _engines_healthy(facts: Facts) -> Verdict:
     if lapses:
         told.append(f"These pods are not Ready any more: {_named(lapses)}.")
     if sick:
-        what = "Routers send these Ready pods no requests, for what became of them"
-        told.append(f"{what}: {_named(sick)}.")
+        told.append(f"The routers send no requests to these Ready pods: {_named(sick)}.")
     if told:
         return Verdict(
             kind, FALSE, "EnginesStopped" if lapses else "EnginesEjected", " ".join(told)
         )
     if all(router.ended for router in facts.seen.observation.routers):
-        return Verdict(kind, UNKNOWN, "NoRouters", "No router tells how engines serve.")
+        return Verdict(kind, UNKNOWN, "NoRouters", "No router reports how the engines serve.")
     return Verdict(kind, TRUE, "Serving", "The routers send requests to every Ready engine pod.")
 
 

@@ -120,7 +120,7 @@ def test_no_role_shrinks_on_what_a_vanished_router_may_have_taken_with_it(ago_s:
 
     assert counts(decision) == {Role.PREFILL: 4, Role.DECODE: 3}
     assert decision.fresh_message == (
-        "router router-2 vanished: who came in its last seconds is not known"
+        "router router-2 is gone, and what reached it in its last seconds is not known"
     )
 
 
@@ -321,7 +321,9 @@ def test_while_too_little_is_known_for_fewer_it_is_said() -> None:
     said = watched(4, {NOW_S + second: 1 for second in range(60)}, seconds=50)
 
     assert said[-2].reason is Reason.NEW_TRAFFIC
-    assert said[-2].sentence.endswith("fewer may do, but too little is known of its traffic yet")
+    assert said[-2].sentence.endswith(
+        "fewer may be enough, but too little is known of its traffic yet"
+    )
     assert said[-1].reason is Reason.STABILIZING
 
 
@@ -330,7 +332,7 @@ def test_what_a_little_more_load_keeps_is_said() -> None:
 
     assert kept.reason is Reason.STEADY
     assert kept.sentence == (
-        "prefill stays at 4: fewer would do for what is forecast, but not for 68 % more"
+        "prefill stays at 4: fewer would be enough for the forecast load, but not for 68 % more"
     )
 
 

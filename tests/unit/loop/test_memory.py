@@ -61,7 +61,7 @@ async def test_a_refused_memory_is_told_once_with_what_to_do(store):
     accepted = store.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("True", "MemoryRefused")
     assert QUOTA[1] in accepted["message"]
-    assert "let the API server take ConfigMap tiny-memory" in accepted["message"]
+    assert "The API server refused ConfigMap tiny-memory" in accepted["message"]
 
 
 async def test_a_refused_memory_is_tried_again_every_half_minute(store):

@@ -90,7 +90,7 @@ def test_a_sick_engine_is_named_with_what_is_wrong_and_since_when():
 
     assert status == "False"
     assert message == (
-        "Routers send these Ready pods no requests, for what became of them: decode pod"
+        "The routers send no requests to these Ready pods: decode pod"
         f" tiny-decode-0 since {rfc3339(NOW_S - 3600)}: its requests fail one after the other."
     )
 
@@ -218,7 +218,7 @@ def test_a_hung_and_an_ejected_engine_are_named_together():
 
     assert status == "False"
     assert words in message
-    assert "send these Ready pods no requests" in message
+    assert "send no requests to these Ready pods" in message
     assert "prefill pod tiny-prefill-0" in message
 
 
