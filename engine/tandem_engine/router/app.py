@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tandem_engine.router.connections import listen
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Learned
 from tandem_engine.router.forward import Forwarder
@@ -19,8 +20,8 @@ from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.probes import Probes
-from tandem_engine.router.server import ClientServer, listen
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.server import ClientServer
+from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_engine.router.upstream import Upstream
 from tandem_engine.router.waiting import Waiting
@@ -111,9 +112,14 @@ class Router:
     async def start(self) -> None:
         """Open both ports and start the background reads."""
         options = self._options
-        clients, self.port = await listen(self.clients.handle, host=options.host, port=options.port)
+        clients, self.port = await listen(
+            self.clients.handle, host=options.host, port=options.port, settings=self._in_force
+        )
         internal, self.internal_port = await listen(
-            self._internal.handle, host=options.host, port=options.internal_port
+            self._internal.handle,
+            host=options.host,
+            port=options.internal_port,
+            settings=self._in_force,
         )
         self._runners = [clients, internal]
         probes = Probes(fleet=self.fleet, upstream=self._upstream, settings=self.settings)
@@ -182,9 +188,13 @@ class Router:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for runner in self._runners:
             await runner.cleanup()
+        self.clients.stop_reading()
         await self._upstream.close()
         if self._record is not None:
             self._record.close()
+
+    def _in_force(self) -> Settings | None:
+        return self.settings.current
 
     def _generation(self) -> int:
         return self.settings.current.generation if self.settings.current else 0

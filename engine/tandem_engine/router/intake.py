@@ -8,7 +8,8 @@ import uuid
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from tandem_engine.router.errors import ApiError
+from tandem_engine.router.bodies import LEAST_BYTES_PER_S, Body, body_too_large
+from tandem_engine.router.errors import ApiError, unavailable
 from tandem_engine.router.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
@@ -34,27 +35,46 @@ def check_head(request: web.BaseRequest, settings: Settings) -> None:
             code="headers_too_large",
         )
     if (request.content_length or 0) > limits.body_bytes:
-        raise _body_too_large(limits.body_bytes)
+        raise body_too_large(limits.body_bytes)
 
 
-async def read_body(request: web.BaseRequest, settings: Settings) -> bytes:
+async def read_body(request: web.BaseRequest, settings: Settings, body: Body) -> bytes:
     """Return the whole body; raises `ApiError`, or `OSError` where the client leaves."""
-    most = settings.limits.body_bytes
+    limits, body_s, content = settings.limits, settings.timeouts.body_s, request.content
+    if content.is_eof() and content.exception() is None:
+        raw = content.read_nowait()
+        body.grow(len(raw), limits)
+        return raw
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    parts, size = [], 0
+    parts = []
     try:
-        async with asyncio.timeout(settings.timeouts.idle_s):
-            async for data in request.content.iter_any():
-                size += len(data)
-                if size > most:
-                    raise _body_too_large(most)
-                parts.append(data)
+        async with asyncio.timeout(body_s) as wait:
+            with body.sent(wait):
+                async for data in content.iter_any():
+                    body.grow(len(data), limits)
+                    body.waited_for(len(data), body_s)
+                    parts.append(data)
     except (web.RequestPayloadError, web.PayloadAccessError, HttpProcessingError):
         raise ApiError(400, "The body is not valid HTTP.", code="invalid_http") from None
     except TimeoutError:
-        raise ApiError(408, "The body did not arrive in time.", code="body_timeout") from None
+        raise _late(body) from None
     return b"".join(parts)
+
+
+def _late(body: Body) -> ApiError:
+    if body.gave_way:
+        return unavailable(
+            "Too many bodies are on their way, and this one comes most slowly; try again later.",
+            code="too_many_bodies",
+            retry_after_s=1,
+        )
+    return ApiError(
+        408,
+        "The body did not arrive in time; send it at once, and at"
+        f" {LEAST_BYTES_PER_S // 1024} KiB a second or faster.",
+        code="body_timeout",
+    )
 
 
 def id_of(request: web.BaseRequest) -> str:
@@ -80,9 +100,3 @@ def upstream_headers(request: web.BaseRequest, request_id: str) -> dict[str, str
     headers = {name: request.headers[name] for name in _PASSED_HEADERS if name in request.headers}
     headers["X-Request-Id"] = request_id
     return headers
-
-
-def _body_too_large(most: int) -> ApiError:
-    return ApiError(
-        413, f"The body is larger than the {most} bytes accepted.", code="body_too_large"
-    )

@@ -6,11 +6,11 @@ from typing import Any
 
 from aiohttp import web
 
+from tandem_engine.router.connections import error_response
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts
 from tandem_engine.router.pod import Role
-from tandem_engine.router.server import error_response
 from tandem_engine.router.waiting import Waiting
 
 STILL_READ_S = 30.0

@@ -1,15 +1,18 @@
-"""The port for clients, and what every HTTP port here has in common."""
+"""The port for clients: what each request goes through from its head to its end."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
 from aiohttp import web
 
-from tandem_engine.router.call import Kind, parse_call
+from tandem_engine.router.bodies import Bodies, Body
+from tandem_engine.router.call import Call, Kind, parse_call
 from tandem_engine.router.client import Client, ClientGone
+from tandem_engine.router.connections import error_response
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
@@ -21,8 +24,8 @@ from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline
 from tandem_engine.router.visits import Visits
 
-# Beyond this aiohttp refuses by itself; below it the settings decide.
-_HARD_HEADER_BYTES = 256 * 1024
+# A body of this size takes a good millisecond to read, which every stream would stand still for.
+_LARGE_BYTES = 64 * 1024
 _GENERATE = {kind.path: kind for kind in Kind}
 _PROBES = frozenset({"/health", "/ready", "/accepting"})
 
@@ -46,7 +49,10 @@ class ClientServer:
         self._accounts = accounts
         self._settings = settings
         self._clock = clock
-        self._requests = 0
+        self._requests = self._whole = 0
+        self.bodies = Bodies(settings=settings, clock=clock)
+        # One body at a time: what is read of it takes many times the room of its text.
+        self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
         self._flights: set[Flight] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -97,6 +103,10 @@ class ClientServer:
             if left_s <= 0:
                 return
             await asyncio.sleep(left_s)
+
+    def stop_reading(self) -> None:
+        """Look into no more bodies."""
+        self.reader.shutdown(wait=False, cancel_futures=True)
 
     def stop_requests(self) -> None:
         """End what is still running; each client is told."""
@@ -196,27 +206,62 @@ class ClientServer:
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
-        if self._requests >= settings.limits.concurrent_requests:
-            self._shed_unread(request, kind, settings)
-            raise too_busy(
-                "This router has as many requests as it may; try again later.",
-                code="too_many_requests",
-                retry_after_s=1,
-            )
         self._requests += 1
         self._idle.clear()
         try:
-            return await self._accepted(request, kind, settings)
+            with self.bodies.body() as body:
+                return await self._accepted(request, kind, settings, body)
         finally:
             self._requests -= 1
             if not self._requests:
                 self._idle.set()
 
-    def _shed_unread(self, request: web.BaseRequest, kind: Kind, settings: Settings) -> None:
-        """Count a request that was shed before its body was read."""
-        tokens = self._estimate(kind, Prompt(size=request.content_length or 0), settings)
+    async def _accepted(
+        self, request: web.BaseRequest, kind: Kind, settings: Settings, body: Body
+    ) -> web.StreamResponse:
+        """Read a body and serve what it asks for."""
+        try:
+            raw = await read_body(request, settings, body)
+        except ApiError:
+            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+            raise
+        except ConnectionError as error:
+            raise ClientGone from error
+        if self._whole >= settings.limits.concurrent_requests:
+            self._shed(kind, len(raw), settings)
+            raise too_busy(
+                "This router has as many requests as it may; try again later.",
+                code="too_many_requests",
+                retry_after_s=1,
+            )
+        self._whole += 1
+        received_s = self._clock()
+        try:
+            call = await self._call(request, kind, raw, settings)
+            del raw
+            return await self._flown(request, call, settings, received_s=received_s)
+        finally:
+            self._whole -= 1
+
+    def _shed(self, kind: Kind, body_bytes: int, settings: Settings) -> None:
+        """Count a request that was shed before anybody looked into its body."""
+        tokens = self._estimate(kind, Prompt(size=body_bytes), settings)
         self._accounts.arrive(tokens)
         self._accounts.finish_unread(tokens, slo=settings.slo)
+
+    async def _call(
+        self, request: web.BaseRequest, kind: Kind, raw: bytes, settings: Settings
+    ) -> Call:
+        salt = salt_of(request, settings)
+        try:
+            if len(raw) < _LARGE_BYTES:
+                return parse_call(kind, raw, settings, salt=salt)
+            return await asyncio.get_running_loop().run_in_executor(
+                self.reader, lambda: parse_call(kind, raw, settings, salt=salt)
+            )
+        except ApiError:
+            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+            raise
 
     def _estimate(self, kind: Kind, prompt: Prompt, settings: Settings) -> int:
         """Return the tokens of a prompt as far as known: no more than the model takes."""
@@ -226,17 +271,11 @@ class ClientServer:
         longest = settings.max_model_len
         return tokens if longest is None else min(tokens, longest * prompt.prompts)
 
-    async def _accepted(
-        self, request: web.BaseRequest, kind: Kind, settings: Settings
+    async def _flown(
+        self, request: web.BaseRequest, call: Call, settings: Settings, *, received_s: float
     ) -> web.StreamResponse:
-        try:
-            raw = await read_body(request, settings)
-            call = parse_call(kind, raw, settings, salt=salt_of(request, settings))
-        except ApiError:
-            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
-            raise
-        except ConnectionError as error:
-            raise ClientGone from error
+        """Serve a call from here to its end, and write down how it went."""
+        kind = call.kind
         request_id = id_of(request)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
@@ -247,7 +286,7 @@ class ClientServer:
             headers=upstream_headers(request, request_id),
             credentials=request.headers.get("Authorization"),
             settings=settings,
-            timeline=Timeline(received_s=self._clock()),
+            timeline=Timeline(received_s=received_s),
             received_wall_s=time.time(),
             prompt_tokens=tokens,
             exact=call.prompt.exact_tokens is not None,
@@ -295,70 +334,6 @@ class ClientServer:
         if sink.begun:
             return await sink.fail(failed)
         raise failed
-
-
-class _Connection(web.RequestHandler):
-    """A connection whose broken requests are answered in OpenAI's shape, and not logged."""
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        response = error_response(
-            ApiError(status, "The request is not valid HTTP.", code="invalid_http")
-        )
-        response.force_close()
-        return response
-
-
-class _Server(web.Server):
-    def __call__(self) -> web.RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
-
-
-async def listen(
-    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-    *,
-    host: str | None,
-    port: int,
-) -> tuple[web.ServerRunner, int]:
-    """Serve `handler` and return the runner and the port it got."""
-    server = _Server(
-        handler,
-        handler_cancellation=True,
-        access_log=None,
-        auto_decompress=False,
-        max_line_size=_HARD_HEADER_BYTES,
-        max_field_size=_HARD_HEADER_BYTES,
-    )
-    runner = web.ServerRunner(server)
-    await runner.setup()
-    site = web.TCPSite(runner, host, port, backlog=2048)
-    await site.start()
-    return runner, int(runner.addresses[0][1])
-
-
-def error_response(error: ApiError) -> web.Response:
-    """Return the HTTP answer for `error`."""
-    headers = {}
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = str(error.retry_after_s)
-    if error.allow is not None:
-        headers["Allow"] = error.allow
-    if error.request_id is not None:
-        headers["X-Request-Id"] = error.request_id
-    response = web.Response(
-        status=error.status,
-        body=error.body(),
-        content_type="application/json",
-        headers=headers,
-    )
-    if error.status in (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_TIMEOUT):
-        response.force_close()
-    return response
 
 
 def _router_failed(error: Exception) -> ApiError:

@@ -47,6 +47,7 @@ class Limits(_Part):
     prefill_tokens_per_pod: Count = 4096
     choices: Count = 16
     body_elements: Count = 262_144
+    in_flight_body_bytes: Count = 128 * 1024 * 1024
 
     def has_room(self, requests: int, tokens: int, prompt_tokens: int) -> bool:
         """Return whether a prefill pod that holds so much takes one more prompt.
@@ -86,8 +87,15 @@ class DecodePace(_Part):
 
 
 class Timeouts(_Part):
-    """How long each phase of a request may take."""
+    """How long each phase of a request may take.
 
+    Attributes:
+        head_s: its head, from the first byte on.
+        body_s: a body, or so much of it as comes in that time at the least rate.
+    """
+
+    head_s: Seconds = 10.0
+    body_s: Seconds = 10.0
     connect_s: Seconds = 1.0
     prefill_s: Seconds = 60.0
     first_token_s: Seconds = 120.0

@@ -151,7 +151,20 @@ def _annotated(name: PoolName, *, with_key: bool) -> Object:
     return {"annotations": {KEY_ANNOTATION: name.engine_key}} if with_key else {}
 
 
-_ROUTER_RESOURCES = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+_MIB = 1 << 20
+_BESIDES_BODIES_MIB = 512
+# What came, what of it is sent on, and what is being sent.
+_COPIES_OF_BODIES = 3
+
+
+def _router_resources(spec: PoolSpec) -> Object:
+    """What router pods get: no client can make one take more than it is given."""
+    bodies_mib = -(-spec.router.limits.in_flight_body_bytes // _MIB)
+    limit_mib = _BESIDES_BODIES_MIB + _COPIES_OF_BODIES * bodies_mib
+    return {
+        "requests": {"cpu": "100m", "memory": "128Mi"},
+        "limits": {"memory": f"{limit_mib}Mi"},
+    }
 
 
 def _layered(defaults: Object, given: Object, own: Object) -> Template:
@@ -199,7 +212,7 @@ def _router_defaults(spec: PoolSpec, *, name: PoolName) -> Object:
         ROUTER,
         placement=spec.placement,
         name=name,
-        resources=spec.router.resources.to_object() or _ROUTER_RESOURCES,
+        resources=spec.router.resources.to_object() or _router_resources(spec),
         volumes=[_volume("tmp")],
         start_limit_s=60,
     )

@@ -239,6 +239,13 @@ BAD_POOLS = (
         "X-Tenant-Id",
         router={"cacheSaltHeader": "X Tenant"},
     ),
+    _spec(
+        "less room for all bodies than for one",
+        "router.limits.inFlightBodyBytes",
+        "bodyBytes",
+        router={"limits": {"bodyBytes": 8_388_608, "inFlightBodyBytes": 4_194_304}},
+    ),
+    _spec("no time for heads", "router.timeouts.head", "10s", router={"timeouts": {"head": "0s"}}),
     _spec("tiny bodies", "router.limits.bodyBytes", router={"limits": {"bodyBytes": 1}}),
     _spec(
         "thousands of pod labels",

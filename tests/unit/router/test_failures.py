@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
+from tandem_engine.router.connections import listen
 from tandem_engine.router.flight import Flight
 from tandem_engine.router.forward import Forwarder
-from tandem_engine.router.server import ClientServer, listen
+from tandem_engine.router.server import ClientServer
 from tandem_engine.router.sink import Sink
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
@@ -310,7 +311,7 @@ async def test_a_fault_of_the_router_never_puts_a_second_answer_into_the_first(
         settings=router.settings,
         clock=asyncio.get_running_loop().time,
     )
-    runner, port = await listen(server.handle, host="127.0.0.1", port=0)
+    runner, port = await listen(server.handle, host="127.0.0.1", port=0, settings=lambda: None)
 
     answer = await raw_stream(port)
 

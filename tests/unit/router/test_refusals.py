@@ -173,7 +173,7 @@ async def test_a_body_that_never_says_its_size_is_refused_when_it_grows_too_larg
 
 
 async def test_a_body_that_does_not_arrive_is_not_waited_for_for_ever(pool: Pool) -> None:
-    pool.configure(timeouts={"idle_s": 0.1})
+    pool.configure(timeouts={"body_s": 0.1})
     reader, writer = await asyncio.open_connection("127.0.0.1", pool.router.port)
 
     writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
@@ -325,7 +325,9 @@ async def test_a_body_said_to_be_too_large_is_refused_before_it_counts_for_anyth
     writer.close()
 
 
-async def test_a_body_shed_unread_counts_for_no_more_than_the_model_takes(pool: Pool) -> None:
+async def test_a_body_shed_before_it_is_looked_into_counts_for_no_more_than_the_model_takes(
+    pool: Pool,
+) -> None:
     pool.configure(limits={"concurrent_requests": 1})
     pool.engines["p0"].script.hold = asyncio.Event()
     task = asyncio.create_task(pool.complete([5] * 7))

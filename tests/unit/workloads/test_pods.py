@@ -201,6 +201,20 @@ def test_pods_are_spread_over_nodes_where_that_can_be(component):
     assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
 
 
+@pytest.mark.parametrize(("mib", "limit"), [(None, "896Mi"), (64, "704Mi"), (1024, "3584Mi")])
+def test_the_memory_of_a_router_is_bounded_by_what_bodies_may_take(mib, limit):
+    limits = {} if mib is None else {"inFlightBodyBytes": mib << 20}
+    made = planned({"router": {"limits": limits}})
+
+    assert container(made, "router")["resources"]["limits"] == {"memory": limit}
+
+
+def test_what_a_router_gets_by_its_author_is_all_that_it_gets():
+    made = planned({"router": {"resources": {"requests": {"memory": "8Gi"}}}})
+
+    assert container(made, "router")["resources"] == {"requests": {"memory": "8Gi"}}
+
+
 def test_our_fields_win_over_a_pod_template_and_are_named():
     theirs = {
         "metadata": {"labels": {"tandem-inference.io/role": "mine", "team": "search"}},

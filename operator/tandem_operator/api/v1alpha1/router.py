@@ -34,6 +34,10 @@ class Timeouts(ApiModel):
     """Longest gap between two tokens of a stream."""
     request: Annotated[Duration, _timeout("request", "600s")] = "600s"
     """Longest request in all."""
+    head: Annotated[Duration, _timeout("head", "10s")] = "10s"
+    """Longest time from the first byte of a request's head to its end."""
+    body: Annotated[Duration, _timeout("body", "10s")] = "10s"
+    """Longest time for a request's body. A large one may take longer, at 16 KiB a second."""
 
     rules: ClassVar = (
         Rule(
@@ -49,7 +53,10 @@ class Timeouts(ApiModel):
 
 
 class Limits(ApiModel):
-    """What a router pod takes before it answers 413, 429 or 431. An edit restarts nothing."""
+    """What a router pod takes before it answers 413, 429, 431 or 503.
+
+    An edit restarts nothing, but for that of inFlightBodyBytes.
+    """
 
     body_bytes: Annotated[Count, Field(ge=1024, le=1_073_741_824)] = 4_194_304
     """Largest request body in bytes."""
@@ -70,6 +77,23 @@ class Limits(ApiModel):
     """Most answers that one request makes at once: its prompts times its `n`."""
     body_elements: Annotated[Count, Field(ge=1024, le=16_777_216)] = 262_144
     """Most values in the lists and objects of a body. Each token id of a prompt is one."""
+    in_flight_body_bytes: Annotated[Count, Field(ge=1024, le=17_179_869_184)] = 134_217_728
+    """
+    Most bytes of all request bodies together inside one router pod; beyond it answers 503. Without
+    router.resources the memory limit of router pods follows it, and an edit restarts them.
+    """
+
+    rules: ClassVar = (
+        Rule(
+            expression="self.inFlightBodyBytes >= self.bodyBytes",
+            message=(
+                "limits.inFlightBodyBytes must not be below limits.bodyBytes; write for example"
+                " bodyBytes: 4194304 and inFlightBodyBytes: 134217728"
+            ),
+            holds=lambda given: given.in_flight_body_bytes >= given.body_bytes,
+            field=".inFlightBodyBytes",
+        ),
+    )
 
 
 HeaderName = Annotated[
