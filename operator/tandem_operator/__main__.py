@@ -110,6 +110,14 @@ def options_from(arguments: Sequence[str] | None) -> Options:
         help="a Prometheus server that pools may name, again for each further one; without it,"
         " any but this pod, its node, the cloud's metadata and the API server",
     )
+    parser.add_argument(
+        "--hub-token-secret",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a Secret that pools may name for their token of the Hub, again for each further one;"
+        " without it, any Secret of the pool's namespace",
+    )
     parsed = parser.parse_args(arguments)
     return Options(
         namespace=parsed.namespace,
@@ -126,6 +134,7 @@ def options_from(arguments: Sequence[str] | None) -> Options:
             any_extra_args=parsed.allow_any_extra_args,
             network=_network_of(parsed),
             prometheus_urls=tuple(parsed.prometheus_url),
+            hub_token_secrets=tuple(parsed.hub_token_secret),
             lease=_lease_of(parsed),
         ),
     )

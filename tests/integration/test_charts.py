@@ -63,6 +63,7 @@ def test_install_manifest_is_current() -> None:
         ("metrics.serviceMonitor.interval=often", "interval"),
         ("networkPolicy.apiServerPorts={70000}", "apiServerPorts"),
         ("pools.prometheusUrls={prometheus:9090}", "prometheusUrls"),
+        ("pools.hubTokenSecrets={HF_TOKEN}", "hubTokenSecrets"),
         ("pools.prometheusUrls={http://me:secret@prometheus:9090}", "prometheusUrls"),
     ],
 )
@@ -250,6 +251,15 @@ def test_prometheus_servers_that_pools_may_name_reach_the_operator() -> None:
 
     assert options_from(operator["args"]).installation.prometheus_urls == urls
     assert options_from(container(render())["args"]).installation.prometheus_urls == ()
+
+
+def test_secrets_that_pools_may_name_reach_the_operator() -> None:
+    from tandem_operator.__main__ import options_from
+
+    operator = container(render("--set", "pools.hubTokenSecrets={hf-token,hub}"))
+
+    assert options_from(operator["args"]).installation.hub_token_secrets == ("hf-token", "hub")
+    assert options_from(container(render())["args"]).installation.hub_token_secrets == ()
 
 
 def test_service_monitor_is_rendered_only_where_its_kind_exists() -> None:

@@ -50,6 +50,14 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[str]:
         url, allowed = spec.metrics.prometheus.url, installation.prometheus_urls
         if (why := addresses.objection(url, allowed=allowed)) is not None:
             yield why
+    hub = spec.model.source.hugging_face
+    token, secrets = None if hub is None else hub.token_secret_ref, installation.hub_token_secrets
+    if token is not None and secrets and token.name not in secrets:
+        some = " or ".join(sorted(secrets)[:3])
+        yield (
+            "model.source.huggingFace.tokenSecretRef.name must be a Secret that the operator was"
+            f" installed with; write {some}"
+        )
     for role, fleet in spec.fleets.items():
         yield from _memory_objections(fleet.resources, f"{role}.resources", example="4Gi")
         yield from _template_objections(fleet.pod_template, f"{role}.podTemplate.spec", ENGINE)

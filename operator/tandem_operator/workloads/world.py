@@ -36,6 +36,8 @@ class Installation:
         network: of NetworkPolicies for pools; `None`: it makes none.
         pod_monitors: whether the API server serves the PodMonitor kind.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
+        hub_token_secrets: names of the Secrets that pools may have the token of the Hub in; empty:
+            any of the pool's namespace.
         lease: which the operator holds, as NAMESPACE/NAME; `None`: it holds none.
     """
 
@@ -47,6 +49,7 @@ class Installation:
     network: Network | None = None
     pod_monitors: bool = False
     prometheus_urls: tuple[str, ...] = ()
+    hub_token_secrets: tuple[str, ...] = ()
     lease: str | None = None
 
 
