@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -22,7 +23,7 @@ from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
 from tandem_engine.router.kv_lease import LET_GO_FIELD, NAME_FIELD
 from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import parse_settings
-from tandem_engine.serve.vllm_api import CompletionError
+from tandem_engine.serve.vllm_api import CompletionError, VllmApi
 from tests.engine.frozen import counted, expired, overwrite, salted, settled, stopped
 from tests.engine.real_engine import SMALL
 from tests.unit.router.pool import settings_document
@@ -159,21 +160,23 @@ async def test_what_a_stopped_prefill_engine_gives_after_its_lease_is_computed_a
     bodies = [salted(length) for length in LENGTHS]
     ids = [new_id() for _ in bodies]
     parameters = [await pair.prefilled(body, one) for body, one in zip(bodies, ids, strict=True)]
-    with stopped(pair.prefill):
-        asked = [
-            asyncio.create_task(
-                pair.decode.api.complete(
-                    body | {KV_PARAMS: each}, request_id=one, timeout_s=REQUEST_S
+    async with aiohttp.ClientSession() as session:
+        # It closes connections that were idle for as long as it was stopped.
+        anew = replace(pair.prefill, api=VllmApi(session, pair.prefill.api.url))
+        with stopped(pair.prefill):
+            asked = [
+                asyncio.create_task(
+                    pair.decode.api.complete(
+                        body | {KV_PARAMS: each}, request_id=one, timeout_s=REQUEST_S
+                    )
                 )
-            )
-            for body, each, one in zip(bodies, parameters, ids, strict=True)
-        ]
-        others = asyncio.create_task(overwrite(pair.prefill, capacity_tokens=BLOCKS_TOKENS))
-        # A stopped engine does not say that its leases are over.
-        await asyncio.sleep(LEASE_S + 1)
-
-    answers = await asyncio.gather(*asked)
-    await others
+                for body, each, one in zip(bodies, parameters, ids, strict=True)
+            ]
+            others = asyncio.create_task(overwrite(anew, capacity_tokens=BLOCKS_TOKENS))
+            # A stopped engine does not say that its leases are over.
+            await asyncio.sleep(LEASE_S + 1)
+        answers = await asyncio.gather(*asked)
+        await others
 
     assert wrong([answer["choices"][0]["token_ids"] for answer in answers], alone) == 0
     assert wrong([await pair.decode.tokens(body) for body in bodies], alone) == 0
