@@ -32,6 +32,7 @@ def trial_manifest(
     spec["router"] = {
         **spec.get("router", {}),
         "minReplicas": counts["router"],
+        "maxReplicas": counts["router"],
     }
     return pool
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tandem_engine.router.busy import Busy
 from tandem_engine.router.connections import listen
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Learned
@@ -83,11 +84,13 @@ class Router:
             clock=clock,
             record=self._record,
         )
+        busy = Busy(clock=clock, cpu=time.process_time)
         self.accounts.metrics.watch(
             fleet=self.fleet,
             queued=lambda: self.waiting.requests,
             held=lambda: self.waiting.requests if self.waiting.held else 0,
             generation=self._generation,
+            busy_share=busy.share,
         )
         self.clients = ClientServer(
             fleet=self.fleet,
@@ -103,7 +106,10 @@ class Router:
             clock=clock,
         )
         self._internal = InternalServer(
-            fleet=self.fleet, waiting=self.waiting, accounts=self.accounts
+            fleet=self.fleet,
+            waiting=self.waiting,
+            accounts=self.accounts,
+            busy=busy,
         )
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []

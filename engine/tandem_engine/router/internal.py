@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tandem_engine.router.busy import Busy
 from tandem_engine.router.connections import error_response
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
@@ -20,10 +21,11 @@ STILL_READ_S = 30.0
 class InternalServer:
     """Answers the operator and Prometheus."""
 
-    def __init__(self, *, fleet: Fleet, waiting: Waiting, accounts: Accounts) -> None:
+    def __init__(self, *, fleet: Fleet, waiting: Waiting, accounts: Accounts, busy: Busy) -> None:
         self._fleet = fleet
         self._waiting = waiting
         self._accounts = accounts
+        self._busy = busy
         self._read = asyncio.Event()
         self._read_s = -math.inf
 
@@ -47,7 +49,8 @@ class InternalServer:
             self._read_s = asyncio.get_running_loop().time()
             self._read.set()
             report = self._accounts.ledger.report(in_system)
-            return web.json_response(report | {"sick": self._sick(report["now_s"])})
+            told = {"sick": self._sick(report["now_s"]), "busy_share": round(self._busy.share(), 3)}
+            return web.json_response(report | told)
         return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
 
     async def last_read(self) -> None:

@@ -133,6 +133,11 @@ class Metrics:
             ["role", "state"],
             registry=registry,
         )
+        self._busy = Gauge(
+            "tandem_router_busy_share",
+            "Share of one core that the process used in the last half minute.",
+            registry=registry,
+        )
         self._generation = Gauge(
             "tandem_router_settings_generation",
             "Generation of the settings in force.",
@@ -157,11 +162,13 @@ class Metrics:
         queued: Callable[[], int],
         held: Callable[[], int],
         generation: Callable[[], int],
+        busy_share: Callable[[], float],
     ) -> None:
         """Have the gauges read the router's own state."""
         self._queued.set_function(queued)
         self._held.set_function(held)
         self._generation.set_function(generation)
+        self._busy.set_function(busy_share)
         for role in Role:
 
             def requests(role: Role = role) -> int:

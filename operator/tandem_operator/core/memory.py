@@ -18,6 +18,7 @@ from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Crest
 from tandem_operator.core.track import Track
+from tandem_operator.core.wants import Wants
 
 VERSION = 2
 MOST_BYTES = 512 * 1024
@@ -39,6 +40,7 @@ class Memory:
         crest: the most demanding curve of late, where pools share a quota.
         pace: what the routers were told of a decode replica.
         relieved: roles that hold a replica more until it serves for one whose node is emptied.
+        doors: how many routers their load needed.
     """
 
     version: int = VERSION
@@ -54,6 +56,7 @@ class Memory:
     crest: Crest | None = None
     pace: DecodePace | None = None
     relieved: tuple[Role, ...] = ()
+    doors: Wants = field(default_factory=Wants)
 
     def to_json(self) -> str:
         """Compact JSON that `from_json` reads back exactly, but for legs where they are many."""

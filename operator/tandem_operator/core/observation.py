@@ -158,6 +158,7 @@ class RouterReport:
             most of its wait.
         overdue_requests: of those that wait, how many became late within the last minute.
         held_overdue_requests: the part of them that decode replicas held back.
+        busy_share: of one core, which is all that it can use.
         ended: its process is gone; this is the history that it left.
         joined: until it took clients, other routers did, and what they saw is told too.
         lost_s: when it was found gone, where it still took clients when it was last heard.
@@ -178,6 +179,7 @@ class RouterReport:
     overdue_requests: int = 0
     held_overdue_requests: int = 0
     sick: tuple[SickPod, ...] = ()
+    busy_share: float | None = None
     ended: bool = False
     joined: bool = False
     lost_s: float | None = None

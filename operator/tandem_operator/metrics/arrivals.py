@@ -87,6 +87,7 @@ class _Report(Lenient):
     in_system: _InSystem
     legs: Annotated[list[_Leg], Field(max_length=MOST_LEGS)]
     sick: list[_Sick] = Field(default_factory=list, max_length=MOST_LEGS)
+    busy_share: Amount | None = None
 
     @model_validator(mode="after")
     def _rows_fit_buckets(self) -> "_Report":
@@ -136,4 +137,5 @@ def parse_arrivals(raw: bytes, *, now_s: float) -> RouterReport:
             SickPod(sick.pod, sick.role, sick.since_s + shift_s, sick.reason)
             for sick in report.sick
         ),
+        busy_share=report.busy_share,
     )

@@ -52,6 +52,7 @@ def children_of(
     steps: Mapping[Role, Step],
     keeping_last: Set[str],
     pace: DecodePace | None = None,
+    routers: int,
 ) -> tuple[Object, ...]:
     """Every child but the memory.
 
@@ -63,13 +64,14 @@ def children_of(
         steps: how a rollout of each role may go on; routers hold no GPU.
         keeping_last: components whose only pod no eviction may take.
         pace: what the routers are told of a decode pod.
+        routers: how many share it.
     """
     in_step: dict[str, Step] = dict(steps) | {ROUTER: Step.SURGE}
     return (
         *(service_account(name, component) for component in COMPONENTS),
         router_role(name),
         router_role_binding(name),
-        settings_map(name, pool, pace),
+        settings_map(name, pool, pace, routers=routers),
         *network_policies(pool.spec, name=name, installation=installation),
         *(engine_service(name, role) for role in Role),
         router_service(name),

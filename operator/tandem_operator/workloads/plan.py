@@ -18,6 +18,7 @@ from tandem_operator.api import (
 )
 from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.doors import Doors, doors
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.rollout import next_steps, with_reserve
@@ -35,7 +36,12 @@ from tandem_operator.workloads.pods import Template
 from tandem_operator.workloads.policy import policy_of
 from tandem_operator.workloads.settings import memory_map
 from tandem_operator.workloads.status import rejected_status, status_changed, status_of
-from tandem_operator.workloads.telling import KEY_REPLACED, MEMORY_UNREADABLE, events_of
+from tandem_operator.workloads.telling import (
+    KEY_REPLACED,
+    MEMORY_UNREADABLE,
+    events_of,
+    routers_scaled,
+)
 from tandem_operator.workloads.turnover import turnovers
 from tandem_operator.workloads.victims import PodCost, deletion_costs
 from tandem_operator.workloads.world import Object, World
@@ -61,6 +67,7 @@ class Plan:
         status: the whole status, for manager `tandem-status`; `None` when nothing changed.
         memory: to be handed back in the next `World`.
         unreadable: why the memory was of no use, if it was not; the pool starts anew then.
+        routers: how many there should be, and why.
         decision: `None` where the spec cannot be run; what runs is left as it is then.
     """
 
@@ -74,6 +81,7 @@ class Plan:
     memory: Any = None
     unreadable: MemoryFormatError | None = field(default=None, compare=False)
     decision: Decision | None = None
+    routers: Doors | None = None
     requeue_after_s: float = REJECTED_REQUEUE_S
 
     @property
@@ -151,7 +159,18 @@ def _planned(
     name, seen = read.name, see(world, read.name)
     policy = with_reserve(_policy(read, world), turnovers(seen, read.templates))
     decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
-    replicas = _replicas(read.pool, policy, seen, decision)
+    router = read.pool.spec.router
+    routers = doors(
+        before.doors,
+        world.routers,
+        asked=seen.replicas.get(ROUTER),
+        expected=world.router_pods,
+        least=router.min_replicas,
+        most=router.most_replicas,
+        now_s=now_s,
+    )
+    memory = replace(memory, doors=routers.wants)
+    replicas = _replicas(policy, seen, decision, routers=routers.to)
     replicas = {each: count for each, count in replicas.items() if not _left_alone(world, each)}
     shrinking = [
         component
@@ -171,6 +190,7 @@ def _planned(
         ),
         keeping_last=_keeping_last(world, seen, replicas, memory),
         pace=decision.pace,
+        routers=max(seen.replicas.get(ROUTER, 0), replicas.get(ROUTER, 0)) or routers.to,
     )
     due = unreadable is not None or is_due(world, name, moved=moved, now_s=now_s)
     planned = Plan(
@@ -186,6 +206,7 @@ def _planned(
         memory=memory,
         unreadable=unreadable,
         decision=decision,
+        routers=routers,
         requeue_after_s=decision.next_tick_s,
     )
     return _told(planned, read, seen=seen, outcome=Outcome(), world=world, now_s=now_s)
@@ -209,6 +230,7 @@ def _told(
     planned: Plan, read: _Read, *, seen: Seen, outcome: Outcome, world: World, now_s: float
 ) -> Plan:
     assert planned.decision is not None  # noqa: S101
+    assert planned.routers is not None  # noqa: S101
     facts = Facts(
         name=read.name,
         generation=read.pool.metadata.generation,
@@ -218,6 +240,7 @@ def _told(
         overridden=_overridden(read.templates),
         seen=seen,
         decision=planned.decision,
+        routers=planned.routers,
         previous=_previous(world),
         outcome=outcome,
         metrics_source=world.metrics_source,
@@ -225,7 +248,10 @@ def _told(
         now_s=now_s,
     )
     status = status_of(facts)
-    events = events_of(facts.previous, status, decision=planned.decision, outcome=outcome)
+    events = (
+        *events_of(facts.previous, status, decision=planned.decision, outcome=outcome),
+        *routers_scaled(facts, planned.replicas.get(ROUTER)),
+    )
     if planned.unreadable is not None:
         message = str(planned.unreadable)
         event = Event(reason=MEMORY_UNREADABLE, message=message, type=EventType.WARNING)
@@ -251,7 +277,7 @@ def _left_alone(world: World, component: str) -> bool:
 
 
 def _replicas(
-    pool: InferencePool, policy: PoolSpec, seen: Seen, decision: Decision
+    policy: PoolSpec, seen: Seen, decision: Decision, *, routers: int
 ) -> Mapping[str, int]:
     """Counts to write. Who is handed a role keeps the count that it finds: writing just stops."""
     counts: dict[str, int] = {}
@@ -260,7 +286,7 @@ def _replicas(
         if policy.roles[role].managed and (new or policy.mode is Mode.AUTO):
             counts[role] = decided.to
     if ROUTER not in seen.replicas or policy.mode is not Mode.PAUSED:
-        counts[ROUTER] = max(pool.spec.router.min_replicas, 2 if _router_leaves_alone(seen) else 1)
+        counts[ROUTER] = max(routers, 2 if _router_leaves_alone(seen) else 1)
     return counts
 
 

@@ -16,10 +16,12 @@ SETTINGS_SCHEMA = 1
 TOLD_DIGITS = 4
 
 
-def router_settings(pool: InferencePool, pace: DecodePace | None) -> dict[str, Any]:
+def router_settings(
+    pool: InferencePool, pace: DecodePace | None, *, routers: int
+) -> dict[str, Any]:
     """`router.json`: all that an edit may change without restarting anything, and what was learned.
 
-    `pace` is what the routers should know of a decode pod.
+    `pace` is what the routers should know of a decode pod, and `routers` how many share it.
     """
     spec, bounds = pool.spec, pool.spec.slo.bounds()
     return {
@@ -37,12 +39,14 @@ def router_settings(pool: InferencePool, pace: DecodePace | None) -> dict[str, A
         "limits": spec.router.limits.model_dump(),
         "timeouts": _timeouts(spec),
         "kv": {"lease_s": KV_LEASE_S},
-        "decode": _decode(pace, spec.router) if pace is not None else None,
+        "decode": _decode(pace, spec.router, routers=routers) if pace is not None else None,
         "cache_salt_header": spec.router.cache_salt_header,
     }
 
 
-def settings_map(name: PoolName, pool: InferencePool, pace: DecodePace | None) -> Object:
+def settings_map(
+    name: PoolName, pool: InferencePool, pace: DecodePace | None, *, routers: int
+) -> Object:
     """The ConfigMap that the routers watch."""
     head = name.head(
         api_version="v1",
@@ -50,7 +54,7 @@ def settings_map(name: PoolName, pool: InferencePool, pace: DecodePace | None) -
         child=name.child(ROUTER),
         labels=labels_of(name, ROUTER),
     )
-    text = json.dumps(router_settings(pool, pace), indent=2) + "\n"
+    text = json.dumps(router_settings(pool, pace, routers=routers), indent=2) + "\n"
     return head | {"data": {SETTINGS_KEY: text}}
 
 
@@ -63,7 +67,7 @@ def memory_map(name: PoolName, memory: str, *, written: str) -> Object:
 WRITTEN_KEY = "written"
 
 
-def _decode(pace: DecodePace, router: Router) -> dict[str, Any] | None:
+def _decode(pace: DecodePace, router: Router, *, routers: int) -> dict[str, Any] | None:
     capacity, use = pace.kv_capacity_tokens, insurance_of(router)
     if not use.decode_gate and not use.overflow:
         return None
@@ -72,7 +76,7 @@ def _decode(pace: DecodePace, router: Router) -> dict[str, Any] | None:
         "kv_capacity_tokens": None if capacity is None else round(capacity),
         "max_num_seqs": pace.max_num_seqs,
         "output_tokens": None if pace.output_tokens is None else round(pace.output_tokens),
-        "routers": router.min_replicas,
+        "routers": routers,
         "gate": use.decode_gate,
         "overflow": use.overflow,
     }

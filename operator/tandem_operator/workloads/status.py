@@ -8,6 +8,7 @@ from tandem_operator.api import (
     LatencyStatus,
     PoolStatus,
     RoleStatus,
+    RouterStatus,
     SloStatus,
     Step,
     format_duration,
@@ -20,6 +21,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.conditions import conditions, rejection, rfc3339, verdicts
 from tandem_operator.workloads.facts import Facts
+from tandem_operator.workloads.names import ROUTER
 from tandem_operator.workloads.observe import Seen
 from tandem_operator.workloads.pod_status import epoch_s
 
@@ -41,6 +43,7 @@ def status_of(facts: Facts) -> PoolStatus:
         ),
         prefill=_role_status(facts, Role.PREFILL),
         decode=_role_status(facts, Role.DECODE),
+        router=_router_status(facts),
         slo=_slo_status(facts),
         decision=_decision_status(facts),
     )
@@ -76,6 +79,17 @@ def _role_status(facts: Facts, role: Role) -> RoleStatus:
             "capacity": None if capacity is None else format_rate(capacity),
             "utilization": None if utilization is None else format_ratio(utilization),
         }
+    )
+
+
+def _router_status(facts: Facts) -> RouterStatus:
+    busiest = facts.routers.busiest_share
+    return RouterStatus(
+        current=facts.seen.replicas.get(ROUTER),
+        ready=len(facts.serving(ROUTER)),
+        desired=facts.routers.to,
+        # In tenths: a pool at rest says the same thing twice.
+        busy=None if busiest is None else format_ratio(round(busiest, 1)),
     )
 
 

@@ -13,10 +13,13 @@ from tandem_operator.workloads.conditions import (
     UNKNOWN,
 )
 from tandem_operator.workloads.effects import Event, EventType, Outcome
+from tandem_operator.workloads.facts import Facts
+from tandem_operator.workloads.names import ROUTER
 
 FIELD_TAKEN = "FieldTaken"
 KEY_REPLACED = "EngineKeyReplaced"
 MEMORY_UNREADABLE = "MemoryUnreadable"
+ROUTERS_SCALED = "RoutersScaled"
 _REFUSALS = frozenset(
     {
         Reason.AT_BOUND,
@@ -44,6 +47,14 @@ def events_of(
             for sentence in (outcome.taken if outcome else ())
         ),
     )
+
+
+def routers_scaled(facts: Facts, to: int | None) -> tuple[Event, ...]:
+    """That the routers become more or fewer, and why; nothing where that is not their load's."""
+    current, why = facts.seen.replicas.get(ROUTER), facts.routers.why
+    if to is None or current in (None, to) or to != facts.routers.to or not facts.in_force:
+        return ()
+    return (Event(reason=ROUTERS_SCALED, message=f"routers {current} -> {to}: {why}"),)
 
 
 def _transitions(before: PoolStatus, now: PoolStatus) -> Iterator[Event]:

@@ -96,6 +96,12 @@ def _prometheus(name: str, url: str) -> Bad:
 
 BAD_POOLS = (
     _spec(
+        "fewer routers at most than at least",
+        "router.maxReplicas",
+        "minReplicas: 2 and maxReplicas: 8",
+        router={"minReplicas": 3, "maxReplicas": 2},
+    ),
+    _spec(
         "topology key with a space",
         "placement.topologySpread[0].topologyKey",
         "kubernetes.io/hostname",

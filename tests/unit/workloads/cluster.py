@@ -28,6 +28,7 @@ SPEC: Mapping[str, Any] = {
     "engine": {"device": "CPU", "dtype": "float32", "kvCacheMemory": "64Mi", "maxNumSeqs": 16},
     "prefill": {"maxReplicas": 8},
     "decode": {"maxReplicas": 8},
+    "router": {"minReplicas": 1},
 }
 
 

@@ -1,15 +1,19 @@
 """Who writes replica counts, when, and which pods leave first."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.victims import LEAVING_COST, UNKNOWN_LOAD_COST
 from tests.unit.workloads.cluster import (
     NOW_S,
     after,
+    child,
     deployment,
     pod,
     pool,
@@ -19,6 +23,7 @@ from tests.unit.workloads.cluster import (
     world,
 )
 
+PACE = DecodePace((0.005, 0.0001, 0.0), 123_456.0, 16, output_tokens=98.0)
 PAUSED = {"scaling": {"mode": "Paused"}}
 RECOMMEND = {"scaling": {"mode": "Recommend"}}
 EXTERNAL = {"prefill": {"management": "External"}, "decode": {"management": "External"}}
@@ -81,6 +86,46 @@ def test_a_scaled_router_goes_back_to_what_the_pool_says():
     deployment(live, "router")["spec"]["replicas"] = 3
 
     assert plan(live, now_s=NOW_S).replicas["router"] == 1
+
+
+def busy(share, *, most=4, replicas=2):
+    live = running({"router": {"minReplicas": 2, "maxReplicas": most}})
+    deployment(live, "router")["spec"]["replicas"] = replicas
+    told = tuple(report(router=f"r{n}", busy_share=share) for n in range(replicas))
+    return replace(live, routers=told, router_pods=replicas)
+
+
+def test_busy_routers_get_another_one_and_the_pool_says_so():
+    live = replace(busy(0.72), memory=Memory(pace=PACE))
+
+    made = plan(live, now_s=NOW_S)
+
+    assert made.replicas["router"] == 3
+    assert made.status["router"] == {"current": 2, "ready": 1, "desired": 3, "busy": "70.0%"}
+    (event,) = [each for each in made.events if each.reason == "RoutersScaled"]
+    assert event.message == "routers 2 -> 3: they are busy for 72 % of a core each"
+    settings = child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"]
+    assert json.loads(settings)["decode"]["routers"] == 3
+
+
+def test_routers_stay_within_what_the_pool_says():
+    assert plan(busy(0.9, most=2), now_s=NOW_S).replicas["router"] == 2
+    (event,) = [
+        each
+        for each in plan(busy(0.1, replicas=5), now_s=NOW_S).events
+        if each.reason == "RoutersScaled"
+    ]
+    assert event.message == "routers 5 -> 4: spec.router allows 2 to 4"
+
+
+def test_two_routers_are_the_least_unless_said():
+    body = pool()
+    del body["spec"]["router"]
+
+    made = plan(world(body), now_s=NOW_S)
+
+    assert made.replicas["router"] == 2
+    assert budgets(made)["router"] == 1
 
 
 def test_a_deleted_deployment_is_made_again_with_its_minimum():

@@ -125,8 +125,11 @@ class Router(ApiModel):
 
     image: ImageReference | None = None
     """Image of the router pods. Without it: the one the operator was installed with."""
-    min_replicas: Annotated[Count, Field(ge=1, le=32)] = 1
-    """Router pods."""
+    min_replicas: Annotated[Count, Field(ge=1, le=32)] = 2
+    """Fewest router pods. With one, its end interrupts the streams that go through it."""
+    max_replicas: Annotated[Count, Field(ge=1, le=32)] | None = None
+    """Most router pods. Tandem adds one when they are busy for more than half of a core each, and
+    takes it away once fewer were enough for five minutes. Without it: as many as minReplicas."""
     resources: Resources = Resources()
     """Compute resources of the router container."""
     pod_template: PodTemplate | None = None
@@ -153,3 +156,22 @@ class Router(ApiModel):
     """
     limits: Limits = Limits()
     """What a router pod takes before it refuses."""
+
+    rules: ClassVar = (
+        Rule(
+            expression="!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            message=(
+                "router.maxReplicas must not be below router.minReplicas; write for example"
+                " minReplicas: 2 and maxReplicas: 8"
+            ),
+            holds=lambda router: (
+                router.max_replicas is None or router.min_replicas <= router.max_replicas
+            ),
+            field=".maxReplicas",
+        ),
+    )
+
+    @property
+    def most_replicas(self) -> int:
+        """The bound in force."""
+        return self.min_replicas if self.max_replicas is None else self.max_replicas

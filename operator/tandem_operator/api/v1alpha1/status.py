@@ -76,6 +76,20 @@ class RoleStatus(ApiModel):
     """ready/desired, for the printed table."""
 
 
+class RouterStatus(ApiModel):
+    """The routers: how many there are, and how busy."""
+
+    current: int | None = None
+    """Replicas that the Deployment asks for now."""
+    ready: int | None = None
+    """Pods that are Ready."""
+    desired: int | None = None
+    """Replicas that Tandem decided on."""
+    busy: Text | None = None
+    """Share of a core that the busiest router uses, in tenths, such as 30.0%. Each uses one core at
+    most."""
+
+
 class LatencyStatus(ApiModel):
     """Percentiles of the recent window as the router measured them, such as 412ms."""
 
@@ -155,6 +169,8 @@ class PoolStatus(ApiModel):
     """The prefill fleet."""
     decode: RoleStatus | None = None
     """The decode fleet."""
+    router: RouterStatus | None = None
+    """The routers."""
     slo: SloStatus | None = None
     """Latency and goodput of the recent window."""
     decision: DecisionStatus | None = None
