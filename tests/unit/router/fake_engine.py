@@ -68,6 +68,7 @@ class FakeEngine:
         self.arrived = asyncio.Condition()
         self.port = 0
         self.probes = 0
+        self.streams_ended = 0
         self.dead = False
         self.metrics = ""
         self.let_go: list[dict[str, Any]] = []
@@ -259,6 +260,7 @@ class FakeEngine:
             report["usage"] = self._usage(seen, made * len(choices))
             await send(report)
         await response.write(b"data: [DONE]\n\n")
+        self.streams_ended += 1
         await asyncio.sleep(script.linger_s)
         return response
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.router.fake_engine import Script
-from tests.unit.router.pool import Pool
+from tests.unit.router.pool import Pool, until
 
 # More than loopback's buffers hold.
 LONG = Script(tokens=100, text="x" * 100_000)
@@ -83,14 +83,18 @@ async def test_what_a_client_is_slow_to_take_is_no_slow_decode_step(pool: Pool) 
     writer.close()
 
 
+@pytest.mark.parametrize("pool", [{"drain_timeout_s": 5.0}], indirect=True)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_takes_nothing_holds_up_no_drain(pool: Pool, stream: bool) -> None:
     pool.configure(timeouts={"idle_s": 60.0})
     pool.engines["d0"].script = LONG
     _, writer = await ask(pool, stream=stream)
     await pool.engines["d0"].wait_seen(1)
+    if not stream:
+        # Whoever is still waited for is the engine until then, and the request would have failed.
+        await until(lambda: pool.engines["d0"].streams_ended == 1)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await pool.router.drain()
 
     assert outcome(pool, "gone") == 1
