@@ -505,7 +505,7 @@ def test_a_gone_request_is_in_no_total_of_finished_ones() -> None:
 
 
 async def test_one_chat_of_few_bytes_and_many_tokens_spoils_nothing_for_others(pool: Pool) -> None:
-    pool.configure(max_model_len=None)
+    pool.configure(max_model_len=None, timeouts={"connect_s": 10.0})
     odd = {"messages": [{"role": "user", "content": "hi"}], "model": "tiny"}
     pool.engines["p0"].script.prefill_usage = {"prompt_tokens": 100_000, "completion_tokens": 1}
     await pool.post(odd, "/v1/chat/completions")

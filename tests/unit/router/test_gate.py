@@ -288,7 +288,7 @@ async def test_who_uses_no_prefill_pod_waits_at_the_gate_too(
     pool: Whole, fields: dict[str, Any]
 ) -> None:
     # One stream keeps the bound, two do not.
-    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace())
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace(), timeouts={"connect_s": 10.0})
     hold = pool.engines["d0"].script.hold = asyncio.Event()
     first = asyncio.create_task(pool.stream())
     await pool.engines["d0"].wait_seen(1)
@@ -306,7 +306,7 @@ async def test_who_uses_no_prefill_pod_waits_at_the_gate_too(
 async def test_without_prefill_pods_the_gate_holds_all_the_same(bare_pool: Whole) -> None:
     pool = bare_pool
     await pool.add("d0")
-    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace())
+    pool.configure(slo={"tpot_s": 0.0055}, decode=decode_pace(), timeouts={"connect_s": 10.0})
     hold = pool.engines["d0"].script.hold = asyncio.Event()
 
     tasks = [asyncio.create_task(pool.stream()) for _ in range(5)]
