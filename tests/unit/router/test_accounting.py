@@ -400,7 +400,8 @@ async def test_blame_names_the_part_that_was_slowed_down(pool: Pool, cause: str)
 async def test_prefill_is_named_when_the_bound_is_tightened_below_its_service_time(
     pool: Pool,
 ) -> None:
-    pool.engines["p0"].script.prefill_s = 0.05
+    # Longer than what a busy machine adds to a part that nobody asked for.
+    pool.engines["p0"].script.prefill_s = 0.4
     for _ in range(6):
         await pool.stream()
     pool.configure(slo={"ttft_s": 0.001})

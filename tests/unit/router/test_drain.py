@@ -15,7 +15,7 @@ from tests.unit.router.fake_engine import FakeEngine
 from tests.unit.router.pool import Pool, events, settings_document, until
 
 STREAM = {"model": "tiny", "prompt": "x", "stream": True}
-QUIET_S = 0.2
+QUIET_S = 0.5
 LONG = pytest.mark.parametrize(
     "bare_pool", [{"drain_quiet_s": QUIET_S, "drain_timeout_s": 20.0}], indirect=True
 )
