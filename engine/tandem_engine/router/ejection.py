@@ -9,19 +9,15 @@ of those a probe makes sure at once.
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from statistics import median
 
 from tandem_engine.router.health import CERTAIN, Attempt, Health, Series, State, Why, work
 from tandem_engine.router.pod import Pod, Role
+from tandem_engine.router.slowness import is_slow, slow_s
 
 _FAILURES = 3
 _SHARE_FAILURES = 5
 _SHARE = 0.2
 _TIMES_PEERS_SHARE = 3.0
-_SLOW_TIMES_PEERS = 5.0
-_SLOW_LEAST_S = 0.5
-_SLOW = 3
-_SLOW_SHARE = 0.6
 _STALLED_TIMES_PEERS = 4.0
 _STALLED_LEAST_S = 2.0
 _NOTHING_WORKS_S = 2.0
@@ -84,19 +80,20 @@ class Ejection:
         health.waiting.pop(attempt, None)
         attempt.given_up = False
         health.progress_s = now
-        seconds, source = now - attempt.began_s, attempt.source
+        first, source = attempt.first(now), attempt.source
         series = health.pulls if attempt.pulls else health.legs
-        series.first(seconds, tokens=attempt.tokens, now=now)
+        series.first(first)
         if attempt.pod.endpoint.role is Role.DECODE:
             health.well_with[source.name if source is not None else _NOT_PULLED] = now
         if source is not None:
             pulled = source.health
-            pulled.pulls.first(seconds, tokens=attempt.tokens, now=now)
+            pulled.pulls.first(first)
             pulled.pulls.well(now)
             pulled.well_with[attempt.pod.name] = now
             if pulled.state is State.TRIAL and pulled.why is Why.KV:
                 self._clear(source)
-        if attempt is health.trial and seconds > self._slow_s(attempt, now):
+        still_slow = health.why is Why.SLOW and first.seconds > self._slow_s(attempt, now)
+        if attempt is health.trial and still_slow:
             self._out(attempt.pod, Why.SLOW)
 
     def well(self, attempt: Attempt) -> None:
@@ -209,11 +206,17 @@ class Ejection:
                 self._look_at(pod, now)
 
     def sick(self) -> list[Sick]:
-        """Return the pods that should serve and are not in."""
+        """Return the pods that should serve and are not in.
+
+        One that was out once and has completed what a probe asked merely waits for its trial: that
+        nobody comes for a while is no illness.
+        """
         return [
             Sick(pod, health.why, health.since_s)
             for pod in self._pods()
-            if pod.standing and (health := pod.health).why is not None
+            if pod.standing
+            and (health := pod.health).why is not None
+            and not (health.admits and health.times <= 1)
         ]
 
     def _look_at(self, pod: Pod, now: float) -> None:
@@ -268,32 +271,20 @@ class Ejection:
 
     def _is_slow(self, pod: Pod, kind: Kind, now: float) -> bool:
         """Return whether most of the latest first tokens took far longer than at its peers."""
-        pace = self._peers_pace(pod, kind, now)
-        if pace is None:
-            return False
-        health = pod.health
-        took = [(first.seconds, first.tokens) for first in kind(health).firsts(now)]
-        waits = [
-            (now - attempt.began_s, attempt.tokens)
-            for attempt in health.waiting
+        waits = (
+            attempt.first(now)
+            for attempt in pod.health.waiting
             if attempt.pulls is (kind is _pulls)
-        ]
-        late = [wait for wait in waits if wait[0] > _limit_s(pace, wait[1])]
-        slow = len(late) + sum(seconds > _limit_s(pace, tokens) for seconds, tokens in took)
-        return slow >= _SLOW and slow >= _SLOW_SHARE * (len(late) + len(took))
+        )
+        return is_slow(kind(pod.health), waits, self._peers_series(pod, kind), now)
 
     def _slow_s(self, attempt: Attempt, now: float) -> float:
         """Return beyond which time to its first token the attempt is far slower than at peers."""
-        pace = self._peers_pace(attempt.pod, _pulls if attempt.pulls else _legs, now)
-        return float("inf") if pace is None else _limit_s(pace, attempt.tokens)
+        series = self._peers_series(attempt.pod, _pulls if attempt.pulls else _legs)
+        return slow_s(attempt.tokens + attempt.ahead, series, now)
 
-    def _peers_pace(self, pod: Pod, kind: Kind, now: float) -> float | None:
-        found = [
-            median(first.pace for first in firsts)
-            for peer in self._peers(pod)
-            if (firsts := kind(peer.health).firsts(now))
-        ]
-        return median(found) if found else None
+    def _peers_series(self, pod: Pod, kind: Kind) -> list[Series]:
+        return [kind(peer.health) for peer in self._peers(pod)]
 
     def _fails_often(self, pod: Pod, kind: Kind, now: float) -> bool:
         failed, ended = kind(pod.health).counts(now)
@@ -374,10 +365,6 @@ def _legs(health: Health) -> Series:
 
 def _pulls(health: Health) -> Series:
     return health.pulls
-
-
-def _limit_s(pace: float, tokens: int) -> float:
-    return max(_SLOW_LEAST_S, _SLOW_TIMES_PEERS * pace * work(tokens))
 
 
 def _worked(health: Health, *, without: str, now: float) -> bool:

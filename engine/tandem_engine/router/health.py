@@ -45,11 +45,16 @@ CERTAIN = frozenset({Why.REFUSED, Why.SILENT})
 
 
 class First(NamedTuple):
-    """How long a prompt took to its first token."""
+    """How long a prompt took to its first token; `tokens` with those that were before it."""
 
     at_s: float
     seconds: float
     tokens: int
+
+    @property
+    def began_s(self) -> float:
+        """Return when it was sent."""
+        return self.at_s - self.seconds
 
     @property
     def pace(self) -> float:
@@ -84,9 +89,9 @@ class Series:
         self.failures += 1
         self._outcomes.append((now, False))
 
-    def first(self, seconds: float, *, tokens: int, now: float) -> None:
-        """Take the time to the first token of a prompt of `tokens`."""
-        self._firsts.append(First(now, seconds, tokens))
+    def first(self, first: First) -> None:
+        """Take the time to a first token."""
+        self._firsts.append(first)
 
     def counts(self, now: float) -> tuple[int, int]:
         """Return what failed within the window, and all that ended there."""
@@ -189,6 +194,7 @@ class Attempt:
     """One try of one request at one pod.
 
     Attributes:
+        ahead: tokens of the prompts that waited at the pod when it came.
         source: the prefill pod whose KV blocks it pulls.
         pulls: whether it pulls any.
         tokens_made: how many tokens it has so far.
@@ -198,6 +204,7 @@ class Attempt:
     """
 
     __slots__ = (
+        "ahead",
         "began_s",
         "give_up",
         "given_up",
@@ -220,6 +227,7 @@ class Attempt:
     ) -> None:
         self.pod = pod
         self.tokens = tokens
+        self.ahead = sum(other.tokens for other in pod.health.waiting)
         self.began_s = now
         self.pulls = pulls
         self.source = source
@@ -235,6 +243,10 @@ class Attempt:
         if source is None or self not in health.waiting:
             return False
         return health.well_with.get(source.name, self.began_s) > self.began_s
+
+    def first(self, now: float) -> First:
+        """Return how long it took to its first token, if that comes now."""
+        return First(now, now - self.began_s, self.tokens + self.ahead)
 
     def abandon(self) -> None:
         """End the wait for the first token, where it lets itself be ended."""
