@@ -20,7 +20,7 @@ import pytest_asyncio
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, RealEngine, new_id, start
 from tandem_engine.router.app import Options, Router
 from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
-from tandem_engine.router.kv_lease import LET_GO_FIELD, NAME_FIELD
+from tandem_engine.router.kv_lease import LEASE_S_FIELD, LET_GO_FIELD, NAME_FIELD
 from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import parse_settings
 from tandem_engine.serve.vllm_api import CompletionError, VllmApi
@@ -206,6 +206,7 @@ async def test_a_lease_is_let_go_by_its_name(pair: Pair) -> None:
         named(salted(200), lease), request_id=new_id(), timeout_s=REQUEST_S
     )
     assert answer[KV_PARAMS][NAME_FIELD] == lease
+    assert answer[KV_PARAMS][LEASE_S_FIELD] == LEASE_S
 
     await let_go(pair.prefill, {"do_remote_prefill": True, LET_GO_FIELD: lease})
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ENDS_FIELD = "remote_blocks_expiry_time"
 """Where our engines tell when a lease ends, in seconds of their own clock."""
+LEASE_S_FIELD = "tandem_lease_s"
+"""How long it is, as they were started: what the settings say may be newer than they are."""
 NAME_FIELD = "tandem_lease"
 """The router's name for a lease to be; engines that can let one go by its name repeat it."""
 LET_GO_FIELD = "tandem_let_go"
@@ -122,15 +124,17 @@ def usable_until_s(
     Their lease began after the request was sent, which is all that is known of an engine that does
     not tell when it ends.
     """
-    ends_s = _ends_s(kv_params)
+    ends_s, own_lease_s = _seconds(kv_params, ENDS_FIELD), _seconds(kv_params, LEASE_S_FIELD)
+    if own_lease_s is not None:
+        lease_s = own_lease_s
     began_s = sent_s
     if ends_s is not None:
         began_s = clock.earliest_s(ends_s - lease_s, after_s=sent_s, now=now)
     return began_s + lease_s * (1 - _MARGIN_SHARE)
 
 
-def _ends_s(kv_params: Any) -> float | None:
-    ends_s = kv_params.get(ENDS_FIELD) if isinstance(kv_params, dict) else None
-    if isinstance(ends_s, bool) or not isinstance(ends_s, int | float):
+def _seconds(kv_params: Any, field: str) -> float | None:
+    seconds = kv_params.get(field) if isinstance(kv_params, dict) else None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    return float(ends_s) if math.isfinite(ends_s) else None
+    return float(seconds) if math.isfinite(seconds) else None

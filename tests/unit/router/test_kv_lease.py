@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_engine.router.kv_lease import ENDS_FIELD, Early, LeaseOver, PeerClock, usable_until_s
+from tandem_engine.router.kv_lease import (
+    ENDS_FIELD,
+    LEASE_S_FIELD,
+    Early,
+    LeaseOver,
+    PeerClock,
+    usable_until_s,
+)
 from tests.unit.router.fake_engine import Seen
 from tests.unit.router.pool import Pool, until
 
@@ -66,6 +73,17 @@ def test_an_engine_that_tells_no_end_is_taken_to_have_finished_at_once(told: obj
     until_s = usable_until_s(parameters, clock=PeerClock(), sent_s=5.0, now=6.0, lease_s=30.0)
 
     assert until_s == 30.0
+
+
+def test_a_lease_is_as_long_as_the_engine_says_where_the_settings_changed_since() -> None:
+    clock = PeerClock()
+    parameters = {ENDS_FIELD: 7000.0 + 30.0, LEASE_S_FIELD: 30}
+    usable_until_s(parameters, clock=clock, sent_s=9.99, now=10.02, lease_s=30.0)
+    later = {ENDS_FIELD: 7010.0 + 30.0, LEASE_S_FIELD: 30}
+
+    until_s = usable_until_s(later, clock=clock, sent_s=19.5, now=20.1, lease_s=90.0)
+
+    assert until_s == pytest.approx(19.99 + 25.0, abs=0.05)
 
 
 def test_a_clock_that_jumped_is_learned_anew() -> None:

@@ -29,6 +29,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 
 TESTED = "0.32."
 LEASE = "tandem_lease"
+LEASE_S = "tandem_lease_s"
 LET_GO = "tandem_let_go"
 _DEFAULT_LEASE_S = 30
 _MARGIN_SHARE = 1 / 6
@@ -101,6 +102,7 @@ if vllm.__version__.startswith(TESTED):
                     self._reqs_not_processed.add(request_id)
                     return False, None
                 parameters["remote_blocks_expiry_time"] = self._reqs_need_send[request_id]
+                parameters[LEASE_S] = self._kv_lease_duration
                 parameters[LEASE] = name
             return held, parameters
 
