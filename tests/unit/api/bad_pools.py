@@ -176,6 +176,7 @@ BAD_POOLS = (
     _argument("--kv_transfer_config={}"),
     _argument("--kv-transfer-config.kv_role=kv_both"),
     _argument("--seed 7"),
+    _argument("--seed=1 --port=9000"),
     _argument("4096"),
     _argument("--"),
     _argument("--seed=1\n--port=9000"),

@@ -53,6 +53,7 @@ ExtraArgument = Annotated[
     Field(min_length=1, max_length=512),
     text_rule(
         pattern="^--?[A-Za-z][A-Za-z0-9_.+-]*(=.*)?$",
+        never=" --[a-z]",
         message=(
             "engine.extraArgs takes one option an item, its value after '=' and no space before"
             " it; write for example --max-num-batched-tokens=4096"
