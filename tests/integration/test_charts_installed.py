@@ -112,6 +112,28 @@ def test_installed_operator_may_not(installed: ControlPlane, verb: str, resource
     assert not may(installed, OPERATOR, verb, resource)
 
 
+def test_an_operator_of_another_namespace_may_read_the_lease_and_no_other(
+    installed: ControlPlane,
+) -> None:
+    installed.run_kubectl("create", "serviceaccount", "other-operator", "-n", TEAM)
+    kubeconfig = installed.service_account_kubeconfig(TEAM, "other-operator")
+
+    def can(verb: str, name: str) -> bool:
+        words = ("auth", "can-i", verb, f"leases/{name}", "-n", NAMESPACE)
+        asked = subprocess.run(
+            [installed.kubectl, "--kubeconfig", kubeconfig, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return asked.stdout.startswith("yes")
+
+    assert can("get", "tandem-operator")
+    assert not can("update", "tandem-operator")
+    assert not can("get", "another")
+
+
 def test_installed_operator_cannot_give_away_more_than_it_has(
     installed: ControlPlane,
 ) -> None:
