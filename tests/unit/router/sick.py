@@ -12,11 +12,12 @@ SLO_TTFT_S = 1.0
 
 @dataclass
 class Outcome:
-    """One request: when it was sent, whether it got its whole answer, and in time."""
+    """One request: when it was sent, whether it got its whole answer, in time, and why not."""
 
     sent_s: float
     whole: bool
     first_s: float | None
+    why: str = ""
 
 
 @dataclass
@@ -60,7 +61,12 @@ class Load:
     @property
     def failed(self) -> int:
         """Return how many were not answered as a whole."""
-        return sum(not outcome.whole for outcome in self.outcomes)
+        return len(self.failures)
+
+    @property
+    def failures(self) -> list[str]:
+        """Return why each was not answered that was not."""
+        return [outcome.why for outcome in self.outcomes if not outcome.whole]
 
     @property
     def late(self) -> int:
@@ -77,7 +83,7 @@ class Load:
 
     async def _one(self) -> None:
         loop = asyncio.get_running_loop()
-        sent, first_s, whole = loop.time(), None, False
+        sent, first_s, whole, why = loop.time(), None, False, "cut off"
         body = {"model": "tiny", "stream": True, "prompt": "one two three"}
         url = self.pool.url + "/v1/completions"
         try:
@@ -87,8 +93,11 @@ class Load:
                         if first_s is None and b'"text"' in line:
                             first_s = loop.time() - sent
                         if b'"error"' in line:
+                            why = line.decode()
                             break
                         whole = whole or b"[DONE]" in line
-        except aiohttp.ClientError:
-            whole = False
-        self.outcomes.append(Outcome(sent, whole, first_s))
+                else:
+                    why = f"{response.status}: {await response.text()}"
+        except aiohttp.ClientError as error:
+            whole, why = False, repr(error)
+        self.outcomes.append(Outcome(sent, whole, first_s, why))
