@@ -52,6 +52,7 @@ doctor: ## What this machine has, lacks, and what would be installed or built
 test-tools: .venv/ready
 	@$(PYTHON) -m e2e.cluster tools >/dev/null
 	@$(PYTHON) -m e2e.cluster controlplane-binaries >/dev/null
+	@$(PYTHON) -m e2e.cluster policy-engine >/dev/null
 
 engine-env: .venv/ready ## Real vLLM for tests and benchmarks on this machine, in the user's cache
 	@$(RUN) python images/engine/environment.py $(UV) $(TANDEM_CACHE)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from e2e.cluster import cluster, docker, doctor, images, prometheus, tools
 from e2e.cluster.binaries import api_binaries
+from e2e.cluster.gobuild import POLICIES, build, go_problem
 from e2e.cluster.progress import CannotContinueError
 
 
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     add("down", "Remove the cluster if it is ours; images and cache stay.", _down)
     add("tools", "Get kubectl, kind and helm where suitable ones are missing.", _tools)
     add("controlplane-binaries", "Get etcd and Kubernetes' API server for tests.", _api)
+    add("policy-engine", "Get what judges NetworkPolicies in tests, if Go is here.", _policies)
     add("doctor", "Say what this machine has, lacks, and what would be done about it.", _doctor)
     building = add("images", "Build our images where their inputs changed.", _images)
     building.add_argument(
@@ -76,6 +78,11 @@ def _api(_: argparse.Namespace) -> None:
     found = api_binaries()
     for path in (found.etcd, found.kube_apiserver, found.kube_controller_manager, found.kubectl):
         print(path)
+
+
+def _policies(_: argparse.Namespace) -> None:
+    problem = go_problem()
+    print(problem or build(POLICIES))
 
 
 def _doctor(_: argparse.Namespace) -> None:

@@ -73,6 +73,7 @@ def test_refuses_a_megabyte_of_labels(kubectl: Kubectl) -> None:
         _apply(kubectl, "default", merged(GOOD, {"metadata": {"labels": labels}}))
 
 
+@pytest.mark.timeout(420)
 def test_bad_manifests_over_a_running_pool_change_nothing(
     kubectl: Kubectl, namespace: str, running_pool: dict[str, Any]
 ) -> None:
@@ -105,6 +106,8 @@ def test_fills_in_the_rest_of_a_half_given_object(kubectl: Kubectl, namespace: s
     stored = _read(kubectl, namespace)["spec"]
     assert stored["router"]["timeouts"] == {
         "connect": "2s",
+        "head": "10s",
+        "body": "10s",
         "prefill": "60s",
         "firstToken": "120s",
         "idle": "60s",

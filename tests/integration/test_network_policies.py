@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.gobuild import POLICIES, build
+from e2e.cluster.gobuild import POLICIES, build, go_problem, is_built
 from tests.unit.workloads.reach import Peer
 from tests.unit.workloads.reachable import CASES, DECODE, OUTSIDE, TENANT, Case
 from tests.unit.workloads.test_network import HUB, policies
@@ -22,6 +22,8 @@ DOWNLOADS = (
 
 @pytest.fixture(scope="module")
 def engine() -> str:
+    if not is_built(POLICIES) and (problem := go_problem()):
+        pytest.skip(problem)
     return str(build(POLICIES) / "reach")
 
 
