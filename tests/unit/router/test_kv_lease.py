@@ -377,7 +377,7 @@ async def test_a_decode_pod_with_a_queue_longer_than_the_lease_is_not_taken_for_
     await pool.add("d1")
     pool.show("d1", ready=False)
     # Long enough that a pod silent for it is doubted.
-    pool.configure(kv={"lease_s": 2.0}, timeouts={"connect_s": 0.3})
+    pool.configure(kv={"lease_s": 4.0}, timeouts={"connect_s": 2.0})
     busy = pool.engines["d0"]
     busy.script.hold = asyncio.Event()
     queued = [asyncio.create_task(pool.stream()) for _ in range(4)]
@@ -397,7 +397,7 @@ async def test_a_decode_pod_that_gets_no_kv_blocks_at_all_is_taken_for_sick(pool
     await pool.add("d1")
     pool.show("d1", ready=False)
     # Long enough that a pod silent for it is doubted.
-    pool.configure(kv={"lease_s": 2.0}, timeouts={"connect_s": 0.3})
+    pool.configure(kv={"lease_s": 4.0}, timeouts={"connect_s": 2.0})
     cut_off = pool.engines["d0"]
     cut_off.script.hold = asyncio.Event()
     waiting = [asyncio.create_task(pool.stream()) for _ in range(4)]
