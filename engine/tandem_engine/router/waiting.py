@@ -9,7 +9,8 @@ nothing of it.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet
@@ -117,9 +118,7 @@ class Waiting:
                 self.release(placement.prefill, placement.load)
             raise
         finally:
-            self._alive.pop(waiter, None)
-            self._line.remove(waiter)
-            self._whole.remove(waiter)
+            self._leave(waiter)
 
     def arrived(self, placement: Placement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
@@ -194,28 +193,34 @@ class Waiting:
                 found = self._line.next(nobody)
             for turn, late in _in_order(found, self._whole.next(nobody)):
                 reason = alone if turn.waiter.split else DecodeOnly.UNSUPPORTED
-                if reason is not None:
-                    if not self._bearing(turn, by_revision, settings, late=late):
-                        return True
-                    self._leave_line(turn)
-                    self._place(turn, None, reason)
-                    break
-                tokens, limits = turn.waiter.tokens, settings.limits
-                room = [pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)]
-                if not room:
+                room = [] if reason is not None else _with_room(prefill, turn, settings)
+                if reason is None and not room:
                     continue
-                chosen = self._paired(turn, room, by_revision, settings, late=late)
-                if chosen is None:
+                with _blamed_on(turn.waiter):
+                    chosen, borne = self._chosen(turn, room, by_revision, settings, late=late)
+                if not borne:
                     return True
-                self._leave_line(turn)
-                self._place(turn, chosen)
+                self._place(turn, chosen, reason)
                 break
             else:
                 return False
 
-    def _leave_line(self, turn: Turn) -> None:
-        for line in (self._line, self._whole):
-            line.remove(turn.waiter)
+    def _chosen(
+        self,
+        turn: Turn,
+        prefill: Sequence[Pod],
+        decode: Mapping[str, Sequence[Pod]],
+        settings: Settings,
+        *,
+        late: bool,
+    ) -> tuple[Pod | None, bool]:
+        """Return the one of `prefill` to go to, if any is given, and whether decode bears it."""
+        load, coming, now = turn.decode_load, self._coming, self._clock()
+        if not prefill:
+            found = bearing(load, decode, underway=coming, settings=settings, late=late, now=now)
+            return None, bool(found)
+        pod = pair(load, prefill, decode, underway=coming, settings=settings, late=late, now=now)
+        return pod, pod is not None
 
     def _reconsider(self, prefill: Sequence[Pod]) -> None:
         """Ask those found to be late again: other pods are there, or more is known by now."""
@@ -249,56 +254,14 @@ class Waiting:
                 compute_s=turn.expected.whole_s,
                 deadline_s=turn.waiter.deadline_s,
             )
-            try:
+            with _blamed_on(turn.waiter):
                 pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
-            except Exception as error:
-                raise Unfit(turn.waiter) from error
             if pod is not None:
-                self._line.remove(turn.waiter)
                 pod.stalls.begin(whole.compute_s, now)
                 placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
                 self._computing[placement] = pod
                 return True
         return False
-
-    def _paired(
-        self,
-        turn: Turn,
-        prefill: Sequence[Pod],
-        decode: Mapping[str, Sequence[Pod]],
-        settings: Settings,
-        *,
-        late: bool,
-    ) -> Pod | None:
-        """Return the one of `prefill` to go to; `None`: decode pods bear no more."""
-        try:
-            return pair(
-                turn.decode_load,
-                prefill,
-                decode,
-                underway=self._coming,
-                settings=settings,
-                late=late,
-                now=self._clock(),
-            )
-        except Exception as error:
-            raise Unfit(turn.waiter) from error
-
-    def _bearing(
-        self, turn: Turn, decode: Mapping[str, Sequence[Pod]], settings: Settings, *, late: bool
-    ) -> set[str]:
-        """Return the revisions whose decode pods bear all of a request."""
-        try:
-            return bearing(
-                turn.decode_load,
-                decode,
-                underway=self._coming,
-                settings=settings,
-                late=late,
-                now=self._clock(),
-            )
-        except Exception as error:
-            raise Unfit(turn.waiter) from error
 
     def _shed_over_bound(self) -> None:
         settings = self._settings.current
@@ -335,9 +298,9 @@ class Waiting:
         *,
         decode: Pod | None = None,
     ) -> Placement:
-        """Send a request that waits no more and was not placed yet on its way."""
+        """Send a request that was not placed yet on its way."""
         waiter, expected = turn.waiter, turn.expected
-        self._alive.pop(waiter, None)
+        self._leave(waiter)
         work_s = expected.service_s
         if pod is not None and pod.requests:
             work_s = max(0.0, work_s - expected.pass_s)
@@ -347,6 +310,25 @@ class Waiting:
         self._coming.begin(placement, turn.decode_load)
         waiter.placed.set_result(placement)
         return placement
+
+    def _leave(self, waiter: Waiter) -> None:
+        self._alive.pop(waiter, None)
+        for line in (self._line, self._whole):
+            line.remove(waiter)
+
+
+@contextmanager
+def _blamed_on(waiter: Waiter) -> Iterator[None]:
+    """Have whatever fails be what makes this one request unfit."""
+    try:
+        yield
+    except Exception as error:
+        raise Unfit(waiter) from error
+
+
+def _with_room(prefill: Sequence[Pod], turn: Turn, settings: Settings) -> list[Pod]:
+    limits, tokens = settings.limits, turn.waiter.tokens
+    return [pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)]
 
 
 def _in_order(*found: Next) -> list[tuple[Turn, bool]]:
