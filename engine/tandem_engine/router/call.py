@@ -12,6 +12,7 @@ from typing import Any
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fields import checked
 from tandem_engine.router.kv_lease import NAME_FIELD
+from tandem_engine.router.logprobs import check_logprobs
 from tandem_engine.router.prompts import Prompt, chat_prompt, completion_prompt
 from tandem_engine.router.settings import Limits, Settings
 from tandem_engine.router.shape import check_shape
@@ -42,10 +43,6 @@ _DECODE_ONLY = (
 )
 # The router's own on both legs.
 _OURS = ("stream", "stream_options")
-# Of an answer that is put together here before it is sent.
-_MOST_LOGPROBS = 262_144
-_USUAL_TOKENS = 4096
-_BEYOND_ALL_SENSE = 10**9
 
 
 class Kind(StrEnum):
@@ -71,7 +68,6 @@ class Call:
         choices: of all prompts together.
         max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
         split: whether prefill and decode may run on different pods.
-        logprobs: entries that its answer will have, as far as known; 0: none were asked for.
     """
 
     kind: Kind
@@ -85,7 +81,6 @@ class Call:
     max_output_tokens: int | None
     choices: int
     split: bool
-    logprobs: int
 
     def prefill_body(self, lease: str) -> bytes:
         """Return what a prefill pod is asked: the prompt's KV blocks and one token.
@@ -142,15 +137,13 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
         and body.get("tool_choice") in (None, "auto", "none")
     )
     streams = choices * prompt.prompts
-    tokens = min(max_output_tokens or _USUAL_TOKENS, _BEYOND_ALL_SENSE)
-    logprobs = streams * tokens * _logprobs_per_token(body)
-    if not stream and logprobs > _MOST_LOGPROBS:
-        raise ApiError(
-            400,
-            f"logprobs: this answer would have {logprobs} of them, and at most {_MOST_LOGPROBS} are"
-            " put into one document; ask for fewer, set max_tokens, or use stream: true.",
-            param="logprobs",
-        )
+    check_logprobs(
+        body,
+        stream=stream,
+        answers=streams,
+        max_output_tokens=max_output_tokens,
+        max_model_len=longest,
+    )
     if salt is not None:
         body["cache_salt"] = salt + _own_salt(body)
     shared = {name: value for name, value in body.items() if name not in _DECODE_ONLY + _OURS}
@@ -166,7 +159,6 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
         max_output_tokens=max_output_tokens,
         choices=streams,
         split=split,
-        logprobs=logprobs,
     )
 
 
@@ -287,24 +279,6 @@ def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
             raise ApiError(400, f"{name}: a whole number such as 256 is needed.", param=name)
         return value
     return None
-
-
-def _logprobs_per_token(body: Mapping[str, Any]) -> int:
-    """Return how many logprobs each token of an answer brings, its own included."""
-    asked = 0
-    for name in ("logprobs", "top_logprobs"):
-        value = body.get(name)
-        if value is None or value is False:
-            continue
-        if not isinstance(value, int) or value < 0:
-            raise ApiError(
-                400,
-                f"{name}: a number that is not below 0 is needed, such as 5.",
-                param=name,
-            )
-        asked = max(asked, min(value, _BEYOND_ALL_SENSE) + 1)
-    chosen = body.get("logprob_token_ids")
-    return max(asked, len(chosen) + 1 if isinstance(chosen, list) else 0)
 
 
 def _own_salt(body: Mapping[str, Any]) -> str:
