@@ -21,6 +21,7 @@ from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
 from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.line import Waiter
+from tandem_engine.router.peers import Peers
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.prefill_leg import PrefillLeg
@@ -50,6 +51,8 @@ class Forwarder:
         waiting: Waiting,
         upstream: Upstream,
         accounts: Accounts,
+        killers: Killers,
+        peers: Peers,
         clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
@@ -58,9 +61,9 @@ class Forwarder:
         self._accounts = accounts
         self._learned = accounts.learned
         self._clock = clock
-        self._killers = Killers(clock)
-        self._suspicion = Suspicion(fleet=fleet, upstream=upstream, killers=self._killers)
-        self._relay = Relay(fleet=fleet, waiting=waiting, killers=self._killers, clock=clock)
+        self._killers = killers
+        self._suspicion = Suspicion(fleet=fleet, upstream=upstream, killers=killers, peers=peers)
+        self._relay = Relay(fleet=fleet, waiting=waiting, killers=killers, peers=peers, clock=clock)
         self._kv_return = KvReturn(upstream=upstream, metrics=accounts.metrics)
         self._prefill_leg = PrefillLeg(
             fleet=fleet,
@@ -152,6 +155,12 @@ class Forwarder:
         finally:
             flight.timeline.held_s += self._without_decode_s() - held_s
         flight.timeline.dispatched_s = self._clock()
+        try:
+            # Copies of it may have ended engines while it waited.
+            self._refuse_killer(flight)
+        except ApiError:
+            self._waiting.give_back(placement)
+            raise
         return placement
 
     def _without_decode_s(self) -> float:
@@ -188,6 +197,7 @@ class Forwarder:
                 self._let_go(flight, handover)
                 handover = None
                 self._fall_back(flight, DecodeOnly.NO_PAIR)
+            self._refuse_killer(flight)
             flight.tries += 1
             flight.decode_pod = pod.name
             answer_tokens = self._learned.expected_output_tokens(flight)
@@ -211,12 +221,10 @@ class Forwarder:
                     handover.seen_by = None
                 self._suspicion.failed(attempt, failure)
                 error = gateway_error(failure)
-                if sink.begun:
-                    try:
-                        return await sink.fail(error)
-                    finally:
-                        await self._suspicion.ends_here(flight, pod, failure)
+                # Before the client is told: it may ask again at once, and at another router.
                 ends_here = await self._suspicion.ends_here(flight, pod, failure)
+                if sink.begun:
+                    return await sink.fail(error)
                 if ends_here or flight.tries >= _MOST_TRIES:
                     busy = failure.reason is Reason.BUSY
                     flight.ending = Ending.SHED if busy else Ending.FAILED

@@ -14,6 +14,7 @@ from tandem_engine.router.flight import Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Early
+from tandem_engine.router.peers import Peers
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
 from tandem_engine.router.truth import Ending
@@ -31,6 +32,7 @@ class Relay:
     fleet: Fleet
     waiting: Waiting
     killers: Killers
+    peers: Peers
     clock: Callable[[], float]
 
     async def run(
@@ -80,7 +82,9 @@ class Relay:
         answer = await sink.finish()
         flight.ending = Ending.ANSWERED
         self.fleet.ejection.well(attempt)
-        self.killers.answered(flight.call, credentials=flight.credentials)
+        cleared = self.killers.answered(flight.call, credentials=flight.credentials)
+        if cleared is not None:
+            self.peers.tell_answered(cleared)
         # The end of the body frees the connection for the next request.
         watchdog.move(clock() + 2 * _AFTER_DONE_S)
         with contextlib.suppress(UpstreamFailure, TimeoutError):

@@ -112,13 +112,16 @@ class Waiting:
         except BaseException:
             placed = waiter.placed
             if placed.done() and not placed.cancelled() and placed.exception() is None:
-                placement = placed.result()
-                self._coming.end(placement)
-                self.computed(placement)
-                self.release(placement.prefill, placement.load)
+                self.give_back(placed.result())
             raise
         finally:
             self._leave(waiter)
+
+    def give_back(self, placement: Placement) -> None:
+        """Take back a place that nobody has gone to."""
+        self._coming.end(placement)
+        self.computed(placement)
+        self.release(placement.prefill, placement.load)
 
     def arrived(self, placement: Placement) -> None:
         """Take note that a request is at its decode pod, or never will be."""

@@ -139,8 +139,9 @@ def test_many_copies_at_one_engine_that_ends_are_one_end() -> None:
     killers = Killers(clock)
 
     for _ in range(10):
-        assert not killers.ended(call("x"), credentials=None, pod="d0")
+        digest = killers.ended(call("x"), credentials=None, pod="d0")
 
+    assert not killers.has_ended_two(digest)
     killers.check(call("x"), credentials=None)
 
 
@@ -150,7 +151,7 @@ def test_the_same_engine_ended_twice_counts_twice() -> None:
     killers.ended(call("x"), credentials=None, pod="d0")
     clock.now += 60.0
 
-    assert killers.ended(call("x"), credentials=None, pod="d0")
+    assert killers.has_ended_two(killers.ended(call("x"), credentials=None, pod="d0"))
 
     with pytest.raises(ApiError):
         killers.check(call("x"), credentials=None)
@@ -172,4 +173,4 @@ def test_what_was_answered_is_no_killer() -> None:
     killers.ended(call("x"), credentials=None, pod="d0")
     killers.answered(call("x"), credentials=None)
 
-    assert not killers.ended(call("x"), credentials=None, pod="d1")
+    assert not killers.has_ended_two(killers.ended(call("x"), credentials=None, pod="d1"))
