@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from tandem_engine.router.deadlines import begin_by_s
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Deserted, Fleet
-from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.flight import Accounts, Flight, Stage
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
@@ -26,6 +27,7 @@ from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Load, Pod, Role, least_loaded
 from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.relay import Relay
+from tandem_engine.router.silence import Silence
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.truth import Ending
@@ -64,6 +66,7 @@ class Forwarder:
         self._killers = killers
         self._suspicion = Suspicion(fleet=fleet, upstream=upstream, killers=killers, peers=peers)
         self._relay = Relay(fleet=fleet, waiting=waiting, killers=killers, peers=peers, clock=clock)
+        self._silence = Silence(suspicion=self._suspicion, learned=accounts.learned, clock=clock)
         self._kv_return = KvReturn(upstream=upstream, metrics=accounts.metrics)
         self._prefill_leg = PrefillLeg(
             fleet=fleet,
@@ -140,7 +143,8 @@ class Forwarder:
         )
         held_s = self._without_decode_s()
         try:
-            async with asyncio.timeout_at(flight.first_token_deadline_s):
+            stage = Stage.PREFILL if waiter.split else Stage.WHOLE
+            async with asyncio.timeout_at(self._begin_by_s(flight, stage)):
                 placement = await self._waiting.admit(waiter)
         except QueueFull:
             flight.ending = Ending.SHED
@@ -162,6 +166,11 @@ class Forwarder:
             self._waiting.give_back(placement)
             raise
         return placement
+
+    def _begin_by_s(self, flight: Flight, stage: Stage) -> float:
+        """Return until when a request may wait before `stage`: later it would be sent in vain."""
+        needed = self._learned.needed_s(flight, stage=stage)
+        return begin_by_s(flight.first_token_deadline_s, needed=needed, now=self._clock())
 
     def _without_decode_s(self) -> float:
         """Return for how long, in all, requests waited for what no prefill pod could give."""
@@ -251,8 +260,9 @@ class Forwarder:
         chosen = flight.placement.decode
         if chosen is not None and chosen is not avoid and chosen.usable:
             return chosen
+        stage = Stage.WHOLE if handover is None else Stage.DECODE
         try:
-            async with asyncio.timeout_at(flight.first_token_deadline_s):
+            async with asyncio.timeout_at(self._begin_by_s(flight, stage)):
                 while True:
                     pods = self._fleet.usable(Role.DECODE)
                     same = [pod for pod in pods if pod.endpoint.revision == revision]
@@ -317,7 +327,8 @@ class Forwarder:
                 self._suspicion.silent(flight, attempt, silent_s=self._clock() - began)
                 flight.given_up = pod
                 raise LeaseOver(Lost.SILENT) from None
-            return await self._timed_out(flight, sink, attempt, began=began)
+            stage = Stage.WHOLE if handover is None else Stage.DECODE
+            return await self._silence.ended(flight, sink, attempt, began=began, stage=stage)
         except LeaseOver:
             flight.given_up = pod
             raise
@@ -360,30 +371,3 @@ class Forwarder:
             computed_tokens=0 if pulled else flight.prompt_tokens - cached,
             output_tokens=flight.output_tokens,
         )
-
-    async def _timed_out(
-        self, flight: Flight, sink: Sink, attempt: Attempt, *, began: float
-    ) -> web.StreamResponse:
-        last_s = flight.timeline.last_token_s
-        started = last_s is not None
-        heard_s = began if last_s is None else last_s + sink.stalled_s
-        self._suspicion.silent(flight, attempt, silent_s=self._clock() - heard_s)
-        flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
-        logger.warning(
-            "engine pod was silent for too long",
-            extra={
-                "pod": attempt.pod.name,
-                "phase": "between tokens" if started else "first token",
-            },
-        )
-        error = ApiError(
-            504,
-            "The engine stopped sending in the middle of the answer."
-            if started
-            else "No first token came in time.",
-            kind="server_error",
-            code="idle_timeout" if started else "first_token_timeout",
-        )
-        if sink.begun:
-            return await sink.fail(error)
-        raise error

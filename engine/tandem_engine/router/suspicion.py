@@ -90,14 +90,19 @@ class Suspicion:
 def gateway_error(failure: UpstreamFailure) -> ApiError:
     """Return what the client of a request is told that no engine served."""
     if failure.reason is Reason.BUSY:
-        return unavailable(
-            "The engine is at its limit; try again later.",
-            code="engine_busy",
-            retry_after_s=_BUSY_RETRY_S,
-        )
+        return busy_error()
     return ApiError(
         502,
         "The engine failed before it finished the answer.",
         kind="server_error",
         code="upstream_error",
+    )
+
+
+def busy_error() -> ApiError:
+    """Return what the client of a request is told for which engines have no room."""
+    return unavailable(
+        "The engine is at its limit; try again later.",
+        code="engine_busy",
+        retry_after_s=_BUSY_RETRY_S,
     )

@@ -50,6 +50,14 @@ class Twins:
             await response.read()
             return response.status
 
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Return the lines of a stream from the first router, as they come."""
+        body = {"model": "tiny", "prompt": POISON, "stream": True}
+        url = self.pools[0].url + "/v1/completions"
+        async with self.pools[0].client.post(url, json=body) as response:
+            async for line in response.content:
+                yield line
+
 
 async def router_before(name: str, key: str | None) -> Pool:
     options = Options(name=name, host="127.0.0.1", port=0, internal_port=0, engine_key=key)
@@ -127,6 +135,18 @@ async def test_copies_at_both_routers_at_once_are_not_sent_on_to_a_third_engine(
     assert statuses == [502, 502]
     assert dead(twins.engines) == 2
     assert [await twins.ask() for _ in range(4)] == [422] * 4
+
+
+async def test_other_routers_know_before_a_client_hears_that_its_stream_broke(
+    twins: Twins,
+) -> None:
+    await twins.fleet(prefill=0, d=Script(dies_of=POISON, dies_after=2))
+
+    async for line in twins.stream():
+        if b"error" in line:
+            break
+
+    assert [end.pod for end in held(twins.pools[1]).ends] == ["d0"]
 
 
 async def test_one_engine_that_ended_at_two_routers_is_one_end(twins: Twins) -> None:
@@ -341,8 +361,9 @@ def test_an_answer_clears_what_was_before_it_and_nothing_after_it() -> None:
 
 def test_what_peers_tell_takes_no_more_room_than_there_is() -> None:
     killers = Killers(Clock(), pool_key=KEY)
-    for number in range(5000):
-        killers.hear(Notice(ends=(End(number.to_bytes(16), f"d{number}", 1.0),)))
+    for first in range(0, 5000, 500):
+        numbers = range(first, first + 500)
+        killers.hear(Notice(ends=tuple(End(n.to_bytes(16), f"d{n}", 1.0) for n in numbers)))
 
     assert len(killers._suspects) == 4096
     assert len(killers.known().ends) == MOST_IN_A_NOTICE
