@@ -1,7 +1,7 @@
 """Takes one request through its prefill leg: two pods at most, then the decode pod does it all."""
 
 import asyncio
-import uuid
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -93,7 +93,7 @@ class PrefillLeg:
     ) -> PrefillAnswer:
         pod = attempt.pod
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
-        timeouts, lease = flight.settings.timeouts, uuid.uuid4().hex
+        timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
         unanswered = True
         self.accounts.ledger.leg_began(pod)
         try:
