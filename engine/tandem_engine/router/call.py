@@ -43,6 +43,7 @@ _DECODE_ONLY = (
 )
 # The router's own on both legs.
 _OURS = ("stream", "stream_options")
+_NOT_SHARED = frozenset(_DECODE_ONLY + _OURS)
 
 
 class Kind(StrEnum):
@@ -85,23 +86,14 @@ class Call:
     def prefill_body(self, lease: str) -> bytes:
         """Return what a prefill pod is asked: the prompt's KV blocks and one token.
 
-        `lease` is the name by which the blocks can be let go.
+        `lease` is the name by which the blocks can be let go, in letters and digits.
         """
-        kv_params = {**REMOTE_DECODE, NAME_FIELD: lease}
-        ours: dict[str, Any] = {"stream": False, "max_tokens": 1, KV_PARAMS: kv_params}
-        if self.kind is Kind.CHAT:
-            ours["max_completion_tokens"] = 1
-        return _object(self.shared, _members(ours))
+        return _object(self.shared, _PREFILL[self.kind] % lease.encode())
 
     def decode_body(self, kv_params: Any) -> bytes:
         """Return what a decode pod is asked; always streamed, with usage on each chunk."""
-        ours: dict[str, Any] = {
-            "stream": True,
-            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-        }
-        if kv_params is not None:
-            ours[KV_PARAMS] = kv_params
-        return _object(self.shared, self.decode_only, _members(ours))
+        kv_members = b"" if kv_params is None else _members({KV_PARAMS: kv_params})
+        return _object(self.shared, self.decode_only, _DECODE, kv_members)
 
 
 def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None = None) -> Call:
@@ -146,7 +138,7 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
     )
     if salt is not None:
         body["cache_salt"] = salt + _own_salt(body)
-    shared = {name: value for name, value in body.items() if name not in _DECODE_ONLY + _OURS}
+    shared = {name: value for name, value in body.items() if name not in _NOT_SHARED}
     return Call(
         kind=kind,
         shared=_members(shared),
@@ -200,6 +192,21 @@ def _members(values: Mapping[str, Any]) -> bytes:
     except ValueError:
         # A number such as 1e999 is read as one.
         raise _not_finite("Infinity") from None
+
+
+_KV_ASKED = {KV_PARAMS: {**REMOTE_DECODE, NAME_FIELD: "%b"}}
+_PREFILL = {
+    Kind.COMPLETIONS: _members({"stream": False, "max_tokens": 1, **_KV_ASKED}),
+    Kind.CHAT: _members(
+        {"stream": False, "max_tokens": 1, "max_completion_tokens": 1, **_KV_ASKED}
+    ),
+}
+_DECODE = _members(
+    {
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    }
+)
 
 
 def _object(*members: bytes) -> bytes:

@@ -121,6 +121,9 @@ class Next:
     excess: tuple[Turn, ...] = ()
 
 
+_NOBODY = Next(None, late=True)
+
+
 class Unfit(Exception):  # noqa: N818 - carries its cause to the one it is about
     """Nothing can be said of one of those who wait; `waiter` says of whom."""
 
@@ -169,6 +172,8 @@ class Line:
 
     def next(self, prospect: Prospect) -> Next:
         """Say who goes next: the most urgent who will be on time, else the first who cannot."""
+        if not self._entries:
+            return _NOBODY
         elsewhere_s = prospect.elsewhere_s
         excess: tuple[Turn, ...] = ()
         first = self._set_hopeless_aside(prospect.start_s if elsewhere_s is None else elsewhere_s)

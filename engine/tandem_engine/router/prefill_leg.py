@@ -1,7 +1,7 @@
 """Takes one request through its prefill leg: two pods at most, then the decode pod does it all."""
 
 import asyncio
-import uuid
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -94,7 +94,7 @@ class PrefillLeg:
     ) -> PrefillAnswer:
         pod = attempt.pod
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
-        timeouts, lease = flight.settings.timeouts, uuid.uuid4().hex
+        timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
         # A decode pod may have to do it all.
         needed = self.accounts.learned.needed_s(flight, stage=Stage.WHOLE)
         by_s = begin_by_s(flight.first_token_deadline_s, needed=needed, now=started)

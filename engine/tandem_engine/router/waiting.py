@@ -9,8 +9,7 @@ nothing of it.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet
@@ -186,7 +185,7 @@ class Waiting:
         for pod in decode:
             by_revision[pod.endpoint.revision].append(pod)
         nobody = Prospect(self._clock(), pods=1)
-        while True:
+        while self._alive:
             found = Next(None, late=False)
             if prefill:
                 found = self._line.next(self._prospect(prefill, settings))
@@ -199,14 +198,17 @@ class Waiting:
                 room = [] if reason is not None else _with_room(prefill, turn, settings)
                 if reason is None and not room:
                     continue
-                with _blamed_on(turn.waiter):
+                try:
                     chosen, borne = self._chosen(turn, room, by_revision, settings, late=late)
+                except Exception as error:
+                    raise Unfit(turn.waiter) from error
                 if not borne:
                     return True
                 self._place(turn, chosen, reason)
                 break
             else:
                 return False
+        return False
 
     def _chosen(
         self,
@@ -257,8 +259,10 @@ class Waiting:
                 compute_s=turn.expected.whole_s,
                 deadline_s=turn.waiter.deadline_s,
             )
-            with _blamed_on(turn.waiter):
+            try:
                 pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
+            except Exception as error:
+                raise Unfit(turn.waiter) from error
             if pod is not None:
                 pod.stalls.begin(whole.compute_s, now)
                 placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
@@ -318,15 +322,6 @@ class Waiting:
         self._alive.pop(waiter, None)
         for line in (self._line, self._whole):
             line.remove(waiter)
-
-
-@contextmanager
-def _blamed_on(waiter: Waiter) -> Iterator[None]:
-    """Have whatever fails be what makes this one request unfit."""
-    try:
-        yield
-    except Exception as error:
-        raise Unfit(waiter) from error
 
 
 def _with_room(prefill: Sequence[Pod], turn: Turn, settings: Settings) -> list[Pod]:
