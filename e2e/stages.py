@@ -1,14 +1,18 @@
 """`make test`: every stage in order, its set-up included, each with its time and its count.
 
-A failed stage does not hide the later ones: all of them run, and the exit status tells.
+A failed stage does not hide the later ones: all of them run, and the exit status tells. What later
+stages need is made in the background meanwhile, one thing at a time.
 """
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from xml.etree import ElementTree
 
 from e2e.cluster import names
@@ -25,6 +29,8 @@ class Stage:
     what: str
     pytest: tuple[str, ...]
     targets: tuple[str, ...] = ()
+    # It only computes: it gives way to the stage after it, which mostly waits, and runs beside it.
+    beside_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +58,24 @@ class Result:
 STAGES = (
     Stage(
         "check",
-        "lint, types, import contracts; unit and golden tests",
+        "lint, types, import contracts; unit and golden tests of what is shipped",
         targets=("lint",),
-        pytest=("tests/unit", "tests/golden", "-n", "3"),
+        pytest=("tests/unit", "tests/golden", "-n", "4", "--dist", "worksteal"),
+    ),
+    Stage(
+        "tools",
+        "unit tests of benchmarks, demo, faults and cluster",
+        pytest=("tests/tools", "-n", "2"),
     ),
     Stage(
         "simulation",
         "decisions over simulated load; the rules on random histories",
-        pytest=("tests/simulation", "tests/property", "--hypothesis-profile", "deep", "-n", "2"),
+        # Its time is virtual: a test that gets little of a busy machine does not hang.
+        pytest=(
+            *("tests/simulation", "tests/property", "--hypothesis-profile", "deep"),
+            *("-n", "2", "--timeout", "600"),
+        ),
+        beside_next=True,
     ),
     Stage(
         "integration",
@@ -78,21 +94,97 @@ STAGES = (
 )
 
 
-def run_stage(stage: Stage, *, reports: Path = REPORTS) -> Result:
-    """Set a stage up and run it."""
+class SetUps:
+    """Runs the `make` targets of stages in the background, in the stages' order."""
+
+    def __init__(self, stages: Sequence[Stage], *, reports: Path = REPORTS) -> None:
+        self._reports = reports
+        reports.mkdir(parents=True, exist_ok=True)
+        self._pool = ThreadPoolExecutor(max_workers=1)
+        self._made: dict[str, Future[str | None]] = {
+            stage.name: self._pool.submit(self._make, stage) for stage in stages if stage.targets
+        }
+        self._pool.shutdown(wait=False)
+
+    def problem(self, stage: Stage, *, output: IO[str] | None) -> str | None:
+        """Wait until what the stage needs is there; else return which target failed."""
+        made = self._made.get(stage.name)
+        if made is None:
+            return None
+        if not made.done():
+            logs = ", ".join(str(self._log(target)) for target in stage.targets)
+            print(f"    its set-up goes on: {logs}", file=output, flush=True)
+        failed = made.result()
+        if failed is None:
+            return None
+        print(self._log(failed).read_text(errors="replace"), file=output, flush=True)
+        return f"`make {failed}` failed"
+
+    def _make(self, stage: Stage) -> str | None:
+        for target in stage.targets:
+            with self._log(target).open("w") as log:
+                if _run(("make", "--no-print-directory", target), output=log) != 0:
+                    return target
+        return None
+
+    def _log(self, target: str) -> Path:
+        return self._reports / f"make-{target}.log"
+
+
+def run_stage(
+    stage: Stage, set_ups: SetUps, *, reports: Path = REPORTS, output: IO[str] | None = None
+) -> Result:
+    """Run a stage as soon as it is set up; what it says goes to `output`, or to the terminal."""
     started = time.monotonic()
-    for target in stage.targets:
-        if _run(("make", "--no-print-directory", target)) != 0:
-            return Result(stage, time.monotonic() - started, 0, 0, 0, f"`make {target}` failed")
+    problem = set_ups.problem(stage, output=output)
+    if problem is not None:
+        return Result(stage, time.monotonic() - started, 0, 0, 0, problem)
     report = reports / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
-    status = _run((*PYTEST, *stage.pytest, f"--junitxml={report}"))
+    giving_way = ("nice", "-n", "10") if stage.beside_next else ()
+    command = (*giving_way, *PYTEST, *stage.pytest, f"--junitxml={report}")
+    status = _run(command, output=output)
     seconds = time.monotonic() - started
     if not report.exists():
         return Result(stage, seconds, 0, 0, 0, f"pytest ended with {status} and without a report")
     passed, failed, skipped = count(report)
     error = f"pytest ended with {status}" if status != 0 and failed == 0 else None
     return Result(stage, seconds, passed, failed, skipped, error)
+
+
+def run_round(stages: Sequence[Stage], set_ups: SetUps, *, reports: Path = REPORTS) -> list[Result]:
+    """Run stages side by side; the output of each but the first is shown once it has ended."""
+    first, *others = stages
+    logs = [reports / f"{stage.name}.log" for stage in others]
+    found: dict[str, Result] = {}
+
+    def beside(stage: Stage, path: Path) -> None:
+        with path.open("w") as output:
+            found[stage.name] = run_stage(stage, set_ups, reports=reports, output=output)
+
+    threads = [
+        threading.Thread(target=beside, args=pair) for pair in zip(others, logs, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    found[first.name] = run_stage(first, set_ups, reports=reports)
+    for thread, path in zip(threads, logs, strict=True):
+        thread.join()
+        print(path.read_text(errors="replace"), end="", flush=True)
+    return [found[stage.name] for stage in stages]
+
+
+def rounds(stages: Sequence[Stage]) -> list[list[Stage]]:
+    """Group those that run side by side."""
+    found: list[list[Stage]] = []
+    is_open = False
+    for stage in stages:
+        if is_open:
+            found[-1].append(stage)
+        else:
+            found.append([stage])
+        is_open = stage.beside_next
+    return found
 
 
 def count(report: Path) -> tuple[int, int, int]:
@@ -107,8 +199,15 @@ def count(report: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def _run(command: Sequence[str]) -> int:
-    return subprocess.run(command, cwd=names.ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+def _run(command: Sequence[str], *, output: IO[str] | None) -> int:
+    return subprocess.run(
+        command,
+        cwd=names.ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        check=False,
+    ).returncode
 
 
 def main(chosen: Sequence[str]) -> int:
@@ -120,11 +219,14 @@ def main(chosen: Sequence[str]) -> int:
         return 2
     stages = [stage for stage in STAGES if not chosen or stage.name in chosen]
     started = time.monotonic()
-    results = []
-    for number, stage in enumerate(stages, start=1):
-        print(f"==> [{number}/{len(stages)}] {stage.name}: {stage.what}", flush=True)
-        results.append(run_stage(stage))
-        print(f"    {results[-1]}", flush=True)
+    set_ups = SetUps(stages)
+    results: list[Result] = []
+    for together in rounds(stages):
+        for number, stage in enumerate(together, start=len(results) + 1):
+            print(f"==> [{number}/{len(stages)}] {stage.name}: {stage.what}", flush=True)
+        for result in run_round(together, set_ups):
+            results.append(result)
+            print(f"    {result}", flush=True)
     print()
     for result in results:
         print(f"  {'ok    ' if result.is_good else 'FAILED'} {result}")

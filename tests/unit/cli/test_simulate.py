@@ -40,8 +40,10 @@ def test_tells_the_figures_of_the_run_in_table_and_json(run):
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_another(run):
-    assert run() == run()
-    assert run("--seed", "2")[0]["runs"] != run()[0]["runs"]
+    first = run()
+
+    assert run() == first
+    assert run("--seed", "2")[0]["runs"] != first[0]["runs"]
 
 
 def test_each_change_is_told_with_the_cores_own_sentence(run):

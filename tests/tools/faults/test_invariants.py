@@ -6,7 +6,7 @@ from e2e.faults.evidence import Fate, Said
 from e2e.faults.invariants import violations
 from e2e.faults.scenario import Loss
 from tandem_operator.core.role import Role
-from tests.unit.faults.scene import evidence, moment, request, scenario
+from tests.tools.faults.scene import evidence, moment, request, scenario
 
 
 def test_a_run_in_which_all_is_well_violates_nothing():

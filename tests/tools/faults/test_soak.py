@@ -3,7 +3,7 @@
 from e2e.faults.evidence import Fate
 from e2e.faults.scenario import Loss
 from e2e.faults.soak import Blow, section, summary_of
-from tests.unit.faults.scene import request, scenario
+from tests.tools.faults.scene import request, scenario
 
 
 def summed(*requests):

@@ -4,7 +4,7 @@ from e2e.faults import runner, table
 from e2e.faults.evidence import Fate
 from e2e.faults.results import Result, newest
 from e2e.faults.scenario import Loss, Where
-from tests.unit.faults.scene import evidence, request, scenario
+from tests.tools.faults.scene import evidence, request, scenario
 
 
 def played(tmp_path, *scenarios, seeds=(1,), code="abc", again=False):

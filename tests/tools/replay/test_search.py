@@ -12,7 +12,7 @@ from benchmarks.replay.setup import Profile, Setup, fitted_start
 from benchmarks.replay.simulate import Job, Result, remembered
 from benchmarks.replay.workers import NotReplayedError, Workers
 from tandem_operator.sim.trace import Trace, TraceRequest
-from tests.unit.replay.results import result
+from tests.tools.replay.results import result
 
 # A prompt of 1000 tokens takes 0.1 s; a decode engine makes 50 / 0.02 = 2500 tokens/s.
 PROFILE = Profile(service=(0.0, 1e-4, 0.0), step=(0.01, 2e-4, 0.0))

@@ -10,7 +10,7 @@ from benchmarks.replay.search import Found
 from benchmarks.replay.simulate import Result
 from benchmarks.replay.standing import standings, summary
 from benchmarks.replay.tables import Row, table
-from tests.unit.replay.results import result
+from tests.tools.replay.results import result
 
 NEEDED = ["--trace", "t.csv", "--format", "azure", "--policy", "tandem", "--json", "out.json"]
 

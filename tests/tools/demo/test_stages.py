@@ -1,0 +1,94 @@
+import sys
+
+import pytest
+
+from e2e import stages
+from e2e.stages import SetUps, Stage, rounds, run_round
+
+
+def made_up(folder, name, text, **options):
+    path = folder / f"test_{name}.py"
+    path.write_text(text)
+    return Stage(name, "a made-up stage", pytest=(str(path),), **options)
+
+
+def results_of(folder, *together):
+    return run_round(together, SetUps(together, reports=folder), reports=folder)
+
+
+@pytest.fixture
+def result_of(tmp_path):
+    """Run a stage over one made-up test file."""
+
+    def run(text, *, targets=()):
+        (result,) = results_of(tmp_path, made_up(tmp_path, "alone", text, targets=targets))
+        return result
+
+    return run
+
+
+def test_a_stage_counts_what_passed_failed_and_was_skipped(result_of):
+    result = result_of(
+        "import pytest\n"
+        "def test_good(): pass\n"
+        "def test_bad(): assert 0\n"
+        "@pytest.mark.skip\n"
+        "def test_left_out(): pass\n"
+    )
+
+    assert (result.passed, result.failed, result.skipped) == (1, 1, 1)
+    assert not result.is_good
+
+
+def test_a_stage_without_any_test_has_not_passed(result_of):
+    assert not result_of("").is_good
+
+
+def test_a_stage_whose_tests_all_pass_is_good(result_of):
+    assert result_of("def test_good(): pass\n").is_good
+
+
+def test_a_stage_whose_set_up_fails_says_so_with_its_output_and_runs_no_test(result_of, capfd):
+    result = result_of("def test_good(): pass\n", targets=("no-such-target",))
+
+    assert not result.is_good
+    assert str(result).startswith("alone: `make no-such-target` failed")
+    assert "No rule to make target 'no-such-target'" in capfd.readouterr().out
+
+
+def test_a_stage_that_gives_way_runs_beside_the_next_one(tmp_path):
+    text = (
+        "import os, pathlib, time\n"
+        "def test_it_meets_the_other():\n"
+        "    here = pathlib.Path(__file__).with_suffix('.here')\n"
+        "    here.touch()\n"
+        "    ends = time.monotonic() + 100\n"
+        "    while len(list(here.parent.glob('*.here'))) < 2:\n"
+        "        assert time.monotonic() < ends\n"
+        "        time.sleep(0.02)\n"
+    )
+    first = made_up(tmp_path, "first", text, beside_next=True)
+    second = made_up(tmp_path, "second", text)
+    third = made_up(tmp_path, "third", text)
+
+    assert rounds([first, second, third]) == [[first, second], [third]]
+    results = results_of(tmp_path, first, second)
+
+    assert [result.stage.name for result in results] == ["first", "second"]
+    assert all(result.is_good for result in results)
+
+
+def test_what_a_stage_beside_another_says_is_shown_once_it_has_ended(tmp_path, capfd):
+    first = made_up(tmp_path, "first", "def test_good(): pass\n", beside_next=True)
+    second = made_up(tmp_path, "second", "def test_bad(): assert 'cheese' == 'chalk'\n")
+
+    good, bad = results_of(tmp_path, first, second)
+
+    assert good.is_good
+    assert (bad.passed, bad.failed) == (0, 1)
+    assert "AssertionError: assert 'cheese' == 'chalk'" in capfd.readouterr().out
+
+
+def test_every_stage_has_tests_and_runs_in_this_python():
+    assert stages.PYTEST[0] == sys.executable
+    assert all(stage.pytest for stage in stages.STAGES)
