@@ -36,7 +36,7 @@ URL = "http://127.0.0.1:30080"
 PREFILL_URL = "http://127.0.0.1:30082"
 DECODE_URL = "http://127.0.0.1:30083"
 OUT = names.BUILD / "demo"
-READY_WITHIN_S = 240.0
+READY_WITHIN_S = 600.0
 
 
 class Stopwatch:
