@@ -20,7 +20,9 @@ from tandem_engine.router.internal import InternalServer
 from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.polls import DecodeReads
+from tandem_engine.router.prefixes import PrefixMarks
 from tandem_engine.router.probes import Probes
+from tandem_engine.router.recent import Recent
 from tandem_engine.router.server import ClientServer
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.timing_record import TimingRecord
@@ -78,6 +80,7 @@ class Router:
         )
         self.accounts = Accounts(
             ledger=Ledger(router=options.name, wall=time.time, clock=clock),
+            recent=Recent(router=options.name, wall=time.time),
             metrics=Metrics(),
             learned=self.learned,
             settings=self.settings,
@@ -103,6 +106,7 @@ class Router:
             ),
             accounts=self.accounts,
             settings=self.settings,
+            prefixes=PrefixMarks(options.engine_key),
             clock=clock,
         )
         self._internal = InternalServer(
@@ -110,6 +114,7 @@ class Router:
             waiting=self.waiting,
             accounts=self.accounts,
             busy=busy,
+            inside=self.clients.inside,
         )
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []

@@ -5,13 +5,14 @@ What was read of it is let go of at once: its objects take many times the room o
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fields import checked
 from tandem_engine.router.kv_lease import NAME_FIELD
+from tandem_engine.router.prefixes import PrefixMarks
 from tandem_engine.router.prompts import Prompt, chat_prompt, completion_prompt
 from tandem_engine.router.settings import Limits, Settings
 from tandem_engine.router.shape import check_shape
@@ -72,6 +73,7 @@ class Call:
         max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
         split: whether prefill and decode may run on different pods.
         logprobs: entries that its answer will have, as far as known; 0: none were asked for.
+        marks: what tells which other prompts begin as this one does.
     """
 
     kind: Kind
@@ -86,6 +88,7 @@ class Call:
     choices: int
     split: bool
     logprobs: int
+    marks: bytes = field(default=b"", repr=False)
 
     def prefill_body(self, lease: str) -> bytes:
         """Return what a prefill pod is asked: the prompt's KV blocks and one token.
@@ -109,7 +112,14 @@ class Call:
         return _object(self.shared, self.decode_only, _members(ours))
 
 
-def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None = None) -> Call:
+def parse_call(
+    kind: Kind,
+    raw: bytes,
+    settings: Settings,
+    *,
+    salt: str | None = None,
+    prefixes: PrefixMarks | None = None,
+) -> Call:
     """Return the call in `raw`, or raise `ApiError` with a sentence for the client.
 
     `salt` is put before the client's own cache salt.
@@ -167,6 +177,7 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
         choices=streams,
         split=split,
         logprobs=logprobs,
+        marks=b"" if prefixes is None else prefixes.of(body, prompt),
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -12,6 +13,7 @@ from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts
 from tandem_engine.router.pod import Role
+from tandem_engine.router.recent import Seen
 from tandem_engine.router.waiting import Waiting
 
 STILL_READ_S = 30.0
@@ -21,16 +23,25 @@ STILL_READ_S = 30.0
 class InternalServer:
     """Answers the operator and Prometheus."""
 
-    def __init__(self, *, fleet: Fleet, waiting: Waiting, accounts: Accounts, busy: Busy) -> None:
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        waiting: Waiting,
+        accounts: Accounts,
+        busy: Busy,
+        inside: Callable[[], list[Seen]],
+    ) -> None:
         self._fleet = fleet
         self._waiting = waiting
         self._accounts = accounts
         self._busy = busy
+        self._inside = inside
         self._read = asyncio.Event()
         self._read_s = -math.inf
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer `/metrics` and `/arrivals`."""
+        """Answer `/metrics`, `/arrivals` and `/requests`."""
         if request.path == "/metrics":
             return web.Response(
                 body=self._accounts.metrics.exposition(),
@@ -51,7 +62,13 @@ class InternalServer:
             report = self._accounts.ledger.report(in_system)
             told = {"sick": self._sick(report["now_s"]), "busy_share": round(self._busy.share(), 3)}
             return web.json_response(report | told)
-        return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
+        if request.path == "/requests":
+            after = request.query.get("after", "0")
+            if not (after.isascii() and after.isdigit()):
+                return error_response(ApiError(400, "after: the number that `next` was."))
+            page = self._accounts.recent.page(int(after[:18]), inside=self._inside)
+            return web.json_response(page)
+        return error_response(ApiError(404, "Served here: /metrics, /arrivals, /requests."))
 
     async def last_read(self) -> None:
         """Return when `/arrivals` was read once more, at once where nobody reads it any more."""

@@ -35,7 +35,9 @@ async def start(*arguments: str, environment: Mapping[str, str] | None = None) -
     )
 
 
-async def serving(folder: Path, *pods: FakeEngine) -> tuple[Process, dict[str, Any]]:
+async def serving(
+    folder: Path, *pods: FakeEngine, environment: Mapping[str, str] | None = None
+) -> tuple[Process, dict[str, Any]]:
     """A router in front of decode pods, and what it logged when its ports were open."""
     (folder / "settings.json").write_text(json.dumps(settings_document()))
     endpoints = [
@@ -47,6 +49,7 @@ async def serving(folder: Path, *pods: FakeEngine) -> tuple[Process, dict[str, A
         *("--endpoints", str(folder / "endpoints.json")),
         *("--host", "127.0.0.1", "--port", "0", "--internal-port", "0"),
         *("--drain-quiet-s", "0.1"),
+        environment=environment,
     )
     assert process.stderr is not None
     line: dict[str, Any] = {}
@@ -317,3 +320,31 @@ async def test_clients_come_by_ipv4_and_ipv6() -> None:
             async with session.get(f"http://{address}:{port}/") as answer:
                 assert await answer.text() == "hello"
     await runner.cleanup()
+
+
+async def test_two_routers_with_the_pools_key_tell_that_the_same_prompt_begins_alike(
+    tmp_path: Path,
+) -> None:
+    engine = await FakeEngine("d0").start()
+    told = []
+    async with aiohttp.ClientSession() as client:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            process, started = await serving(
+                tmp_path / name, engine, environment={"TANDEM_ENGINE_KEY": "of the pool"}
+            )
+            ask = {"model": "tiny", "prompt": [5] * 1500}
+            url = f"http://127.0.0.1:{started['port']}/v1/completions"
+            async with client.post(url, json=ask) as response:
+                assert response.status == 200
+            url = f"http://127.0.0.1:{started['internal_port']}/requests"
+            async with client.get(url) as response:
+                told.append(await response.json())
+            process.kill()
+            await process.wait()
+    await engine.stop()
+
+    [[_, prompt_tokens, _, output_tokens, whole, marks]] = told[0]["rows"]
+    assert (prompt_tokens, output_tokens, whole) == (1500, 4, True)
+    assert marks
+    assert told[1]["rows"][0][5] == marks
