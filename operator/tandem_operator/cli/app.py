@@ -15,6 +15,7 @@ from tandem_operator.cli.diff import diff
 from tandem_operator.cli.explain import explain
 from tandem_operator.cli.faults import EXIT_FAILED
 from tandem_operator.cli.plan import plan
+from tandem_operator.cli.record import record
 from tandem_operator.cli.simulate import simulate
 
 EPILOGS = {
@@ -37,6 +38,12 @@ EPILOGS = {
         " --gpu-hour-price 2.5 --html plan.html",
         "tandem plan -f pool.yaml --generate poisson --rate 20 --span 10m --profile"
         " h200-llama-3.1-70b-tp4 --json",
+    ),
+    "record": (
+        "Examples:",
+        "kubectl tandem record qwen -n chat -o trace.jsonl",
+        "tandem record qwen --since 5m; tandem simulate -f pool.yaml --trace qwen-trace.jsonl"
+        " --profile h200-llama-3.1-8b-fp8",
     ),
     "simulate": (
         "Examples:",
@@ -76,7 +83,7 @@ def about(
     """Simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
 
 
-for function in (simulate, plan, diff, explain):
+for function in (simulate, plan, diff, explain, record):
     name = function.__name__
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     told = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
