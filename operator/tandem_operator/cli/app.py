@@ -4,6 +4,7 @@ import errno
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ import typer
 from tandem_operator.cli.command import Command
 from tandem_operator.cli.diff import diff
 from tandem_operator.cli.explain import explain
+from tandem_operator.cli.export import export
 from tandem_operator.cli.faults import EXIT_FAILED
 from tandem_operator.cli.plan import plan
 from tandem_operator.cli.record import record
@@ -39,6 +41,12 @@ EPILOGS = {
         "tandem plan -f pool.yaml --generate poisson --rate 20 --span 10m --profile"
         " h200-llama-3.1-70b-tp4 --json",
     ),
+    "export": (
+        "Examples:",
+        "kubectl tandem profile export qwen -n chat -o profile.json",
+        "tandem profile export qwen; tandem plan -f pool.yaml --profile qwen-profile.json"
+        " --trace qwen-trace.jsonl",
+    ),
     "record": (
         "Examples:",
         "kubectl tandem record qwen -n chat -o trace.jsonl",
@@ -58,6 +66,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+)
+profile = typer.Typer(
+    help="How fast a pool's engines are, as files that --profile takes.", no_args_is_help=True
 )
 
 
@@ -83,11 +94,17 @@ def about(
     """Simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
 
 
-for function in (simulate, plan, diff, explain, record):
+def _add(to: typer.Typer, function: Callable[..., None]) -> None:
     name = function.__name__
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     told = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(name, cls=Command, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
+    to.command(name, cls=Command, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
+
+
+for function in (simulate, plan, diff, explain, record):
+    _add(app, function)
+_add(profile, export)
+app.add_typer(profile, name="profile")
 
 
 def run() -> None:

@@ -6,8 +6,8 @@ import time
 import aiohttp
 import pytest
 
-from tests.unit.cli.fake_cluster import FakeCluster, FakeRouter, do, lines, page, running
-from tests.unit.cli.files import PROFILE, sentence, tandem
+from tests.unit.cli.fake_cluster import do, lines, page
+from tests.unit.cli.files import PROFILE, failed, sentence, tandem
 from tests.unit.router.fake_engine import FakeEngine
 from tests.unit.router.process import serving
 
@@ -17,35 +17,8 @@ def marks(*names: str) -> str:
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    with running(FakeCluster()) as found:
-        path = tmp_path / "kubeconfig"
-        path.write_text(found.kubeconfig())
-        monkeypatch.setenv("KUBECONFIG", str(path))
-        monkeypatch.chdir(tmp_path)
-        yield found
-
-
-@pytest.fixture
-def add_router(cluster):
-    def add(name, *pages):
-        router = FakeRouter(*pages)
-        cluster.routers[name] = do(cluster, router.start())
-        return router
-
-    return add
-
-
-@pytest.fixture
 def now_s():
     return time.time()
-
-
-def failed(result) -> str:
-    assert result.exit_code == 1, result.output
-    assert result.stdout == ""
-    [line] = result.stderr.splitlines()
-    return line
 
 
 def test_a_record_is_a_trace_that_the_simulator_reads(cluster, add_router, pool, now_s):
