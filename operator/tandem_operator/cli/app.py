@@ -23,6 +23,7 @@ from tandem_operator.cli.simulate import simulate
 EPILOGS = {
     "diff": (
         "Examples:",
+        "kubectl tandem diff --pool qwen -n chat new.yaml",
         "tandem diff main.yaml branch.yaml --trace azure.csv --profile h200-llama-3.1-8b-fp8"
         " --gpu-hour-price 2.5",
         "git show main:pool.yaml | tandem diff - pool.yaml --generate day --rate 5 --peak 40"
@@ -56,6 +57,7 @@ EPILOGS = {
     "simulate": (
         "Examples:",
         "tandem simulate -f pool.yaml --trace azure.csv --profile h200-llama-3.1-8b-fp8",
+        "kubectl tandem simulate --pool qwen --rate-scale 2",
         "tandem simulate -f pool.yaml --generate sine --rate 6 --peak 40 --profile"
         " h200-llama-3.1-8b-tp1 --policy tandem --policy keda --html report.html",
     ),

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tandem_operator.cli.cluster import ClusterOptions
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.compared import (
     Comparison,
@@ -21,6 +22,7 @@ from tandem_operator.cli.compared import (
 from tandem_operator.cli.experiment import Run, run
 from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.figure_table import FigureTable
+from tandem_operator.cli.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.manifest import STANDARD_INPUT, read_pool
 from tandem_operator.cli.options import ENGINES, OUTPUT, EngineOptions, JsonOption
 from tandem_operator.cli.output import (
@@ -38,19 +40,21 @@ from tandem_operator.cli.traffic_options import TrafficOptions
 
 SHOWN_CHANGES = 5
 
-OldArgument = Annotated[
-    Path, typer.Argument(metavar="OLD.yaml", help="The manifest before the edit.")
-]
-NewArgument = Annotated[
-    Path, typer.Argument(metavar="NEW.yaml", help="The manifest after the edit.")
+ManifestsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="[OLD.yaml] NEW.yaml",
+        help="The manifest before the edit, which --pool may stand for, and the one after it.",
+    ),
 ]
 
 
 @spelled_out
 def diff(
     *,
-    old: OldArgument,
-    new: NewArgument,
+    manifests: ManifestsArgument,
+    live_pool: LivePoolOption = None,
+    cluster: ClusterOptions,
     engines: EngineOptions,
     new_profile: Annotated[
         str | None,
@@ -88,8 +92,10 @@ def diff(
     """Say what an edit of a pool would do to GPUs, attainment and cost, before it is merged.
 
     Both manifests run on the same traffic from the same seed, sized by Tandem; what differs is
-    the edit.
+    the edit. With --pool and the new manifest alone, old is the pool as it runs, on its own
+    traffic and engines.
     """
+    old, new = _old_and_new(manifests, live_pool)
     check_outputs(
         {"--markdown": markdown_to, "--json": json},
         inputs={
@@ -102,18 +108,20 @@ def diff(
     )
     if str(old) == str(new) == STANDARD_INPUT:
         raise BadInputError("only one of the two manifests can come from standard input")
-    pools = {"old": read_pool(old), "new": read_pool(new)}
-    trace = traffic.requests()
+    with bars() as shown:
+        live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
+    pools = {"old": pool_in(old, live), "new": read_pool(new)}
+    trace = traffic.requests(live)
     after_edit = engines if new_profile is None else replace(engines, profile=new_profile)
     served_by = {"old": engines, "new": after_edit}
     runs: dict[str, Run] = {}
     with bars() as shown:
         for name, pool in pools.items():
-            case = served_by[name].case(pool, trace, seed=traffic.seed)
+            case = served_by[name].case(pool, trace, seed=traffic.seed, live=live)
             with shown.run(name, span_s=trace.span_s) as told:
                 runs[name] = run(case, policy_for(PolicyName.TANDEM, case), told=told)
     found = Comparison(
-        names=(str(old), str(new)),
+        names=(str(old) if old is not None or live is None else live.name, str(new)),
         pools=(pools["old"], pools["new"]),
         runs=(runs["old"], runs["new"]),
     )
@@ -124,6 +132,20 @@ def diff(
     after = found.runs[1]
     if check and after.report.attainment < after.case.spec.slo.attainment:
         raise FailedError(f"{new}: {verdict(found)}")
+
+
+def _old_and_new(manifests: list[Path], live_pool: str | None) -> tuple[Path | None, Path]:
+    match manifests:
+        case [old, new]:
+            return old, new
+        case [new] if live_pool is not None:
+            return None, new
+        case [_]:
+            raise BadInputError(
+                "name two manifests, such as `tandem diff old.yaml new.yaml`, or a live pool to"
+                " compare one with, such as `tandem diff --pool qwen new.yaml`"
+            )
+    raise BadInputError(f"two manifests can be compared, not {len(manifests)}")
 
 
 def _show(found: Comparison, *outputs: str | None) -> None:

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from tandem_operator.api import InferencePool, parse_pool
 from tandem_operator.cli.cluster import CLUSTER, ClusterOptions, Where, connected, told_plainly
 from tandem_operator.cli.evidence import live_memory, live_pool
 from tandem_operator.cli.faults import BadInputError, FailedError
+from tandem_operator.cli.manifest import read_pool
 from tandem_operator.cli.recording import Recording, Told, record_pool
 from tandem_operator.core.memory import Memory
 from tandem_operator.sim.learned_profile import NotLearnedError, learned_profile, origins
@@ -44,6 +46,11 @@ class Live:
     memory: Memory | None = field(repr=False)
     memory_fault: str | None
     recording: Recording | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its traffic does not say by itself, in sentences."""
+        return () if self.recording is None else self.recording.notes
 
     def profile(self) -> dict[str, Any]:
         """What it learned, as the document of a profile file.
@@ -101,6 +108,19 @@ async def _read(where: Where, *, traffic_s: float | None, told: Told) -> Live:
                     told=told,
                 )
     return Live(f"{namespace}/{where.pool}", pool, memory, fault, recording)
+
+
+def pool_in(filename: Path | None, live: Live | None) -> InferencePool:
+    """The pool in a manifest, or the live one where no manifest is named.
+
+    Raises:
+        BadInputError: neither is named, or the manifest makes no sense.
+    """
+    if filename is not None:
+        return read_pool(filename)
+    if live is None:
+        raise BadInputError("name a manifest with -f pool.yaml, or a live pool with --pool NAME")
+    return live.pool
 
 
 def live_of(

@@ -149,7 +149,7 @@ class EngineOptions:
             prefix_caching=pool.spec.engine.prefix_caching,
             seed=seed,
             gpu_hour_price=price,
-            differs=(*notes_on(pool), *notes),
+            differs=(*notes_on(pool), *(() if live is None else live.notes), *notes),
         )
 
     def _engines(self, spec: PoolSpec, live: Live | None) -> tuple[Engines, list[str]]:
@@ -203,11 +203,12 @@ HtmlOption = Annotated[
     ),
 ]
 PoolOption = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--filename",
         "-f",
-        help="Manifest that holds the InferencePool; - for standard input.",
+        help="Manifest that holds the InferencePool; - for standard input; the spec of --pool if"
+        " left out.",
         show_default=False,
     ),
 ]

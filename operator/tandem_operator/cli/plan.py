@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from tandem_operator.cli.cluster import ClusterOptions
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.experiment import run
 from tandem_operator.cli.figure_table import FigureTable
-from tandem_operator.cli.manifest import read_pool
+from tandem_operator.cli.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.options import (
     EngineOptions,
     HtmlOption,
@@ -44,7 +45,9 @@ SCALES = (0.6, 0.8, 1.4, 2.0)
 @spelled_out
 def plan(
     *,
-    filename: PoolOption,
+    filename: PoolOption = None,
+    live_pool: LivePoolOption = None,
+    cluster: ClusterOptions,
     engines: EngineOptions,
     traffic: TrafficOptions,
     json: JsonOption = None,
@@ -61,8 +64,10 @@ def plan(
         {"--json": json, "--html": html},
         inputs={"-f": filename, "--trace": traffic.trace, "--profile": engines.profile_file},
     )
-    pool = read_pool(filename)
-    case = engines.case(pool, traffic.requests(), seed=traffic.seed)
+    with bars() as shown:
+        live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
+    pool = pool_in(filename, live)
+    case = engines.case(pool, traffic.requests(live), seed=traffic.seed, live=live)
     with bars() as shown:
         with shown.steps("fleets") as told:
             search = Search(case, told)

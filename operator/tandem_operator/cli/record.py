@@ -9,11 +9,9 @@ import typer
 from tandem_operator.cli.cluster import ClusterOptions, Where, connected, told_plainly
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.evidence import live_pool
-from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.options import OUTPUT
 from tandem_operator.cli.output import bars, check_outputs, screen, write
-from tandem_operator.cli.recording import KEPT_S, Recording, Told, record_pool
-from tandem_operator.cli.units import seconds
+from tandem_operator.cli.recording import Recording, Told, record_pool, since_of
 from tandem_operator.sim.recorded import trace_lines
 
 
@@ -54,18 +52,6 @@ def record(
     for note in found.notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
     console.print(f"{target}: {found.summary}", soft_wrap=True)
-
-
-def since_of(option: str, text: str) -> float:
-    """How much of the past is meant.
-
-    Raises:
-        BadInputError: more than routers keep.
-    """
-    value_s = seconds(option, text)
-    if value_s > KEPT_S:
-        raise BadInputError(f"{option} must be at most 20m, which routers keep; got {text!r}")
-    return value_s
 
 
 async def _record(where: Where, *, since_s: float, told: Told) -> Recording:

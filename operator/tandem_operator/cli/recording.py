@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tandem_operator.cli.faults import FailedError
-from tandem_operator.cli.units import amount, duration, share
+from tandem_operator.cli.faults import BadInputError, FailedError
+from tandem_operator.cli.units import amount, duration, seconds, share
 from tandem_operator.sim.recorded import Recorded, Seen, recorded
 from tandem_operator.workloads.labels import selector_of
 from tandem_operator.workloads.names import ROUTER, ROUTER_INTERNAL_PORT, PoolName
@@ -61,6 +61,18 @@ class _Told:
     router: str
     complete_since_s: float
     seen: tuple[Seen, ...]
+
+
+def since_of(option: str, text: str) -> float:
+    """How much of the past is meant.
+
+    Raises:
+        BadInputError: more than routers keep.
+    """
+    value_s = seconds(option, text)
+    if value_s > KEPT_S:
+        raise BadInputError(f"{option} must be at most 20m, which routers keep; got {text!r}")
+    return value_s
 
 
 async def record_pool(

@@ -7,10 +7,11 @@ import typer
 from rich.console import Console
 
 from tandem_operator.cli.case import Case, check_fleet
+from tandem_operator.cli.cluster import ClusterOptions
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.experiment import Run, run
 from tandem_operator.cli.faults import BadInputError
-from tandem_operator.cli.manifest import read_pool
+from tandem_operator.cli.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.options import (
     EngineOptions,
     HtmlOption,
@@ -30,7 +31,9 @@ SHOWN_CHANGES = 10
 @spelled_out
 def simulate(
     *,
-    filename: PoolOption,
+    filename: PoolOption = None,
+    live_pool: LivePoolOption = None,
+    cluster: ClusterOptions,
     engines: EngineOptions,
     traffic: TrafficOptions,
     policy: Annotated[
@@ -62,8 +65,10 @@ def simulate(
         {"--json": json, "--html": html},
         inputs={"-f": filename, "--trace": traffic.trace, "--profile": engines.profile_file},
     )
-    pool = read_pool(filename)
-    case = engines.case(pool, traffic.requests(), seed=traffic.seed)
+    with bars() as shown:
+        live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
+    pool = pool_in(filename, live)
+    case = engines.case(pool, traffic.requests(live), seed=traffic.seed, live=live)
     chosen = list(dict.fromkeys(policy or [PolicyName.TANDEM]))
     static = case.start if fixed is None else fleet("--fleet", fixed)
     if PolicyName.STATIC in chosen:

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from tests.unit.cli.fake_cluster import FakeCluster, FakeRouter, do, running
@@ -24,3 +26,8 @@ def add_router(cluster):
         return router
 
     return add
+
+
+@pytest.fixture
+def now_s():
+    return time.time()

@@ -1,7 +1,6 @@
 """`tandem record` writes what a live pool was asked as a trace, through the API server alone."""
 
 import base64
-import time
 
 import aiohttp
 import pytest
@@ -14,11 +13,6 @@ from tests.unit.router.process import serving
 
 def marks(*names: str) -> str:
     return base64.b64encode(b"".join(f"{name:>8}".encode() for name in names)).decode()
-
-
-@pytest.fixture
-def now_s():
-    return time.time()
 
 
 def test_a_record_is_a_trace_that_the_simulator_reads(cluster, add_router, pool, now_s):
