@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tandem_operator.cli.budget import budget_of, sentences, stripped
 from tandem_operator.cli.cluster import ClusterOptions
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.compared import (
@@ -36,9 +37,11 @@ from tandem_operator.cli.policies import PolicyName, policy_for
 from tandem_operator.cli.profiles import file_of, names_with
 from tandem_operator.cli.tables import changes_table
 from tandem_operator.cli.traffic import describe
-from tandem_operator.cli.traffic_options import TrafficOptions
+from tandem_operator.cli.traffic_options import SeedsOption, TrafficOptions
 
 SHOWN_CHANGES = 5
+USUAL_SEEDS = 5
+TARGETS = (0.95, 0.99)
 
 ManifestsArgument = Annotated[
     list[Path],
@@ -69,6 +72,7 @@ def diff(
         ),
     ] = None,
     traffic: TrafficOptions,
+    seeds: SeedsOption = USUAL_SEEDS,
     markdown_to: Annotated[
         str | None,
         typer.Option(
@@ -111,19 +115,31 @@ def diff(
     with bars() as shown:
         live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
     pools = {"old": pool_in(old, live), "new": read_pool(new)}
-    trace = traffic.requests(live)
+    traces = traffic.several(seeds, live)
     after_edit = engines if new_profile is None else replace(engines, profile=new_profile)
     served_by = {"old": engines, "new": after_edit}
-    runs: dict[str, Run] = {}
+    cases = {
+        name: [
+            served_by[name].case(pool, trace, seed=traffic.seed + number, live=live)
+            for number, trace in enumerate(traces)
+        ]
+        for name, pool in pools.items()
+    }
+    runs: dict[str, list[Run]] = {name: [] for name in pools}
     with bars() as shown:
-        for name, pool in pools.items():
-            case = served_by[name].case(pool, trace, seed=traffic.seed, live=live)
-            with shown.run(name, span_s=trace.span_s) as told:
-                runs[name] = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+        for name in pools:
+            for number, case in enumerate(cases[name], start=1):
+                with shown.run(f"{name} {number}/{seeds}", span_s=case.trace.span_s) as told:
+                    done = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+                runs[name].append(done if number == 1 else stripped(done))
+        with shown.steps("other objectives") as told:
+            budget = budget_of(cases["new"], runs["new"], targets=TARGETS, told=told)
     found = Comparison(
         names=(str(old) if old is not None or live is None else live.name, str(new)),
         pools=(pools["old"], pools["new"]),
-        runs=(runs["old"], runs["new"]),
+        runs=(runs["old"][0], runs["new"][0]),
+        repeats=tuple(zip(runs["old"], runs["new"], strict=True)),
+        budget=budget,
     )
     _show(found, markdown_to, json)
     if markdown_to is not None:
@@ -159,8 +175,9 @@ def _show(found: Comparison, *outputs: str | None) -> None:
     ]
     for line in lines:
         console.print(line, soft_wrap=True)
-    console.print(FigureTable(("", "old", "new", "difference"), tuple(rows(found))))
+    console.print(FigureTable(found.titles, tuple(rows(found))))
     if found.runs[1].changes:
         last = found.runs[1].changes[-SHOWN_CHANGES:]
         console.print(changes_table(last, "Last changes under the new spec"))
-    console.print(verdict(found), soft_wrap=True)
+    for sentence in (*sentences(found.budget), verdict(found)):
+        console.print(sentence, soft_wrap=True)

@@ -1,6 +1,6 @@
 """The options that say what users ask for; one that would change nothing is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from tandem_operator.cli.recording import KEPT_S, since_of
 from tandem_operator.cli.traffic import LEVEL, Made, Recorded, Shape, times, trace_of
 from tandem_operator.cli.units import duration, seconds
 from tandem_operator.sim.readers import TraceFormat
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.trace import Trace, resampled
 
 TRAFFIC = "Traffic"
 USUAL_SPAN_S = 1200.0
@@ -188,6 +188,14 @@ class TrafficOptions:
         shape = self.generate or Shape.POISSON
         return trace_of(self._made(shape, span_s or USUAL_SPAN_S), seed=self.seed)
 
+    def several(self, count: int, live: Live | None = None) -> list[Trace]:
+        """Traffics of this kind: drawn anew from other seeds, or resampled where it is recorded."""
+        first = self.requests(live)
+        seeds = [self.seed + number for number in range(1, count)]
+        if self.generate is None:
+            return [first, *(resampled(first, seed=seed) for seed in seeds)]
+        return [first, *(replace(self, seed=seed).requests(live) for seed in seeds)]
+
     def _refuse_idle(self) -> None:
         """Refuse what would change nothing."""
         given = {
@@ -249,3 +257,16 @@ class TrafficOptions:
 
 def _or(given: float | None, usual: float) -> float:
     return usual if given is None else given
+
+
+SeedsOption = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        min=1,
+        max=100,
+        help="How many traffics of this kind to run, of which intervals are told: made ones are"
+        " drawn anew, recorded ones resampled.",
+        rich_help_panel=TRAFFIC,
+    ),
+]

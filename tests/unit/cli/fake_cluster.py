@@ -129,7 +129,9 @@ class FakeRouter:
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         self.asked.append(request.path_qs)
-        return web.json_response(self.pages[(len(self.asked) - 1) % len(self.pages)], status=self.status)
+        return web.json_response(
+            self.pages[(len(self.asked) - 1) % len(self.pages)], status=self.status
+        )
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def told(*words):
 
 
 def test_a_diff_needs_nothing_but_the_pool_and_the_new_manifest(live, edited):
-    found, _ = told("diff", "--pool", "chat", edited)
+    found, _ = told("diff", "--pool", "chat", edited, "--seeds", "1")
 
     assert found["edits"] == ["slo.tpot.target: 20ms -> 12ms"]
     assert (found["old"]["file"], found["new"]["file"]) == ("team/chat", edited)
@@ -50,7 +50,7 @@ def test_a_diff_needs_nothing_but_the_pool_and_the_new_manifest(live, edited):
 def test_defaults_that_the_api_server_wrote_down_are_no_edits(live, edited):
     live.pool = {**live.pool, "spec": {**live.pool["spec"], "networkPolicies": "Managed"}}
 
-    found, _ = told("diff", "--pool", "chat", edited)
+    found, _ = told("diff", "--pool", "chat", edited, "--seeds", "1")
 
     assert found["edits"] == ["slo.tpot.target: 20ms -> 12ms"]
 
@@ -64,7 +64,7 @@ def test_a_simulation_of_a_live_pool_is_of_its_own_spec_and_traffic(live):
 
 
 def test_a_plan_of_a_live_pool_is_of_its_own_spec_and_traffic(live):
-    found, _ = told("plan", "--pool", "chat")
+    found, _ = told("plan", "--pool", "chat", "--seeds", "1")
 
     assert (found["pool"], found["traffic"]["requests"]) == ("chat", 240)
 
