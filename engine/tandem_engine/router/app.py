@@ -23,7 +23,9 @@ from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.peers import Peers
 from tandem_engine.router.polls import DecodeReads
+from tandem_engine.router.prefixes import PrefixMarks
 from tandem_engine.router.probes import Probes
+from tandem_engine.router.recent import Recent
 from tandem_engine.router.server import ClientServer
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.timing_record import TimingRecord
@@ -86,6 +88,7 @@ class Router:
         )
         self.accounts = Accounts(
             ledger=Ledger(router=options.name, wall=time.time, clock=clock),
+            recent=Recent(router=options.name, wall=time.time),
             metrics=Metrics(),
             learned=self.learned,
             settings=self.settings,
@@ -113,6 +116,7 @@ class Router:
             ),
             accounts=self.accounts,
             settings=self.settings,
+            prefixes=PrefixMarks(options.engine_key),
             clock=clock,
         )
         self._internal = InternalServer(
@@ -121,6 +125,7 @@ class Router:
             accounts=self.accounts,
             busy=busy,
             hearing=Hearing(killers=self.killers, pool_key=pool_key, clock=clock),
+            inside=self.clients.inside,
         )
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []

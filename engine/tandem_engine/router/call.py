@@ -5,7 +5,7 @@ What was read of it is let go of at once: its objects take many times the room o
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +13,7 @@ from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fields import checked
 from tandem_engine.router.kv_lease import NAME_FIELD
 from tandem_engine.router.logprobs import check_logprobs
+from tandem_engine.router.prefixes import PrefixMarks
 from tandem_engine.router.prompts import Prompt, chat_prompt, completion_prompt
 from tandem_engine.router.settings import Limits, Settings
 from tandem_engine.router.shape import check_shape
@@ -69,6 +70,7 @@ class Call:
         choices: of all prompts together.
         max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
         split: whether prefill and decode may run on different pods.
+        marks: what tells which other prompts begin as this one does.
     """
 
     kind: Kind
@@ -82,6 +84,7 @@ class Call:
     max_output_tokens: int | None
     choices: int
     split: bool
+    marks: bytes = field(default=b"", repr=False)
 
     def prefill_body(self, lease: str) -> bytes:
         """Return what a prefill pod is asked: the prompt's KV blocks and one token.
@@ -96,7 +99,14 @@ class Call:
         return _object(self.shared, self.decode_only, _DECODE, kv_members)
 
 
-def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None = None) -> Call:
+def parse_call(
+    kind: Kind,
+    raw: bytes,
+    settings: Settings,
+    *,
+    salt: str | None = None,
+    prefixes: PrefixMarks | None = None,
+) -> Call:
     """Return the call in `raw`, or raise `ApiError` with a sentence for the client.
 
     `salt` is put before the client's own cache salt.
@@ -151,6 +161,7 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
         max_output_tokens=max_output_tokens,
         choices=streams,
         split=split,
+        marks=b"" if prefixes is None else prefixes.of(body, prompt),
     )
 
 

@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         "--internal-port",
         type=int,
         default=defaults.internal_port,
-        help="/metrics and /arrivals (%(default)s)",
+        help="/metrics, /arrivals and /requests (%(default)s)",
     )
     ending = parser.add_argument_group("SIGTERM")
     ending.add_argument(

@@ -14,6 +14,7 @@ from tandem_engine.router.line import Expected
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.placement import NOWHERE, DecodeOnly, Placement
 from tandem_engine.router.pod import Pod
+from tandem_engine.router.recent import Recent, Seen
 from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
@@ -100,6 +101,17 @@ class Flight:
         """Take note that the client closed its connection, as it may after a whole answer."""
         if self.ending is not Ending.ANSWERED:
             self.ending = Ending.GONE
+
+    def seen(self) -> Seen:
+        """Return what is told of it, request by request, to whoever records the pool's traffic."""
+        return Seen(
+            arrived_s=self.received_wall_s,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=self.output_tokens,
+            whole=self.ending is Ending.ANSWERED,
+            marks=self.call.marks,
+        )
 
     def token_count(self) -> TokenCount:
         """Return a counter for one try's stream."""
@@ -214,6 +226,7 @@ class Accounts:
         self,
         *,
         ledger: Ledger,
+        recent: Recent,
         metrics: Metrics,
         learned: Learned,
         settings: SettingsHolder,
@@ -221,6 +234,7 @@ class Accounts:
         record: TimingRecord | None,
     ) -> None:
         self.ledger = ledger
+        self.recent = recent
         self.metrics = metrics
         self.learned = learned
         self._settings = settings
@@ -245,7 +259,7 @@ class Accounts:
         flight.cached_tokens = cached
         flight.exact = flight.corrected = True
 
-    def finish_unread(self, tokens: int, *, slo: Slo) -> None:
+    def finish_unread(self, tokens: int, *, arrived_wall_s: float, slo: Slo) -> None:
         """Count a request that was shed before its body was read."""
         now = self._clock()
         verdict = judge(
@@ -260,6 +274,7 @@ class Accounts:
             verdict, Cause.ROUTER_QUEUE, prompt_tokens=tokens, cached_tokens=0, output_tokens=0
         )
         self.ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=0)
+        self.recent.ended(Seen(arrived_s=arrived_wall_s, prompt_tokens=tokens))
 
     def finish(self, flight: Flight) -> None:
         """Judge a request that ended and write it down everywhere."""
@@ -293,6 +308,7 @@ class Accounts:
             )
         else:
             self.ledger.finish(verdict, cause, output_tokens=flight.output_tokens)
+            self.recent.ended(flight.seen())
         if self._record is not None:
             self._record.write(
                 {

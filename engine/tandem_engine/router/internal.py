@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from tandem_engine.router.flight import Accounts
 from tandem_engine.router.hearing import Hearing
 from tandem_engine.router.peers import KILLERS_PATH
 from tandem_engine.router.pod import Role
+from tandem_engine.router.recent import Seen
 from tandem_engine.router.waiting import Waiting
 
 STILL_READ_S = 30.0
@@ -31,17 +33,19 @@ class InternalServer:
         accounts: Accounts,
         busy: Busy,
         hearing: Hearing,
+        inside: Callable[[], list[Seen]],
     ) -> None:
         self._fleet = fleet
         self._waiting = waiting
         self._accounts = accounts
         self._busy = busy
         self._hearing = hearing
+        self._inside = inside
         self._read = asyncio.Event()
         self._read_s = -math.inf
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer `/metrics`, `/arrivals` and, to other routers of the pool, `/killers`."""
+        """Answer `/metrics`, `/arrivals`, `/requests` and, to other routers, `/killers`."""
         if request.path == "/metrics":
             return web.Response(
                 body=self._accounts.metrics.exposition(),
@@ -70,7 +74,15 @@ class InternalServer:
                 # What is left of its body nobody reads.
                 refused.force_close()
                 return refused
-        return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
+        if request.path == "/requests":
+            after = request.query.get("after", "0")
+            if not (after.isascii() and after.isdigit()):
+                return error_response(ApiError(400, "after: the number that `next` was."))
+            page = self._accounts.recent.page(int(after[:18]), inside=self._inside)
+            return web.json_response(page)
+        return error_response(
+            ApiError(404, "Served here: /metrics, /arrivals, /requests, /killers.")
+        )
 
     async def last_read(self) -> None:
         """Return when `/arrivals` was read once more, at once where nobody reads it any more."""

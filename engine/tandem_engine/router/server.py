@@ -18,7 +18,9 @@ from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.forward import Forwarder
 from tandem_engine.router.intake import check_head, id_of, read_body, salt_of, upstream_headers
+from tandem_engine.router.prefixes import PrefixMarks
 from tandem_engine.router.prompts import Prompt
+from tandem_engine.router.recent import Seen
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.truth import Outcome, Timeline
@@ -42,12 +44,14 @@ class ClientServer:
         forwarder: Forwarder,
         accounts: Accounts,
         settings: SettingsHolder,
+        prefixes: PrefixMarks,
         clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
         self._forwarder = forwarder
         self._accounts = accounts
         self._settings = settings
+        self._prefixes = prefixes
         self._clock = clock
         self._requests = self._whole = 0
         self.bodies = Bodies(settings=settings, clock=clock)
@@ -65,6 +69,10 @@ class ClientServer:
     def requests(self) -> int:
         """Return how many generating requests are here, in whatever phase."""
         return self._requests
+
+    def inside(self) -> list[Seen]:
+        """Return the requests that are served now, as far as they got."""
+        return [flight.seen() for flight in self._flights]
 
     def not_ready(self) -> str | None:
         """Return why a balancer should send new requests elsewhere, `None` if it need not.
@@ -247,17 +255,18 @@ class ClientServer:
         """Count a request that was shed before anybody looked into its body."""
         tokens = self._estimate(kind, Prompt(size=body_bytes), settings)
         self._accounts.arrive(tokens)
-        self._accounts.finish_unread(tokens, slo=settings.slo)
+        self._accounts.finish_unread(tokens, arrived_wall_s=time.time(), slo=settings.slo)
 
     async def _call(
         self, request: web.BaseRequest, kind: Kind, raw: bytes, settings: Settings
     ) -> Call:
-        salt = salt_of(request, settings)
+        salt, prefixes = salt_of(request, settings), self._prefixes
         try:
             if len(raw) < _LARGE_BYTES:
-                return parse_call(kind, raw, settings, salt=salt)
+                return parse_call(kind, raw, settings, salt=salt, prefixes=prefixes)
             return await asyncio.get_running_loop().run_in_executor(
-                self.reader, lambda: parse_call(kind, raw, settings, salt=salt)
+                self.reader,
+                lambda: parse_call(kind, raw, settings, salt=salt, prefixes=prefixes),
             )
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()

@@ -4,6 +4,7 @@ import errno
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +14,16 @@ import typer
 from tandem_operator.cli.command import Command
 from tandem_operator.cli.diff import diff
 from tandem_operator.cli.explain import explain
+from tandem_operator.cli.export import export
 from tandem_operator.cli.faults import EXIT_FAILED
 from tandem_operator.cli.plan import plan
+from tandem_operator.cli.record import record
 from tandem_operator.cli.simulate import simulate
 
 EPILOGS = {
     "diff": (
         "Examples:",
+        "kubectl tandem diff --pool qwen -n chat new.yaml",
         "tandem diff main.yaml branch.yaml --trace azure.csv --profile h200-llama-3.1-8b-fp8"
         " --gpu-hour-price 2.5",
         "git show main:pool.yaml | tandem diff - pool.yaml --generate day --rate 5 --peak 40"
@@ -38,9 +42,22 @@ EPILOGS = {
         "tandem plan -f pool.yaml --generate poisson --rate 20 --span 10m --profile"
         " h200-llama-3.1-70b-tp4 --json",
     ),
+    "export": (
+        "Examples:",
+        "kubectl tandem profile export qwen -n chat -o profile.json",
+        "tandem profile export qwen; tandem plan -f pool.yaml --profile qwen-profile.json"
+        " --trace qwen-trace.jsonl",
+    ),
+    "record": (
+        "Examples:",
+        "kubectl tandem record qwen -n chat -o trace.jsonl",
+        "tandem record qwen --since 5m; tandem simulate -f pool.yaml --trace qwen-trace.jsonl"
+        " --profile h200-llama-3.1-8b-fp8",
+    ),
     "simulate": (
         "Examples:",
         "tandem simulate -f pool.yaml --trace azure.csv --profile h200-llama-3.1-8b-fp8",
+        "kubectl tandem simulate --pool qwen --rate-scale 2",
         "tandem simulate -f pool.yaml --generate sine --rate 6 --peak 40 --profile"
         " h200-llama-3.1-8b-tp1 --policy tandem --policy keda --html report.html",
     ),
@@ -51,6 +68,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+)
+profile = typer.Typer(
+    help="How fast a pool's engines are, as files that --profile takes.", no_args_is_help=True
 )
 
 
@@ -76,11 +96,17 @@ def about(
     """Simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
 
 
-for function in (simulate, plan, diff, explain):
+def _add(to: typer.Typer, function: Callable[..., None]) -> None:
     name = function.__name__
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     told = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(name, cls=Command, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
+    to.command(name, cls=Command, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
+
+
+for function in (simulate, plan, diff, explain, record):
+    _add(app, function)
+_add(profile, export)
+app.add_typer(profile, name="profile")
 
 
 def run() -> None:

@@ -1,17 +1,21 @@
 """Two runs of one pool before and after an edit, as rows, sentences, Markdown and JSON."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tandem_operator.api import InferencePool
+from tandem_operator.cli import budget
+from tandem_operator.cli.budget import Budget
 from tandem_operator.cli.experiment import Run
+from tandem_operator.cli.spread import NO_DIFFERENCE, Interval, difference, percent, points
 from tandem_operator.cli.tables import case_json, engines_text, lost, slo_text
 from tandem_operator.cli.traffic import describe
 from tandem_operator.cli.units import UNKNOWN, amount, clock, latency, share
 from tandem_operator.core.role import Role
 
 MONTH_HOURS = 730.0
+LEAST_GPUS = 0.005
 SHOWN_CHANGES = 10
 # What the operator carries out without a new pod template.
 RESTARTS_NOTHING = (
@@ -30,22 +34,49 @@ DECIDES_SPEED = (
     *(f"{role}.gpusPerReplica" for role in Role),
 )
 
-Row = tuple[str, str, str, str]
+Row = tuple[str, ...]
+Figure = Callable[[Run], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Old and new, in this order."""
+    """Old and new, in this order.
+
+    Attributes:
+        repeats: the runs of each seed, those of `runs` first.
+        budget: what other objectives of the new spec cost.
+    """
 
     names: tuple[str, str]
     pools: tuple[InferencePool, InferencePool]
     runs: tuple[Run, Run]
+    repeats: tuple[tuple[Run, Run], ...]
+    budget: Budget
 
     @property
     def kept_by_old(self) -> float:
         """Attainment that the new SLO would see if the sizes stayed as the old spec makes them."""
         old, new = self.runs
         return old.attainment_under(new.case.spec.slo)
+
+    def over_seeds(self, figure: Figure) -> Interval | None:
+        """New less old of a figure; `None` for one seed, or where it is not known."""
+        return difference(
+            [figure(new) for _, new in self.repeats], [figure(old) for old, _ in self.repeats]
+        )
+
+    def mean_of(self, side: int, figure: Figure) -> float | None:
+        """A figure's mean over the seeds."""
+        values = [figure(pair[side]) for pair in self.repeats]
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known) if len(known) == len(values) else None
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Of the columns of `rows`."""
+        seeds = len(self.repeats)
+        over = () if seeds == 1 else (f"over {seeds} seeds",)
+        return ("", "old", "new", "difference", *over)
 
 
 def edits(found: Comparison) -> list[str]:
@@ -107,44 +138,53 @@ def _one_profile_for_two(found: Comparison) -> Iterator[str]:
 
 
 def rows(found: Comparison) -> Iterator[Row]:
-    """Figure, old, new, difference."""
+    """Figure, old, new, difference; where there are several seeds its interval over them too."""
     old, new = found.runs
+    several = len(found.repeats) > 1
 
-    def numbers(label: str, a: float | None, b: float | None) -> Row:
-        return (label, amount(a), amount(b), _relative(a, b))
+    def row(label: str, a: str, b: str, apart: str, over: str = "") -> Row:
+        return (label, a, b, apart, over) if several else (label, a, b, apart)
+
+    def numbers(label: str, figure: Figure, text: Callable[[float | None], str] = amount) -> Row:
+        a, b = figure(old), figure(new)
+        over = percent(found.over_seeds(figure), found.mean_of(0, figure)) if several else ""
+        return row(label, text(a), text(b), _relative(a, b), over)
 
     a, b = old.report.attainment, new.report.attainment
-    yield ("attainment", share(a), share(b), f"{100.0 * (b - a):+.2f} points")
+    over = points(found.over_seeds(_attainment)) if several else ""
+    yield row("attainment", share(a), share(b), f"{100.0 * (b - a):+.2f} points", over)
     if old.case.spec.slo != new.case.spec.slo:
-        yield ("attainment of the new SLO", share(found.kept_by_old), share(b), "")
+        yield row("attainment of the new SLO", share(found.kept_by_old), share(b), "")
     if any(run.report.failed or run.report.unfinished for run in found.runs):
-        yield ("failed, unfinished", lost(old), lost(new), "")
-    yield numbers("GPUs on average", old.mean_gpus, new.mean_gpus)
-    yield (
+        yield row("failed, unfinished", lost(old), lost(new), "")
+    yield numbers("GPUs on average", _mean_gpus)
+    yield row(
         "GPUs at most",
         f"{old.most_gpus}",
         f"{new.most_gpus}",
         _signed(new.most_gpus - old.most_gpus),
     )
-    yield numbers("GPU-hours", old.report.gpu_hours, new.report.gpu_hours)
-    yield numbers("good / GPU-second", old.report.good_per_gpu_s, new.report.good_per_gpu_s)
-    yield numbers(
-        "GPU-hours / M tokens out", old.hours_per_million_tokens, new.hours_per_million_tokens
-    )
+    yield numbers("GPU-hours", lambda run: run.report.gpu_hours)
+    yield numbers("good / GPU-second", lambda run: run.report.good_per_gpu_s)
+    yield numbers("GPU-hours / M tokens out", lambda run: run.hours_per_million_tokens)
     if old.case.gpu_hour_price is not None:
-        yield numbers(
-            "cost / M tokens out", old.cost_per_million_tokens, new.cost_per_million_tokens
-        )
-        yield numbers("cost of a month like this", month(old), month(new))
+        yield numbers("cost / M tokens out", lambda run: run.cost_per_million_tokens)
+        yield numbers("cost of a month like this", month)
     for name in ("p50", "p95"):
-        was, now = old.report.ttft_s[name], new.report.ttft_s[name]
-        yield (f"TTFT {name}", latency(was), latency(now), _relative(was, now))
+        yield numbers(f"TTFT {name}", lambda run, name=name: run.report.ttft_s[name], latency)  # type: ignore[misc]
     for name in ("p50", "p95"):
-        was, now = old.report.tpot_s[name], new.report.tpot_s[name]
-        yield (f"TPOT {name}", latency(was), latency(now), _relative(was, now))
+        yield numbers(f"TPOT {name}", lambda run, name=name: run.report.tpot_s[name], latency)  # type: ignore[misc]
     for role in Role:
         was_count, count = old.report.changes[role], new.report.changes[role]
-        yield (f"changes of {role}", f"{was_count}", f"{count}", _signed(count - was_count))
+        yield row(f"changes of {role}", f"{was_count}", f"{count}", _signed(count - was_count))
+
+
+def _mean_gpus(run: Run) -> float:
+    return run.mean_gpus
+
+
+def _attainment(run: Run) -> float:
+    return run.report.attainment
 
 
 def month(run: Run) -> float | None:
@@ -154,27 +194,43 @@ def month(run: Run) -> float | None:
 
 
 def verdict(found: Comparison) -> str:
-    """The comparison in a sentence or two."""
-    old, new = found.runs
-    more = new.mean_gpus - old.mean_gpus
-    change = _relative(old.mean_gpus, new.mean_gpus) or "0%"
-    takes = "more" if more > 0 else "fewer"
-    gpus = (
-        "The edit changes no GPUs on average"
-        if abs(more) < 0.005
-        else f"The edit takes {amount(abs(more))} {takes} GPUs on average ({change})"
-    )
+    """The comparison in a sentence or two; what chance may have made is not called a difference."""
+    new = found.runs[1]
     wanted = new.case.spec.slo.attainment
     reached = new.report.attainment
+    kept = sum(pair[1].report.attainment >= wanted for pair in found.repeats)
     keeps = "keeps" if reached >= wanted else "misses"
-    monthly, before = month(new), month(old)
-    cost = ""
-    if monthly is not None and before is not None:
-        cost = f", {monthly - before:+,.0f} a month"
+    seeds = len(found.repeats)
+    among = f" (kept in {kept} of {seeds} seeds)" if 0 < kept < seeds else ""
     return (
-        f"{gpus}{cost}; attainment goes from {share(old.report.attainment)} to {share(reached)}"
-        f" and {keeps} the {100.0 * wanted:g}% wanted."
+        f"{_gpus_words(found)}; attainment goes from {share(found.runs[0].report.attainment)} to"
+        f" {share(reached)}{_attainment_words(found)} and {keeps} the {100.0 * wanted:g}%"
+        f" wanted{among}."
     )
+
+
+def _gpus_words(found: Comparison) -> str:
+    old, new = found.runs
+    spread, base = found.over_seeds(_mean_gpus), found.mean_of(0, _mean_gpus)
+    more = new.mean_gpus - old.mean_gpus if spread is None else spread.mean
+    if (spread is None and abs(more) < LEAST_GPUS) or (spread is not None and spread.none_at_all):
+        return "The edit changes no GPUs on average"
+    ends = percent(spread, base).removesuffix(": none shown")
+    over = "" if spread is None else f", {ends} over {spread.seeds} seeds"
+    if spread is not None and not spread.shown:
+        return f"GPUs on average: {NO_DIFFERENCE} ({over.removeprefix(', ')})"
+    takes = "more" if more > 0 else "fewer"
+    change = _relative(base, None if base is None else base + more) or "0%"
+    price = new.case.gpu_hour_price
+    cost = "" if price is None else f", {more * price * MONTH_HOURS:+,.0f} a month"
+    return f"The edit takes {amount(abs(more))} {takes} GPUs on average ({change}{over}){cost}"
+
+
+def _attainment_words(found: Comparison) -> str:
+    spread = found.over_seeds(_attainment)
+    if spread is None or spread.none_at_all or spread.shown:
+        return ""
+    return f" ({NO_DIFFERENCE})"
 
 
 def markdown(found: Comparison) -> str:
@@ -189,9 +245,11 @@ def markdown(found: Comparison) -> str:
         "",
         *(f"{_cell(line)}  " for line in (*slos(found), *notes(found))),
         "",
-        "| | old | new | difference |",
-        "|---|---:|---:|---:|",
+        "| | " + " | ".join(found.titles[1:]) + " |",
+        "|---|" + "---:|" * (len(found.titles) - 1),
         *("| " + " | ".join(map(_cell, row)) + " |" for row in rows(found)),
+        "",
+        *(f"{_cell(line)}  " for line in budget.sentences(found.budget)),
         "",
         f"Simulated with the live decision core: {_cell(describe(old.case.trace))};"
         f" {_cell(engines(found))}, seed {old.case.seed}.",
@@ -219,6 +277,16 @@ def to_json(found: Comparison) -> dict[str, Any]:
             "gpu_hours": new.report.gpu_hours - old.report.gpu_hours,
             "cost_per_month": _minus(month(new), month(old)),
         },
+        "over_seeds": {
+            name: None if spread is None else spread.to_json()
+            for name, spread in (
+                ("attainment", found.over_seeds(_attainment)),
+                ("mean_gpus", found.over_seeds(_mean_gpus)),
+                ("gpu_hours", found.over_seeds(lambda run: run.report.gpu_hours)),
+                ("cost_per_month", found.over_seeds(month)),
+            )
+        },
+        "budget": budget.to_json(found.budget),
         **{
             side: {"file": name, **case_json(run.case), **run.to_json()}
             for side, name, run in zip(("old", "new"), found.names, found.runs, strict=True)

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tandem_operator.cli.budget import budget_of, sentences, stripped
+from tandem_operator.cli.cluster import ClusterOptions
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.compared import (
     Comparison,
@@ -21,6 +23,7 @@ from tandem_operator.cli.compared import (
 from tandem_operator.cli.experiment import Run, run
 from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.figure_table import FigureTable
+from tandem_operator.cli.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.manifest import STANDARD_INPUT, read_pool
 from tandem_operator.cli.options import ENGINES, OUTPUT, EngineOptions, JsonOption
 from tandem_operator.cli.output import (
@@ -34,23 +37,27 @@ from tandem_operator.cli.policies import PolicyName, policy_for
 from tandem_operator.cli.profiles import file_of, names_with
 from tandem_operator.cli.tables import changes_table
 from tandem_operator.cli.traffic import describe
-from tandem_operator.cli.traffic_options import TrafficOptions
+from tandem_operator.cli.traffic_options import SeedsOption, TrafficOptions
 
 SHOWN_CHANGES = 5
+USUAL_SEEDS = 5
+TARGETS = (0.95, 0.99)
 
-OldArgument = Annotated[
-    Path, typer.Argument(metavar="OLD.yaml", help="The manifest before the edit.")
-]
-NewArgument = Annotated[
-    Path, typer.Argument(metavar="NEW.yaml", help="The manifest after the edit.")
+ManifestsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="[OLD.yaml] NEW.yaml",
+        help="The manifest before the edit, which --pool may stand for, and the one after it.",
+    ),
 ]
 
 
 @spelled_out
 def diff(
     *,
-    old: OldArgument,
-    new: NewArgument,
+    manifests: ManifestsArgument,
+    live_pool: LivePoolOption = None,
+    cluster: ClusterOptions,
     engines: EngineOptions,
     new_profile: Annotated[
         str | None,
@@ -65,6 +72,7 @@ def diff(
         ),
     ] = None,
     traffic: TrafficOptions,
+    seeds: SeedsOption = USUAL_SEEDS,
     markdown_to: Annotated[
         str | None,
         typer.Option(
@@ -88,8 +96,10 @@ def diff(
     """Say what an edit of a pool would do to GPUs, attainment and cost, before it is merged.
 
     Both manifests run on the same traffic from the same seed, sized by Tandem; what differs is
-    the edit.
+    the edit. With --pool and the new manifest alone, old is the pool as it runs, on its own
+    traffic and engines.
     """
+    old, new = _old_and_new(manifests, live_pool)
     check_outputs(
         {"--markdown": markdown_to, "--json": json},
         inputs={
@@ -102,20 +112,34 @@ def diff(
     )
     if str(old) == str(new) == STANDARD_INPUT:
         raise BadInputError("only one of the two manifests can come from standard input")
-    pools = {"old": read_pool(old), "new": read_pool(new)}
-    trace = traffic.requests()
+    with bars() as shown:
+        live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
+    pools = {"old": pool_in(old, live), "new": read_pool(new)}
+    traces = traffic.several(seeds, live)
     after_edit = engines if new_profile is None else replace(engines, profile=new_profile)
     served_by = {"old": engines, "new": after_edit}
-    runs: dict[str, Run] = {}
+    cases = {
+        name: [
+            served_by[name].case(pool, trace, seed=traffic.seed + number, live=live)
+            for number, trace in enumerate(traces)
+        ]
+        for name, pool in pools.items()
+    }
+    runs: dict[str, list[Run]] = {name: [] for name in pools}
     with bars() as shown:
-        for name, pool in pools.items():
-            case = served_by[name].case(pool, trace, seed=traffic.seed)
-            with shown.run(name, span_s=trace.span_s) as told:
-                runs[name] = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+        for name in pools:
+            for number, case in enumerate(cases[name], start=1):
+                with shown.run(f"{name} {number}/{seeds}", span_s=case.trace.span_s) as told:
+                    done = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+                runs[name].append(done if number == 1 else stripped(done))
+        with shown.steps("other objectives") as told:
+            budget = budget_of(cases["new"], runs["new"], targets=TARGETS, told=told)
     found = Comparison(
-        names=(str(old), str(new)),
+        names=(str(old) if old is not None or live is None else live.name, str(new)),
         pools=(pools["old"], pools["new"]),
-        runs=(runs["old"], runs["new"]),
+        runs=(runs["old"][0], runs["new"][0]),
+        repeats=tuple(zip(runs["old"], runs["new"], strict=True)),
+        budget=budget,
     )
     _show(found, markdown_to, json)
     if markdown_to is not None:
@@ -124,6 +148,20 @@ def diff(
     after = found.runs[1]
     if check and after.report.attainment < after.case.spec.slo.attainment:
         raise FailedError(f"{new}: {verdict(found)}")
+
+
+def _old_and_new(manifests: list[Path], live_pool: str | None) -> tuple[Path | None, Path]:
+    match manifests:
+        case [old, new]:
+            return old, new
+        case [new] if live_pool is not None:
+            return None, new
+        case [_]:
+            raise BadInputError(
+                "name two manifests, such as `tandem diff old.yaml new.yaml`, or a live pool to"
+                " compare one with, such as `tandem diff --pool qwen new.yaml`"
+            )
+    raise BadInputError(f"two manifests can be compared, not {len(manifests)}")
 
 
 def _show(found: Comparison, *outputs: str | None) -> None:
@@ -137,8 +175,9 @@ def _show(found: Comparison, *outputs: str | None) -> None:
     ]
     for line in lines:
         console.print(line, soft_wrap=True)
-    console.print(FigureTable(("", "old", "new", "difference"), tuple(rows(found))))
+    console.print(FigureTable(found.titles, tuple(rows(found))))
     if found.runs[1].changes:
         last = found.runs[1].changes[-SHOWN_CHANGES:]
         console.print(changes_table(last, "Last changes under the new spec"))
-    console.print(verdict(found), soft_wrap=True)
+    for sentence in (*sentences(found.budget), verdict(found)):
+        console.print(sentence, soft_wrap=True)

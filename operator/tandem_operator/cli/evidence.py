@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -18,10 +18,14 @@ from tandem_operator.api import (
     parse_pool,
     parse_status,
 )
+from tandem_operator.cli.cluster import Where, connected, told_plainly
 from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.manifest import is_pool, objects
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.workloads.names import MEMORY_KEY, PoolName
+
+if TYPE_CHECKING:
+    from tandem_operator.kube.client import Kube
 
 Object = Mapping[str, Any]
 
@@ -67,16 +71,6 @@ class Evidence:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Which pool of which cluster."""
-
-    pool: str
-    namespace: str | None
-    context: str | None
-    kubeconfig: Path | None
-
-
 def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
     """The evidence that a saved file holds.
 
@@ -103,7 +97,7 @@ def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
     around = [obj for obj in found if _is_in(obj, _namespace(pool))]
     events = [obj for obj in around if obj.get("kind") == "Event"]
     maps = [obj for obj in around if obj.get("kind") == "ConfigMap"]
-    memory = next((obj for obj in maps if _name(obj) == _memory_name(pool)), None)
+    memory = next((obj for obj in maps if _name(obj) == _memory_name(_name(pool))), None)
     try:
         return _evidence(pool, events, memory)
     except ValidationError as error:
@@ -119,36 +113,22 @@ async def gather(where: Where) -> AsyncIterator[Callable[[], Awaitable[Evidence]
     Raises:
         FailedError: no cluster, no such pool, or no right to read it.
     """
-    # The client takes half a second to import, which other commands should not wait for.
-    import aiohttp  # noqa: PLC0415
-    from kubernetes.aio.config import ConfigException  # noqa: PLC0415
+    async with connected(where) as (kube, namespace):
 
-    from tandem_operator.kube.client import ApiError, connect, usual_namespace  # noqa: PLC0415
+        async def look() -> Evidence:
+            with told_plainly():
+                return await _look(kube, namespace, where.pool)
 
-    config_file = None if where.kubeconfig is None else str(where.kubeconfig)
-    try:
-        namespace = where.namespace or usual_namespace(config_file, where.context)
-        kube = await connect(config_file=config_file, context=where.context)
-    except (ConfigException, OSError) as error:
-        raise FailedError(f"no cluster to ask: {error}") from None
-
-    async def look() -> Evidence:
-        try:
-            return await _look(kube, namespace, where.pool)
-        except ApiError as error:
-            raise FailedError(f"the API server refused: {error.message}") from None
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            why = str(error) or type(error).__name__
-            raise FailedError(f"the API server does not answer: {why}") from None
-
-    try:
         yield look
-    finally:
-        await kube.close()
 
 
-async def _look(kube: Any, namespace: str, name: str) -> Evidence:
-    from tandem_operator.kube.kinds import CONFIG_MAP, EVENT, POOL  # noqa: PLC0415
+async def live_pool(kube: "Kube", namespace: str, name: str) -> Object:
+    """The pool as the cluster has it.
+
+    Raises:
+        FailedError: no such pool; the sentence names those that there are.
+    """
+    from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
 
     pool = await kube.get(POOL, namespace=namespace, name=name)
     if pool is None:
@@ -158,13 +138,27 @@ async def _look(kube: Any, namespace: str, name: str) -> Evidence:
             f"no InferencePool {name} in namespace {namespace}"
             + (f"; there are {known}" if known else "")
         )
+    return pool
+
+
+async def live_memory(kube: "Kube", namespace: str, name: str) -> tuple[Memory | None, str | None]:
+    """What the operator remembers of a pool, and why it cannot be read if it cannot."""
+    from tandem_operator.kube.kinds import CONFIG_MAP  # noqa: PLC0415
+
+    return _memory(await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name)))
+
+
+async def _look(kube: "Kube", namespace: str, name: str) -> Evidence:
+    from tandem_operator.kube.kinds import CONFIG_MAP, EVENT  # noqa: PLC0415
+
+    pool = await live_pool(kube, namespace, name)
     query = {"fieldSelector": f"regarding.kind={KIND},regarding.name={name}"}
     answer = await kube.request("GET", EVENT.path(namespace=namespace), query=query)
-    memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(pool))
+    memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name))
     return _evidence(pool, answer.get("items") or [], memory)
 
 
-async def _elsewhere(kube: Any) -> str:
+async def _elsewhere(kube: "Kube") -> str:
     """The pools of all namespaces; nothing for who may not list them."""
     from tandem_operator.kube.client import ApiError  # noqa: PLC0415
     from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
@@ -182,13 +176,7 @@ def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> 
         parsed = parse_pool(pool)
     except InvalidPoolError as error:
         fault = str(error)
-    remembered, memory_fault = None, None
-    text = None if memory is None else (memory.get("data") or {}).get(MEMORY_KEY)
-    if text is not None:
-        try:
-            remembered = Memory.from_json(text)
-        except MemoryFormatError as error:
-            memory_fault = str(error)
+    remembered, memory_fault = _memory(memory)
     metadata = pool.get("metadata") or {}
     name, uid = _name(pool), metadata.get("uid")
     told = [_told(each) for each in events if _is_about(each, name, uid)]
@@ -202,6 +190,16 @@ def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> 
         memory=remembered,
         memory_fault=memory_fault,
     )
+
+
+def _memory(kept: Object | None) -> tuple[Memory | None, str | None]:
+    text = None if kept is None else (kept.get("data") or {}).get(MEMORY_KEY)
+    if text is None:
+        return None, None
+    try:
+        return Memory.from_json(text), None
+    except MemoryFormatError as error:
+        return None, str(error)
 
 
 def _is_about(event: Object, name: str, uid: str | None) -> bool:
@@ -242,5 +240,5 @@ def _is_in(obj: Object, namespace: str) -> bool:
     return named in (None, "", namespace)
 
 
-def _memory_name(pool: Object) -> str:
-    return PoolName(namespace="", name=_name(pool), uid="").memory
+def _memory_name(pool: str) -> str:
+    return PoolName(namespace="", name=pool, uid="").memory

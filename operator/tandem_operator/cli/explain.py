@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
+from tandem_operator.cli.cluster import CLUSTER, ClusterOptions, Where
 from tandem_operator.cli.command import spelled_out
-from tandem_operator.cli.evidence import Evidence, Where, from_file, gather
+from tandem_operator.cli.evidence import Evidence, from_file, gather
 from tandem_operator.cli.explained import show, to_json
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.options import OUTPUT, JsonOption
 from tandem_operator.cli.output import check_outputs, screen, write_json
 
-CLUSTER = "Cluster"
 LOOK_EVERY_S = 5.0
 
 
@@ -26,30 +26,7 @@ def explain(
         str | None,
         typer.Argument(metavar="POOL", help="Name of the InferencePool.", show_default=False),
     ] = None,
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--namespace",
-            "-n",
-            help="Namespace of the pool; if left out that of the context, or any of --file.",
-            rich_help_panel=CLUSTER,
-            show_default=False,
-        ),
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(
-            help="Context of the kubeconfig.", rich_help_panel=CLUSTER, show_default=False
-        ),
-    ] = None,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            help="Kubeconfig; $KUBECONFIG or ~/.kube/config if left out.",
-            rich_help_panel=CLUSTER,
-            show_default=False,
-        ),
-    ] = None,
+    cluster: ClusterOptions,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -73,20 +50,23 @@ def explain(
 
     Reads status, Events and the operator's memory of the pool; changes nothing.
     """
-    check_outputs({"--json": json}, inputs={"--file": file, "--kubeconfig": kubeconfig})
+    check_outputs({"--json": json}, inputs={"--file": file, "--kubeconfig": cluster.kubeconfig})
     if events < 0:
         raise BadInputError(f"--events must be at least 0; got {events}")
     if file is not None:
         if watch:
             raise BadInputError("--watch needs a cluster; leave out --file")
-        for option, value in (("--context", context), ("--kubeconfig", kubeconfig)):
+        for option, value in (
+            ("--context", cluster.context),
+            ("--kubeconfig", cluster.kubeconfig),
+        ):
             if value is not None:
                 raise BadInputError(f"{option} needs a cluster; leave out --file")
-        _tell(from_file(file, pool, namespace), events, json)
+        _tell(from_file(file, pool, cluster.namespace), events, json)
         return
     if pool is None:
         raise BadInputError("name a pool, such as `tandem explain qwen`, or give --file")
-    where = Where(pool=pool, namespace=namespace, context=context, kubeconfig=kubeconfig)
+    where = cluster.where(pool)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_follow(where, watch, lambda found: _tell(found, events, json)))
 

@@ -17,13 +17,24 @@ from tandem_operator.cli.case import (
     spec_of,
 )
 from tandem_operator.cli.faults import BadInputError
-from tandem_operator.cli.profiles import file_of, names_with, note_on, profile_of
+from tandem_operator.cli.live import Live, notes_on_learned, profile_text
+from tandem_operator.cli.profiles import (
+    Engines,
+    engines_in,
+    engines_of,
+    file_of,
+    names_with,
+    note_on,
+)
 from tandem_operator.cli.units import fleet, seconds
+from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.profile_files import MOST_SIGMA
 from tandem_operator.sim.trace import Trace
 
 ENGINES = "Engines and cluster"
 OUTPUT = "Output"
+USUAL_COLD_START = ColdStart(60.0, 0.1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,15 +42,17 @@ class EngineOptions:
     """What serves: engines, how long they take to start, and what a GPU costs."""
 
     profile: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME|FILE",
             help="How fast one replica is: a profile of Tandem's own, such as"
-            " h200-llama-3.1-8b-fp8, or a JSON file (FILE#TABLE of several).",
+            " h200-llama-3.1-8b-fp8, or a JSON file (FILE#TABLE of several); what --pool learned"
+            " if left out.",
             rich_help_panel=ENGINES,
+            show_default=False,
             autocompletion=names_with,
         ),
-    ]
+    ] = None
     kv_tokens: Annotated[
         int | None,
         typer.Option(
@@ -58,17 +71,24 @@ class EngineOptions:
         ),
     ] = None
     cold_start: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="DURATION", help="From a new pod to Ready, the median.", rich_help_panel=ENGINES
+            metavar="DURATION",
+            help="From a new pod to Ready, the median; as the profile says, or else 60s, if left"
+            " out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
         ),
-    ] = "60s"
+    ] = None
     cold_start_sigma: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Spread of cold starts, as a lognormal's sigma.", rich_help_panel=ENGINES
+            help="Spread of cold starts, as a lognormal's sigma; as the profile says, or else 0.1,"
+            " if left out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
         ),
-    ] = 0.1
+    ] = None
     start: Annotated[
         str,
         typer.Option(
@@ -88,12 +108,14 @@ class EngineOptions:
     ] = None
 
     @property
-    def profile_file(self) -> str:
+    def profile_file(self) -> str | None:
         """The file that `--profile` names, if it names one."""
-        return file_of(self.profile)
+        return None if self.profile is None else file_of(self.profile)
 
-    def case(self, pool: InferencePool, trace: Trace, *, seed: int) -> Case:
-        """The pool on these engines.
+    def case(
+        self, pool: InferencePool, trace: Trace, *, seed: int, live: Live | None = None
+    ) -> Case:
+        """The pool on these engines; on those that `live` learned of where none are named.
 
         Raises:
             BadInputError: options that make no sense.
@@ -101,14 +123,14 @@ class EngineOptions:
         price = self.gpu_hour_price
         if price is not None and not price > 0.0:
             raise BadInputError(f"--gpu-hour-price must be above 0, such as 2.5; got {price:g}")
-        if not 0.0 <= self.cold_start_sigma <= 2.0:
+        sigma = self.cold_start_sigma
+        if sigma is not None and not 0.0 <= sigma <= MOST_SIGMA:
             raise BadInputError(
-                "--cold-start-sigma must be from 0 to 2, such as 0.1;"
-                f" got {self.cold_start_sigma:g}"
+                f"--cold-start-sigma must be from 0 to {MOST_SIGMA:g}, such as 0.1; got {sigma:g}"
             )
         spec = spec_of(pool)
-        profile = profile_of(self.profile, kv_tokens=self.kv_tokens, kv_gb_per_s=self.kv_gb_per_s)
-        profile = dataclasses.replace(profile, max_num_seqs=spec.max_num_seqs)
+        engines, notes = self._engines(spec, live)
+        profile = dataclasses.replace(engines.profile, max_num_seqs=spec.max_num_seqs)
         if self.start == "fitted":
             start = fitted_start(spec, trace, profile)
         elif self.start == "min":
@@ -121,15 +143,42 @@ class EngineOptions:
             spec=spec,
             trace=trace,
             profile=profile,
-            cold_start=ColdStart(
-                seconds("--cold-start", self.cold_start, positive=False), self.cold_start_sigma
-            ),
+            cold_start=self._cold_start(engines.cold_start or USUAL_COLD_START),
             start=start,
             router=router_of(pool.spec.router),
             prefix_caching=pool.spec.engine.prefix_caching,
             seed=seed,
             gpu_hour_price=price,
-            differs=(*notes_on(pool), *note_on(self.profile, spec)),
+            differs=(*notes_on(pool), *(() if live is None else live.notes), *notes),
+        )
+
+    def _engines(self, spec: PoolSpec, live: Live | None) -> tuple[Engines, list[str]]:
+        """The engines, and what there is to say of them."""
+        kv_tokens, kv_gb_per_s = self.kv_tokens, self.kv_gb_per_s
+        if self.profile is not None:
+            named = engines_of(self.profile, kv_tokens=kv_tokens, kv_gb_per_s=kv_gb_per_s)
+            return named, note_on(self.profile, spec)
+        if live is None:
+            raise BadInputError(
+                "name engines with --profile, such as --profile h200-llama-3.1-8b-fp8, or a pool"
+                " that has learned of its own with --pool"
+            )
+        document = live.profile()
+        name = f"{live.name}, learned"
+        learned = engines_in(
+            profile_text(document),
+            name=name,
+            source=name,
+            kv_tokens=kv_tokens,
+            kv_gb_per_s=kv_gb_per_s,
+        )
+        return learned, notes_on_learned(document)
+
+    def _cold_start(self, told: ColdStart) -> ColdStart:
+        given, sigma = self.cold_start, self.cold_start_sigma
+        return ColdStart(
+            told.median_s if given is None else seconds("--cold-start", given, positive=False),
+            told.sigma if sigma is None else sigma,
         )
 
 
@@ -154,11 +203,12 @@ HtmlOption = Annotated[
     ),
 ]
 PoolOption = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--filename",
         "-f",
-        help="Manifest that holds the InferencePool; - for standard input.",
+        help="Manifest that holds the InferencePool; - for standard input; the spec of --pool if"
+        " left out.",
         show_default=False,
     ),
 ]

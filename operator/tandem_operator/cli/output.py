@@ -81,7 +81,12 @@ def check_outputs(
             raise BadInputError(f"{first} and {second} both name {other}; name two files")
 
 
-_EXAMPLES = {"--json": "out.json", "--html": "report.html", "--markdown": "comment.md"}
+_EXAMPLES = {
+    "-o": "trace.jsonl",
+    "--json": "out.json",
+    "--html": "report.html",
+    "--markdown": "comment.md",
+}
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -4,10 +4,14 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from tandem_operator.cli.budget import TITLES as BUDGET_TITLES
+from tandem_operator.cli.budget import budget_of, sentences, stripped
+from tandem_operator.cli.budget import rows as budget_rows
+from tandem_operator.cli.cluster import ClusterOptions
 from tandem_operator.cli.command import spelled_out
 from tandem_operator.cli.experiment import run
 from tandem_operator.cli.figure_table import FigureTable
-from tandem_operator.cli.manifest import read_pool
+from tandem_operator.cli.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.options import (
     EngineOptions,
     HtmlOption,
@@ -22,6 +26,7 @@ from tandem_operator.cli.planned import (
     Plan,
     SloChange,
     answer,
+    asked_for,
     change_rows,
     fleet_cells,
     near,
@@ -31,7 +36,7 @@ from tandem_operator.cli.planned import (
 from tandem_operator.cli.policies import PolicyName, policy_for
 from tandem_operator.cli.search import Found, Point, Search, Size
 from tandem_operator.cli.tables import case_lines
-from tandem_operator.cli.traffic_options import TrafficOptions
+from tandem_operator.cli.traffic_options import SeedsOption, TrafficOptions
 from tandem_operator.cli.units import latency
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
@@ -39,14 +44,19 @@ from tandem_operator.core.spec import Slo
 STEPS = (0.5, 0.75, 1.5, 2.0)
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (1, 1), (1, -1), (-1, 1))
 SCALES = (0.6, 0.8, 1.4, 2.0)
+USUAL_SEEDS = 5
+TARGETS = (0.95, 0.99, 0.999)
 
 
 @spelled_out
 def plan(
     *,
-    filename: PoolOption,
+    filename: PoolOption = None,
+    live_pool: LivePoolOption = None,
+    cluster: ClusterOptions,
     engines: EngineOptions,
     traffic: TrafficOptions,
+    seeds: SeedsOption = USUAL_SEEDS,
     json: JsonOption = None,
     html: HtmlOption = None,
 ) -> None:
@@ -61,27 +71,52 @@ def plan(
         {"--json": json, "--html": html},
         inputs={"-f": filename, "--trace": traffic.trace, "--profile": engines.profile_file},
     )
-    pool = read_pool(filename)
-    case = engines.case(pool, traffic.requests(), seed=traffic.seed)
+    with bars() as shown:
+        live = live_of(live_pool, cluster, traffic_s=traffic.live_s, steps=shown.steps)
+    pool = pool_in(filename, live)
+    cases = [
+        engines.case(pool, trace, seed=traffic.seed + number, live=live)
+        for number, trace in enumerate(traffic.several(seeds, live))
+    ]
+    case = cases[0]
     with bars() as shown:
         with shown.steps("fleets") as told:
             search = Search(case, told)
             cheapest, changes = _sizes(search)
+            fixed = _by_objective(search)
             points = _points(search, cheapest)
-        with shown.run("tandem", span_s=case.trace.span_s) as told:
-            tandem = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+        runs = []
+        for number, each in enumerate(cases, start=1):
+            with shown.run(f"tandem {number}/{seeds}", span_s=each.trace.span_s) as told:
+                done = run(each, policy_for(PolicyName.TANDEM, each), told=told)
+            runs.append(done if number == 1 else stripped(done))
+        with shown.steps("other objectives") as told:
+            budget = budget_of(cases, runs, targets=TARGETS, told=told, fixed=fixed)
     found = Plan(
         case=case,
         cheapest=None if cheapest is None else cheapest.point,
         largest=search.at(search.most, case.spec.slo),
         points=tuple(points),
         changes=tuple(changes),
-        tandem=tandem,
+        tandem=runs[0],
+        budget=budget,
     )
     show(screen(json, html), found)
     write_json(json, to_json(found))
     if html is not None:
         write(html, plan_page(found))
+
+
+def _by_objective(search: Search) -> dict[float, Point | None]:
+    """The smallest fleet for each objective, from the loosest on; runs are shared."""
+    slo = search.case.spec.slo
+    found: dict[float, Point | None] = {}
+    looser: Found | None = None
+    for target in sorted({slo.attainment, *TARGETS}):
+        smallest = search.smallest(replace(slo, attainment=target), tighter_than=looser)
+        looser = smallest or looser
+        found[target] = None if smallest is None else smallest.point
+    return found
 
 
 def stepped(slo: Slo, which: str, factor: float) -> Slo:
@@ -149,4 +184,8 @@ def show(console: Console, found: Plan) -> None:
     console.print(FigureTable(FLEET_TITLES, rows, title="Fleets", styles=(*styles, None)))
     changes = tuple(change_rows(found))
     console.print(FigureTable(CHANGE_TITLES, changes, title="What another SLO would cost"))
-    console.print(answer(found), soft_wrap=True)
+    console.print(
+        FigureTable(BUDGET_TITLES, tuple(budget_rows(found.budget)), title="What it costs to keep")
+    )
+    for sentence in (*sentences(found.budget), *asked_for(found), answer(found)):
+        console.print(sentence, soft_wrap=True)

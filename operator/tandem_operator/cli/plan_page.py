@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from html import escape
 
+from tandem_operator.cli.budget import TITLES as BUDGET_TITLES
+from tandem_operator.cli.budget import rows as budget_rows
+from tandem_operator.cli.budget import sentences
 from tandem_operator.cli.chart import Axis, Chart
 from tandem_operator.cli.page import heading, notes, page, table
 from tandem_operator.cli.planned import (
@@ -51,6 +54,8 @@ def plan_page(found: Plan) -> str:
         *_frontier_sections(found),
         heading("What another SLO would cost"),
         table(CHANGE_TITLES, change_rows(found)),
+        heading("What it costs to keep", " ".join(sentences(found.budget))),
+        table(BUDGET_TITLES, budget_rows(found.budget)),
         heading("Fleets"),
         table(FLEET_TITLES, fleets),
         heading("Traffic", f"Requests per second, by {width_s:g} s."),

@@ -4,9 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tandem_operator.cli import budget
+from tandem_operator.cli.budget import Budget
 from tandem_operator.cli.case import Case
 from tandem_operator.cli.experiment import Run
 from tandem_operator.cli.oversize import Oversize
+from tandem_operator.cli.overspent import overspent
 from tandem_operator.cli.search import Point
 from tandem_operator.cli.tables import case_json, slo_json
 from tandem_operator.cli.units import amount, fleet_name, latency, share
@@ -38,6 +41,7 @@ class Plan:
         largest: the largest fleet that the replica bounds allow.
         points: every fleet that was run for it, smallest first.
         tandem: what the live core would do on the same traffic.
+        budget: what other attainments would cost.
     """
 
     case: Case
@@ -46,6 +50,7 @@ class Plan:
     points: tuple[Point, ...]
     changes: tuple[SloChange, ...]
     tandem: Run
+    budget: Budget
 
 
 def frontiers(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -98,6 +103,12 @@ def answer(found: Plan) -> str:
         f" Tandem would hold {amount(mean)} GPUs on average ({found.tandem.most_gpus} at most)"
         f" at {share(found.tandem.report.attainment)}."
     )
+
+
+def asked_for(found: Plan) -> Iterator[str]:
+    """Whether Tandem buys more than was asked for."""
+    if found.cheapest is not None and (said := overspent(found.tandem, found.cheapest.run)):
+        yield said
 
 
 def _barred(found: Plan) -> Oversize | None:
@@ -197,6 +208,7 @@ def to_json(found: Plan) -> dict[str, Any]:
             }
             for change in found.changes
         ],
+        "budget": budget.to_json(found.budget),
         "tandem": found.tandem.to_json(),
     }
 

@@ -1,9 +1,10 @@
 """The policies that a command can name, each with the settings that its users would start from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from tandem_operator.cli.case import Case
+from tandem_operator.cli.units import amount, latency
 from tandem_operator.core.role import Role
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
@@ -22,6 +23,7 @@ class PolicyName(StrEnum):
 
     TANDEM = "tandem"
     STATIC = "static"
+    CHEAPEST = "cheapest"
     HPA = "hpa"
     KEDA = "keda"
     DYNAMO = "dynamo"
@@ -33,7 +35,7 @@ def policy_for(name: PolicyName, case: Case) -> Policy:
     match name:
         case PolicyName.TANDEM:
             return Tandem()
-        case PolicyName.STATIC:
+        case PolicyName.STATIC | PolicyName.CHEAPEST:
             return Static(case.start)
         case PolicyName.HPA:
             return Hpa("hpa on p95 latency", _latency(case))
@@ -45,6 +47,39 @@ def policy_for(name: PolicyName, case: Case) -> Policy:
             return Clairvoyant(
                 case.trace, case.profile, case.spec, start_s=case.cold_start.median_s
             )
+
+
+def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
+    """What those set beside Tandem are given that is Tandem's or nobody's, in sentences."""
+    others = [name for name in names if name is not PolicyName.TANDEM]
+    if not others:
+        return
+    by_profile = case.router.decode_gate or case.router.overflow
+    gate = ", its gate and overflow by the profile" if by_profile else ""
+    yield f"Lent to all others: Tandem's router, with its queue by deadline and its limits{gate}."
+    prompt, _ = _mean_tokens(case)
+    for name in others:
+        match name:
+            case PolicyName.HPA:
+                ttft_s, tpot_s = (_latency(case).target[role] for role in Role)
+                yield (
+                    f"Lent to hpa: targets of {LATENCY_SHARE:.0%} of both bounds, TTFT"
+                    f" {latency(ttft_s)} (by the mean prompt of {prompt:,.0f} tokens) and TPOT"
+                    f" {latency(tpot_s)}."
+                )
+            case PolicyName.KEDA:
+                held = _concurrency(case)
+                yield (
+                    f"Lent to keda: targets tuned by the profile, {amount(held[Role.PREFILL])}"
+                    f" requests a prefill and {amount(held[Role.DECODE])} a decode replica,"
+                    f" {CONCURRENCY_SHARE:.0%} of what either can hold."
+                )
+            case PolicyName.DYNAMO:
+                yield "Lent to dynamo: the very profile that is simulated, without an error."
+            case PolicyName.CLAIRVOYANT:
+                yield "Lent to clairvoyant: every arrival and every length, before they come."
+            case PolicyName.CHEAPEST:
+                yield "Lent to cheapest: the fleet that hindsight picks for this very traffic."
 
 
 def _latency(case: Case) -> HpaSettings:

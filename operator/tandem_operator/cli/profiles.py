@@ -10,8 +10,9 @@ from pathlib import Path
 from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.manifest import read_text
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.profile import EngineProfile
-from tandem_operator.sim.profile_files import read_profile
+from tandem_operator.sim.profile_files import read_cold_start, read_profile
 
 ESTIMATES = "estimates.json"
 MEASURED = ("h200-llama-3.1-8b-fp8", "h100-llama-3.1-8b")
@@ -44,9 +45,17 @@ def shipped() -> dict[str, Shipped]:
     return found
 
 
-def profile_of(
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """How fast a replica is, and how it starts where that is told with it."""
+
+    profile: EngineProfile
+    cold_start: ColdStart | None
+
+
+def engines_of(
     name: str, *, kv_tokens: int | None = None, kv_gb_per_s: float | None = None
-) -> EngineProfile:
+) -> Engines:
     """The profile of that name, or in the file of that name.
 
     A file of several tables is read as `FILE#system/model/tpN`. `kv_gb_per_s` is how fast KV blocks
@@ -56,21 +65,48 @@ def profile_of(
         BadInputError: neither a shipped profile nor a file.
         ProfileError: a file that holds no profile.
     """
-    if kv_tokens is not None and kv_tokens < 1:
-        raise BadInputError(f"--kv-tokens must be above 0, such as 900000; got {kv_tokens}")
     known = shipped().get(name)
     if known is not None:
-        profile = read_profile(_shipped_text(known.file), source=known.file, table=known.table)
+        text, file, table = _shipped_text(known.file), known.file, known.table
     else:
-        file, table = file_of(name), name.partition("#")[2]
+        file, table = file_of(name), name.partition("#")[2] or None
         path = Path(file)
         if not path.exists():
             raise BadInputError(_unknown(name))
-        profile = read_profile(read_text(path), source=file, table=table or None)
-    profile = replace(profile, name=name)
+        text = read_text(path)
+    return engines_in(
+        text, name=name, source=file, table=table, kv_tokens=kv_tokens, kv_gb_per_s=kv_gb_per_s
+    )
+
+
+def profile_of(name: str) -> EngineProfile:
+    """The profile of that name alone, as it is."""
+    return engines_of(name).profile
+
+
+def engines_in(
+    text: str,
+    *,
+    name: str,
+    source: str,
+    table: str | None = None,
+    kv_tokens: int | None = None,
+    kv_gb_per_s: float | None = None,
+) -> Engines:
+    """The profile in a text, as options change it.
+
+    Raises:
+        BadInputError: an option that makes no sense.
+        ProfileError: a text that holds no profile.
+    """
+    if kv_tokens is not None and kv_tokens < 1:
+        raise BadInputError(f"--kv-tokens must be above 0, such as 900000; got {kv_tokens}")
+    profile = replace(read_profile(text, source=source, table=table), name=name)
     if kv_tokens is not None:
         profile = replace(profile, kv_capacity_tokens=kv_tokens)
-    return profile if kv_gb_per_s is None else _over_network(profile, kv_gb_per_s)
+    if kv_gb_per_s is not None:
+        profile = _over_network(profile, kv_gb_per_s)
+    return Engines(profile, read_cold_start(text, source=source))
 
 
 def file_of(name: str) -> str:

@@ -179,11 +179,7 @@ class Search:
     def _run(self, fleet: Fleet, slo: Slo) -> _Judged:
         self.runs += 1
         self.told(self.runs)
-        # The budget is judged, not enforced: a fleet above it would stand there unscheduled.
-        spec = replace(self.case.spec, slo=slo, gpu_budget=None)
-        # What the fleet gives by itself, whatever the TPOT bound.
-        router = replace(self.case.router, decode_gate=False, overflow=False)
-        done = run(replace(self.case, spec=spec, router=router, start=fleet), Static(fleet))
+        done = run(fixed_case(self.case, fleet, slo), Static(fleet))
         verdicts = ((flight, judge(flight, slo)) for flight in done.flights)
         kept = [flight for flight, told in verdicts if not (told.failed or told.late_ttft)]
         tpots_s = sorted(flight.tpot_s for flight in kept if flight.tpot_s is not None)
@@ -200,6 +196,15 @@ class Search:
             ),
             tpot_needed_s=_needed([f.tpot_s or 0.0 for f in answered], done),
         )
+
+
+def fixed_case(case: Case, fleet: Fleet, slo: Slo) -> Case:
+    """The case as a fleet of fixed size is tried on it."""
+    # The budget is judged, not enforced: a fleet above it would stand there unscheduled.
+    spec = replace(case.spec, slo=slo, gpu_budget=None)
+    # What the fleet gives by itself, whatever the TPOT bound.
+    router = replace(case.router, decode_gate=False, overflow=False)
+    return replace(case, spec=spec, router=router, start=fleet)
 
 
 def _needed(values_s: list[float], done: Run) -> float | None:

@@ -25,7 +25,7 @@ from tandem_operator.sim.generate import (
     step,
 )
 from tandem_operator.sim.readers import TraceFormat, read_trace
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.trace import Trace, scaled
 
 MOST_REQUESTS = 1_000_000
 
@@ -89,6 +89,25 @@ def trace_of(traffic: Made | Recorded, *, seed: int) -> Trace:
         TraceError: a broken trace, with file and line.
     """
     return _read(traffic, seed) if isinstance(traffic, Recorded) else _make(traffic, seed)
+
+
+def times(trace: Trace, factor: float, *, seed: int) -> Trace:
+    """A trace at so many times its load.
+
+    Raises:
+        BadInputError: a factor that makes no traffic, or too much of it.
+    """
+    if not (isfinite(factor) and factor > 0.0):
+        raise BadInputError(f"--rate-scale must be above 0, such as 2; got {factor:g}")
+    if len(trace.requests) * factor > MOST_REQUESTS:
+        raise BadInputError(
+            f"--rate-scale {factor:g} makes more than {MOST_REQUESTS:,} requests; take at most"
+            f" {MOST_REQUESTS // len(trace.requests)}"
+        )
+    found = scaled(trace, factor, seed=seed)
+    if not found.requests:
+        raise BadInputError(f"--rate-scale {factor:g} leaves no request; take a higher one")
+    return found
 
 
 def describe(trace: Trace) -> str:

@@ -1,16 +1,18 @@
 """The options that say what users ask for; one that would change nothing is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tandem_operator.cli.faults import BadInputError
-from tandem_operator.cli.traffic import LEVEL, Made, Recorded, Shape, trace_of
+from tandem_operator.cli.live import Live
+from tandem_operator.cli.recording import KEPT_S, since_of
+from tandem_operator.cli.traffic import LEVEL, Made, Recorded, Shape, times, trace_of
 from tandem_operator.cli.units import duration, seconds
 from tandem_operator.sim.readers import TraceFormat
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.trace import Trace, resampled
 
 TRAFFIC = "Traffic"
 USUAL_SPAN_S = 1200.0
@@ -82,7 +84,8 @@ class TrafficOptions:
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How much traffic: 20m if made, the whole trace if recorded.",
+            help="How much traffic: 20m if made, the whole trace if recorded, the last 20m of"
+            " --pool.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -146,24 +149,52 @@ class TrafficOptions:
         typer.Option(help="The same seed gives the same run.", rich_help_panel=TRAFFIC),
     ] = 1
 
-    def requests(self) -> Trace:
-        """The requests that these options ask for.
+    @property
+    def live_s(self) -> float | None:
+        """How much of a live pool's past is asked for; `None` where other traffic is.
+
+        Raises:
+            BadInputError: more than routers keep.
+        """
+        if self.trace is not None or self.generate is not None:
+            return None
+        return KEPT_S if self.span is None else since_of("--span", self.span)
+
+    def requests(self, live: Live | None = None) -> Trace:
+        """The requests that these options ask for; those of `live` where they name none.
 
         Raises:
             BadInputError: options that make no sense together, or a broken trace.
         """
-        if (self.trace is None) == (self.generate is None):
-            what = "both were given" if self.trace is not None else "neither was given"
+        if self.trace is not None and self.generate is not None:
             raise BadInputError(
-                f"traffic comes from either --trace FILE or --generate SHAPE; {what}"
+                "traffic comes from either --trace FILE or --generate SHAPE; both were given"
+            )
+        recording = None if live is None else live.recording
+        if self.trace is None and self.generate is None and recording is None:
+            raise BadInputError(
+                "traffic comes from either --trace FILE or --generate SHAPE, or from a live pool"
+                " with --pool NAME; neither was given"
             )
         self._refuse_idle()
+        if self.generate is None and recording is not None:
+            trace = recording.recorded.trace
+            scale = self.rate_scale
+            return trace if scale is None else times(trace, scale, seed=self.seed)
         span_s = None if self.span is None else seconds("--span", self.span)
         if self.trace is not None:
             recorded = Recorded(self.trace, self.form, _or(self.rate_scale, 1.0), span_s)
             return trace_of(recorded, seed=self.seed)
         shape = self.generate or Shape.POISSON
         return trace_of(self._made(shape, span_s or USUAL_SPAN_S), seed=self.seed)
+
+    def several(self, count: int, live: Live | None = None) -> list[Trace]:
+        """Traffics of this kind: drawn anew from other seeds, or resampled where it is recorded."""
+        first = self.requests(live)
+        seeds = [self.seed + number for number in range(1, count)]
+        if self.generate is None:
+            return [first, *(resampled(first, seed=seed) for seed in seeds)]
+        return [first, *(replace(self, seed=seed).requests(live) for seed in seeds)]
 
     def _refuse_idle(self) -> None:
         """Refuse what would change nothing."""
@@ -177,18 +208,23 @@ class TrafficOptions:
             "--output-tokens": self.output_tokens,
             "--length-sigma": self.length_sigma,
         }
-        recorded = {"--rate-scale": self.rate_scale, "--format": self.form}
-        if self.trace is None:
-            for option, scale_or_form in recorded.items():
+        if self.generate is not None:
+            for option, scale_or_form in {
+                "--rate-scale": self.rate_scale,
+                "--format": self.form,
+            }.items():
                 if scale_or_form is not None:
                     raise BadInputError(f"{option} is for --trace; leave it out with --generate")
+        elif self.trace is None and self.form is not None:
+            raise BadInputError("--format is for --trace; leave it out with --pool")
         for option, value in given.items():
             if value is None:
                 continue
-            if self.trace is not None:
+            if self.generate is None:
+                source = "--pool" if self.trace is None else "--trace"
                 instead = "; --rate-scale 2 doubles a trace" if option == "--rate" else ""
                 raise BadInputError(
-                    f"{option} is for --generate; leave it out with --trace{instead}"
+                    f"{option} is for --generate; leave it out with {source}{instead}"
                 )
             if self.generate not in USED_BY[option]:
                 raise BadInputError(
@@ -221,3 +257,16 @@ class TrafficOptions:
 
 def _or(given: float | None, usual: float) -> float:
     return usual if given is None else given
+
+
+SeedsOption = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        min=1,
+        max=100,
+        help="How many traffics of this kind to run, of which intervals are told: made ones are"
+        " drawn anew, recorded ones resampled.",
+        rich_help_panel=TRAFFIC,
+    ),
+]

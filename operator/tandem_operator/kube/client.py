@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
@@ -98,6 +99,35 @@ class Kube:
         if not 200 <= answer.status <= 299:
             raise ApiError(answer.status, parsed, f"{method} {path}")
         return parsed
+
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, path: str, *, query: Mapping[str, str], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A connection upgraded to a WebSocket; raises `ApiError` where that is refused."""
+        _, url, headers, *_ = await self._api.param_serialize(
+            "GET", path, query_params=list(query.items()), auth_settings=["BearerToken"]
+        )
+        rest = self._api.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()
+        configuration = rest.configuration
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                socket = await rest.pool_manager.ws_connect(
+                    url,
+                    headers=headers,
+                    protocols=(protocol,),
+                    proxy=configuration.proxy,
+                    proxy_headers=configuration.proxy_headers,
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            refused = {"message": f"{path}: HTTP {error.status}"}
+            raise ApiError(error.status, refused, f"GET {path}") from None
+        try:
+            yield socket
+        finally:
+            await socket.close()
 
     async def get(self, kind: Kind, *, namespace: str, name: str) -> Object | None:
         """The object as it is now, `None` where there is none."""

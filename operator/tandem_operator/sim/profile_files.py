@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.profile import Curve, EngineProfile, rising
 
 MS = 1e-3
 ESTIMATED_KV_TOKENS = 14_000 * 64
+MOST_SIGMA = 2.0
+USUAL_TRANSFER_MS, USUAL_TOKEN_TRANSFER_MS = 2.0, 5e-4
 
 
 class ProfileError(ValueError):
@@ -59,7 +62,35 @@ def _measured(raw: Mapping[str, Any], source: str) -> EngineProfile:
         steps=tuple((context, rising(rows[context])) for context in sorted(rows)),
         kv_capacity_tokens=capacity,
         kv_bytes_per_token=_kv_bytes(raw),
+        transfer_s=_transfer_s(raw, "transfer_ms", USUAL_TRANSFER_MS),
+        transfer_s_per_token=_transfer_s(raw, "transfer_ms_per_token", USUAL_TOKEN_TRANSFER_MS),
     )
+
+
+def _transfer_s(raw: Mapping[str, Any], name: str, usual_ms: float) -> float:
+    return MS * (usual_ms if raw.get(name) is None else _not_negative(raw, name))
+
+
+def read_cold_start(text: str, *, source: str) -> ColdStart | None:
+    """How pods of these engines start, where a profile's file says it."""
+    raw = json.loads(text)
+    told = raw.get("cold_start") if isinstance(raw, dict) else None
+    if told is None:
+        return None
+    try:
+        found = ColdStart(_not_negative(told, "median_s"), _not_negative(told, "sigma"))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        found = None
+    if found is None or found.sigma > MOST_SIGMA:
+        raise ProfileError(f'{source}: cold_start must be like {{"median_s": 60.0, "sigma": 0.1}}')
+    return found
+
+
+def _not_negative(raw: Mapping[str, Any], name: str) -> float:
+    value = float(raw[name])
+    if not 0.0 <= value < inf:
+        raise ValueError(f"{name} must be at least 0; got {value:g}")
+    return value
 
 
 def _curve(ms_by_x: Mapping[Any, float], field: str) -> Curve:

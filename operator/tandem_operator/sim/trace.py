@@ -10,6 +10,7 @@ from operator import attrgetter
 from random import Random
 
 BLOCK_TOKENS = 512
+RESAMPLED_PIECES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,35 @@ def window(trace: Trace, start_s: float, end_s: float) -> Trace:
         replace(r, at_s=r.at_s - start_s) for r in trace.requests if start_s <= r.at_s < end_s
     )
     return replace(trace, name=f"{trace.name} {start_s:g}-{end_s:g} s", requests=requests)
+
+
+def resampled(trace: Trace, *, seed: int) -> Trace:
+    """Another trace such as this one might have been: a local block bootstrap.
+
+    It is cut into `RESAMPLED_PIECES`, and in the place of each stands that piece or a neighbour of
+    it, as a seeded draw has it. Waves stay where they were; bursts come more or less often. A piece
+    that stands there again shares no prefix blocks with itself.
+    """
+    random = Random(seed)
+    width_s = trace.span_s / RESAMPLED_PIECES
+    if width_s <= 0.0:
+        return trace
+    pieces: list[list[TraceRequest]] = [[] for _ in range(RESAMPLED_PIECES)]
+    for request in trace.requests:
+        pieces[min(int(request.at_s / width_s), RESAMPLED_PIECES - 1)].append(request)
+    spaces = 1 + max((block for r in trace.requests for block in r.blocks), default=0)
+    taken = [0] * RESAMPLED_PIECES
+    requests: list[TraceRequest] = []
+    for place in range(RESAMPLED_PIECES):
+        drawn = min(max(0, place + random.randint(-1, 1)), RESAMPLED_PIECES - 1)
+        shift_s, space = (place - drawn) * width_s, taken[drawn] * spaces
+        taken[drawn] += 1
+        requests += [
+            replace(r, at_s=r.at_s + shift_s, blocks=tuple(b + space for b in r.blocks))
+            for r in pieces[drawn]
+        ]
+    # What is quiet for all of its span but a moment may have drawn the quiet alone.
+    return replace(trace, requests=in_order(requests)) if requests else trace
 
 
 def lengthened(trace: Trace, *, prompts: float = 1.0, outputs: float = 1.0) -> Trace:

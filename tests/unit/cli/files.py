@@ -57,6 +57,14 @@ def sentence(result: Result) -> str:
     return result.stderr
 
 
+def failed(result: Result) -> str:
+    """What a command said that could not do what it was asked for, in a line of its own."""
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    [line] = result.stderr.splitlines()
+    return line
+
+
 @pytest.fixture
 def pool(tmp_path: Path) -> str:
     return write(tmp_path, "pool.yaml", POOL)

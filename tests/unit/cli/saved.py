@@ -1,11 +1,15 @@
 """What `kubectl get ipool,events,configmap -o yaml` saves of a pool that is in trouble."""
 
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from tandem_operator.core.fleet import Start, Starts
+from tandem_operator.core.learn import Learned
 from tandem_operator.core.memory import Memory
+from tandem_operator.core.models import EngineModels
+from tandem_operator.core.observation import StartUp
 from tandem_operator.core.role import Role
 from tests.unit.cli.files import POOL
 
@@ -79,6 +83,15 @@ def memory(text: str | None = None) -> dict[str, Any]:
         "metadata": {"name": "chat-memory", "namespace": "team"},
         "data": {"memory.json": stored, "written": "1"},
     }
+
+
+def learned_memory() -> dict[str, Any]:
+    """Of a pool whose engines told of themselves before they were Ready, as fast as on an H200."""
+    told = StartUp(prefill=((100, 0.0195), (1117, 0.0385)), steps=((1, 0.0062), (64, 0.0085)))
+    engines = EngineModels().told(Role.PREFILL, told).told(Role.DECODE, told)
+    learned = Learned(engines={"abc": replace(engines, kv_capacity_tokens=600_000.0)})
+    starts = Starts({Role.PREFILL: tuple(Start(f"p{i}", 50.0 + i) for i in range(10))})
+    return memory(Memory(learned=learned, starts=starts).to_json())
 
 
 def saved(*objects: dict[str, Any]) -> str:

@@ -164,7 +164,7 @@ def test_a_broken_profile_is_told_with_its_file(tmp_path, pool, text, words):
         ),
         (("--generate", "poisson", "--rate", "nan"), "--rate must be above 0"),
         (("--generate", "step", "--length-sigma", "-1"), "--length-sigma must be from 0 to 3"),
-        ((), "either --trace FILE or --generate SHAPE; neither was given"),
+        ((), "with --pool NAME; neither was given"),
         (("--generate", "step", "--trace", "x"), "--generate SHAPE; both were given"),
         (("--trace", "missing.csv"), "missing.csv: cannot be read (No such file or directory)"),
         (("--trace", "x", "--rate", "5"), "--rate is for --generate; leave it out with --trace"),

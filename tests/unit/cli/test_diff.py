@@ -12,6 +12,7 @@ from tests.unit.cli.files import POOL, PROFILE, SHORT, sentence, tandem, write
 def diff(tmp_path, pool):
     def diff(before, after, *words):
         new = write(tmp_path, "new.yaml", POOL.replace(before, after))
+        words = words if "--seeds" in words else (*words, "--seeds", "1")
         return tandem("diff", pool, new, *PROFILE, *SHORT, *words)
 
     return diff
@@ -114,3 +115,36 @@ def test_an_edit_that_leaves_replicas_as_they_are_needs_no_second_profile(diff):
     notes = json.loads(diff("target: 20ms", "target: 30ms", "--json").stdout)["notes"]
 
     assert not any("--new-profile" in note for note in notes)
+
+
+def test_what_chance_may_have_made_is_not_sold_as_a_difference(diff):
+    result = diff("target: 20ms", "target: 19ms", "--seeds", "3", "--gpu-hour-price", "2", "--json")
+
+    told = json.loads(result.stdout)
+    spread = told["over_seeds"]["mean_gpus"]
+    assert spread["seeds"] == 3
+    assert not spread["shown"]
+    assert (
+        "no difference that this traffic can show" in told["verdict"]
+        or "changes no GPUs" in told["verdict"]
+    )
+    assert "a month" not in told["verdict"]
+
+
+def test_a_difference_that_every_seed_shows_is_told_with_its_interval(diff):
+    result = diff("target: 20ms", "target: 8ms", "--seeds", "3", "--markdown")
+
+    lines = result.stdout.splitlines()
+    assert "| | old | new | difference | over 3 seeds |" in lines
+    [gpus] = [line for line in lines if line.startswith("| GPUs on average |")]
+    assert re.search(r"\| \+[\d.]+% to \+[\d.]+% \|$", gpus)
+    assert re.search(r"takes [\d.]+ more GPUs on average \(.*over 3 seeds\)", lines[2])
+
+
+def test_it_says_what_another_objective_costs(diff):
+    result = diff("target: 20ms", "target: 15ms", "--json")
+
+    told = json.loads(result.stdout)
+    assert [each["attainment"] for each in told["budget"]] == [0.95, 0.99]
+    assert told["budget"][0]["gpu_hours"] == told["new"]["gpu_hours"]
+    assert "99% instead of 95%" in result.stderr

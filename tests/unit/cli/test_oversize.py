@@ -30,7 +30,9 @@ def told(tmp_path, pool, trace):
         out, page = str(tmp_path / "out.json"), tmp_path / "page.html"
         html = () if command == "diff" else ("--html", str(page))
         files = (pool, pool) if command == "diff" else ("-f", pool)
-        result = tandem(command, *files, *PROFILE, "--trace", trace, "--json", out, *html, *words)
+        seeds = () if command == "simulate" else ("--seeds", "1")
+        outputs = ("--json", out, *html)
+        result = tandem(command, *files, *PROFILE, "--trace", trace, *outputs, *seeds, *words)
         assert result.exit_code == 0, result.output
         with open(out) as file:
             return json.load(file), result.stdout, page.read_text() if html else ""
@@ -76,7 +78,7 @@ def test_a_plan_says_that_replicas_do_not_help(told):
 def test_a_plan_whose_slo_bears_their_share_still_finds_its_fleet(tmp_path, trace):
     pool = write(tmp_path, "loose.yaml", POOL.replace("attainment: 95%", "attainment: 70%"))
 
-    result = tandem("plan", "-f", pool, *PROFILE, "--trace", trace)
+    result = tandem("plan", "-f", pool, *PROFILE, "--trace", trace, "--seeds", "1")
 
     assert f"note: {NOTE}" in result.stdout
     assert "is the smallest fixed fleet that keeps the SLO" in result.stdout
@@ -93,7 +95,7 @@ def test_a_diff_shows_what_failed_and_why(told):
 def test_a_diff_says_which_of_the_two_manifests_refuses_requests(tmp_path, pool, trace):
     new = write(tmp_path, "new.yaml", POOL.replace("maxModelLen: 32768", "maxModelLen: 65536"))
 
-    result = tandem("diff", pool, new, *PROFILE, "--trace", trace, "--markdown")
+    result = tandem("diff", pool, new, *PROFILE, "--trace", trace, "--seeds", "1", "--markdown")
 
     assert f"old: {NOTE}" in result.stdout
     assert f"note: old: {NOTE}" in result.stderr
@@ -103,7 +105,7 @@ def test_a_diff_says_which_of_the_two_manifests_refuses_requests(tmp_path, pool,
 def test_traffic_that_fits_has_no_note_and_no_row(tmp_path, pool):
     short = write(tmp_path, "s.jsonl", '{"timestamp": 0, "input_length": 9, "output_length": 9}\n')
 
-    result = tandem("diff", pool, pool, *PROFILE, "--trace", short)
+    result = tandem("diff", pool, pool, *PROFILE, "--trace", short, "--seeds", "1")
 
     assert "note:" not in result.stdout
     assert "failed" not in result.stdout

@@ -114,7 +114,7 @@ def plan(tmp_path_factory):
             out, page = folder / "plan.json", folder / "plan.html"
             path = write(folder, "planned.yaml", text)
             outputs = ("--json", str(out), "--html", str(page), "--gpu-hour-price", "2.5")
-            result = tandem("plan", "-f", path, *PROFILE, *BRIEF, *outputs)
+            result = tandem("plan", "-f", path, *PROFILE, *BRIEF, "--seeds", "2", *outputs)
             assert result.exit_code == 0, result.output
             done[text] = json.loads(out.read_text()), result.stdout, page.read_text()
         return done[text]
@@ -187,3 +187,21 @@ def test_a_fleet_above_the_budget_is_found_and_marked(plan):
     assert not told["cheapest"]["within_budget"]
     assert "more than gpuBudget 2" in shown
     assert Role.PREFILL.value in told["cheapest"]
+
+
+def test_tells_what_each_objective_costs_tandem_and_a_fixed_fleet(plan):
+    told, shown, page = plan()
+
+    budget = told["budget"]
+    assert [each["attainment"] for each in budget] == [0.95, 0.99, 0.999]
+    own = budget[0]
+    assert own["fixed_fleet"] == told["cheapest"]["fleet"]
+    assert own["gpu_hours_by_seed"][0] == told["tandem"]["gpu_hours"]
+    assert len(set(own["gpu_hours_by_seed"])) == 2
+    fixed = [each["fixed_gpu_hours"] for each in budget if each["fixed_gpu_hours"] is not None]
+    assert fixed == sorted(fixed)
+    for each in budget[1:]:
+        assert each["difference"]["seeds"] == 2
+    for words in ("What it costs to keep", "99% instead of 95%", "99.9% instead of 95%"):
+        assert words in shown
+        assert words in page

@@ -248,3 +248,37 @@ def test_the_page_needs_nothing_but_itself_and_marks_each_decision(tmp_path, run
     marked = page.count('class="prefill"><title>') + page.count('class="decode"><title>')
     assert marked == len(told["runs"][0]["decisions"]) > 0
     assert 'class="bound"' in page
+
+
+def test_says_what_it_lends_to_those_that_it_is_set_beside(run):
+    told, shown = run("--policy", "tandem", "--policy", "hpa", "--policy", "keda")
+
+    router, hpa, keda = told["said"][:3]
+    assert router.startswith("Lent to all others: Tandem's router")
+    assert re.fullmatch(r"Lent to hpa: targets of 80% of both bounds, TTFT .*ms.*TPOT 16ms\.", hpa)
+    assert "targets tuned by the profile" in keda
+    assert hpa in shown
+
+
+def test_lends_nothing_where_tandem_is_alone(run):
+    assert not any(sentence.startswith("Lent") for sentence in run()[0]["said"])
+
+
+def test_the_cheapest_fixed_fleet_is_searched_for_and_held_against_tandem(run):
+    told, _ = run("--policy", "tandem", "--policy", "cheapest")
+
+    tandem_run, fixed = told["runs"]
+    assert re.fullmatch(r"static \dP\dD", fixed["policy"])
+    assert fixed["attainment"] >= 0.95
+    bought = [sentence for sentence in told["said"] if "nobody asked for" in sentence]
+    dearer = tandem_run["gpu_hours"] > fixed["gpu_hours"] and tandem_run["attainment"] > 0.95
+    assert len(bought) == dearer
+
+
+def test_where_no_fixed_fleet_keeps_the_slo_that_is_said(tmp_path):
+    slow = write(tmp_path, "slow.yaml", POOL.replace("target: 20ms", "target: 2ms"))
+
+    result = tandem("simulate", "-f", slow, *PROFILE, *SHORT, "--policy", "cheapest")
+
+    assert result.exit_code == 0, result.output
+    assert "No fixed fleet within the replica bounds keeps the SLO" in result.stdout

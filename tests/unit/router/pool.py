@@ -126,6 +126,11 @@ class Pool:
         async with self.client.get(url) as response:
             return await response.json()
 
+    async def requests(self, after: int | str = 0) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self.router.internal_port}/requests?after={after}"
+        async with self.client.get(url) as response:
+            return {"status": response.status, **await response.json()}
+
     async def metrics(self) -> str:
         url = f"http://127.0.0.1:{self.router.internal_port}/metrics"
         async with self.client.get(url) as response:

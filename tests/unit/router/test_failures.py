@@ -10,6 +10,7 @@ from aiohttp import web
 from tandem_engine.router.connections import listen
 from tandem_engine.router.flight import Flight
 from tandem_engine.router.forward import Forwarder
+from tandem_engine.router.prefixes import PrefixMarks
 from tandem_engine.router.server import ClientServer
 from tandem_engine.router.sink import Sink
 from tests.unit.router.fake_engine import Script
@@ -309,6 +310,7 @@ async def test_a_fault_of_the_router_never_puts_a_second_answer_into_the_first(
         forwarder=cast("Forwarder", Breaks(whole=whole)),
         accounts=router.accounts,
         settings=router.settings,
+        prefixes=PrefixMarks(None),
         clock=asyncio.get_running_loop().time,
     )
     runner, port = await listen(server.handle, host="127.0.0.1", port=0, settings=lambda: None)

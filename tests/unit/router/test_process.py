@@ -5,11 +5,8 @@ import json
 import logging
 import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -21,38 +18,10 @@ from tandem_engine.router.connections import listen
 from tandem_engine.router.entry import parser, run
 from tandem_engine.router.logs import JsonFormatter
 from tests.unit.router.fake_engine import FakeEngine, Script
-from tests.unit.router.pool import Pool, events, settings_document, until
+from tests.unit.router.pool import Pool, events, until
+from tests.unit.router.process import serving, start
 
 STREAM = {"model": "tiny", "prompt": "x", "stream": True}
-
-
-async def start(*arguments: str, environment: Mapping[str, str] | None = None) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tandem_engine.router", *arguments),
-        stdout=PIPE,
-        stderr=PIPE,
-        env={**os.environ, **(environment or {})},
-    )
-
-
-async def serving(folder: Path, *pods: FakeEngine) -> tuple[Process, dict[str, Any]]:
-    """A router in front of decode pods, and what it logged when its ports were open."""
-    (folder / "settings.json").write_text(json.dumps(settings_document()))
-    endpoints = [
-        {"name": pod.name, "role": "decode", "host": "127.0.0.1", "port": pod.port} for pod in pods
-    ]
-    (folder / "endpoints.json").write_text(json.dumps(endpoints))
-    process = await start(
-        *("--settings", str(folder / "settings.json")),
-        *("--endpoints", str(folder / "endpoints.json")),
-        *("--host", "127.0.0.1", "--port", "0", "--internal-port", "0"),
-        *("--drain-quiet-s", "0.1"),
-    )
-    assert process.stderr is not None
-    line: dict[str, Any] = {}
-    while "port" not in line:
-        line = json.loads(await process.stderr.readline())
-    return process, line
 
 
 async def test_sigterm_is_heeded_while_the_router_is_still_being_loaded(tmp_path: Path) -> None:
@@ -317,3 +286,31 @@ async def test_clients_come_by_ipv4_and_ipv6() -> None:
             async with session.get(f"http://{address}:{port}/") as answer:
                 assert await answer.text() == "hello"
     await runner.cleanup()
+
+
+async def test_two_routers_with_the_pools_key_tell_that_the_same_prompt_begins_alike(
+    tmp_path: Path,
+) -> None:
+    engine = await FakeEngine("d0").start()
+    told = []
+    async with aiohttp.ClientSession() as client:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            process, started = await serving(
+                tmp_path / name, engine, environment={"TANDEM_ENGINE_KEY": "of the pool"}
+            )
+            ask = {"model": "tiny", "prompt": [5] * 1500}
+            url = f"http://127.0.0.1:{started['port']}/v1/completions"
+            async with client.post(url, json=ask) as response:
+                assert response.status == 200
+            url = f"http://127.0.0.1:{started['internal_port']}/requests"
+            async with client.get(url) as response:
+                told.append(await response.json())
+            process.kill()
+            await process.wait()
+    await engine.stop()
+
+    [[_, prompt_tokens, _, output_tokens, whole, marks]] = told[0]["rows"]
+    assert (prompt_tokens, output_tokens, whole) == (1500, 4, True)
+    assert marks
+    assert told[1]["rows"][0][5] == marks

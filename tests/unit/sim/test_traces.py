@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from math import inf, nan
+from random import Random
 
 import pytest
 
@@ -23,8 +24,10 @@ from tandem_operator.sim.generate import (
 from tandem_operator.sim.trace import (
     Trace,
     TraceRequest,
+    in_order,
     joined,
     lengthened,
+    resampled,
     scaled,
     sped_up,
     spread,
@@ -203,3 +206,36 @@ def test_derived_traces_change_what_they_say_and_nothing_else() -> None:
     )
     with pytest.raises(ValueError, match="rate scale must be greater than 0"):
         sped_up(trace, 0.0)
+
+
+def test_a_resampled_trace_is_like_its_own_and_no_two_are_equal():
+    random = Random(5)
+    trace = Trace(
+        "wave",
+        in_order(
+            TraceRequest(at_s, 100, 10, (number,))
+            for number in range(4000)
+            # Twice as many in the second half.
+            if (at_s := random.uniform(0.0, 1000.0)) > 500.0 or random.random() < 0.5
+        ),
+    )
+
+    found = [resampled(trace, seed=seed) for seed in range(4)]
+
+    assert resampled(trace, seed=1) == found[1]
+    assert len({each.requests for each in found}) == 4
+    for each in found:
+        assert all(a.at_s <= b.at_s for a, b in pairwise(each.requests))
+        assert each.span_s == pytest.approx(trace.span_s, rel=0.01)
+        assert len(each.requests) == pytest.approx(len(trace.requests), rel=0.1)
+        late = sum(request.at_s > 550.0 for request in each.requests)
+        assert late == pytest.approx(sum(r.at_s > 550.0 for r in trace.requests), rel=0.15)
+        # What stands there twice does not find itself in a cache.
+        blocks = [request.blocks for request in each.requests]
+        assert len(set(blocks)) == len(blocks)
+
+
+def test_one_moment_cannot_be_resampled():
+    trace = Trace("one", (TraceRequest(0.0, 10, 1),))
+
+    assert resampled(trace, seed=1) == trace

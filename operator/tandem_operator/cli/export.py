@@ -1,0 +1,45 @@
+"""`tandem profile export POOL`: what a pool learned of its engines, as a profile file."""
+
+from typing import Annotated
+
+import typer
+
+from tandem_operator.cli.cluster import ClusterOptions
+from tandem_operator.cli.command import spelled_out
+from tandem_operator.cli.live import profile_text, read_live
+from tandem_operator.cli.options import OUTPUT
+from tandem_operator.cli.output import check_outputs, screen, write
+from tandem_operator.sim.learned_profile import origins
+
+
+@spelled_out
+def export(
+    *,
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="Name of the InferencePool.")],
+    cluster: ClusterOptions,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where the profile goes; POOL-profile.json if left out, - for standard output.",
+            rich_help_panel=OUTPUT,
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Write what a live pool learned of its engines as a profile for simulate, plan and diff.
+
+    Seconds of a prefill and of a decode step, KV cache, KV transfer, cold starts. The file says of
+    each whether it was learned from traffic, told by an engine at its start, or is a first guess.
+    """
+    target = output or f"{pool}-profile.json"
+    check_outputs({"-o": target}, inputs={"--kubeconfig": cluster.kubeconfig})
+    live = read_live(cluster.where(pool), traffic_s=None, told=lambda _: None)
+    document = live.profile()
+    write(target, profile_text(document))
+    console = screen(target)
+    console.print(f"{target}: {document['source']}", soft_wrap=True)
+    for name, words in origins(document):
+        console.print(f"  {name}: {words}", soft_wrap=True)

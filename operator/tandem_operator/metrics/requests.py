@@ -1,0 +1,96 @@
+"""Parsing a page of a router's `/requests`: all of it is right, or the page is refused."""
+
+import base64
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat, TypeAdapter
+
+from tandem_operator.metrics.lenient import Lenient, parse_bounded
+
+MARK_BYTES = 8
+MOST_ROWS = 10_000
+MOST_MARKS = 4096
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Moment = Annotated[FiniteFloat, Field(ge=0, le=1e12)]
+Marks = Annotated[str, Field(max_length=MOST_MARKS * MARK_BYTES * 4 // 3 + 4)]
+Row = tuple[Moment, Count, Count | None, Count, bool, Marks]
+
+COLUMNS = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "whole", "marks")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """One request as its router saw it.
+
+    Attributes:
+        cached_tokens: `None` where no engine said.
+        output_tokens: of the whole answer where it is `whole`, else those made so far.
+        marks: as many are equal to those of another as chunks from the first byte on.
+    """
+
+    arrived_s: float
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+    whole: bool
+    marks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page; `next` is where the following one begins, `None` for the last."""
+
+    router: str
+    now_s: float
+    complete_since_s: float
+    requests: tuple[SeenRequest, ...]
+    next: int | None
+
+
+class _Page(Lenient):
+    version: Literal[1] = Field(alias="schema")
+    router: Annotated[str, Field(max_length=253)]
+    now_s: Moment
+    complete_since_s: Moment
+    columns: Annotated[tuple[str, ...], Field(max_length=len(COLUMNS))]
+    rows: Annotated[list[Row], Field(max_length=MOST_ROWS)]
+    inside: Annotated[list[Row], Field(max_length=MOST_ROWS)]
+    next: Count | None
+
+
+_PAGE: TypeAdapter[_Page] = TypeAdapter(_Page)
+
+
+def parse_page(raw: bytes) -> Page:
+    """The page; raises `ValueError` naming what is wrong with it."""
+    try:
+        page: _Page = parse_bounded(_PAGE, raw)
+        if page.columns != COLUMNS:
+            raise ValueError(f"columns must be {', '.join(COLUMNS)}")
+        requests = tuple(_request(row) for row in (*page.rows, *page.inside))
+    except ValueError as error:
+        raise ValueError(f"/requests: {error}") from None
+    return Page(
+        router=page.router,
+        now_s=page.now_s,
+        complete_since_s=page.complete_since_s,
+        requests=requests,
+        next=page.next,
+    )
+
+
+def _request(row: Row) -> SeenRequest:
+    arrived_s, prompt, cached, output, whole, text = row
+    marks = base64.b64decode(text, validate=True)
+    return SeenRequest(
+        arrived_s=arrived_s,
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        output_tokens=output,
+        whole=whole,
+        marks=tuple(
+            marks[at : at + MARK_BYTES] for at in range(0, len(marks) - MARK_BYTES + 1, MARK_BYTES)
+        ),
+    )
