@@ -75,14 +75,18 @@ class InternalServer:
                 refused.force_close()
                 return refused
         if request.path == "/requests":
-            after = request.query.get("after", "0")
-            if not (after.isascii() and after.isdigit()):
-                return error_response(ApiError(400, "after: the number that `next` was."))
-            page = self._accounts.recent.page(int(after[:18]), inside=self._inside)
-            return web.json_response(page)
+            return self._requests(request)
         return error_response(
             ApiError(404, "Served here: /metrics, /arrivals, /requests, /killers.")
         )
+
+    def _requests(self, request: web.BaseRequest) -> web.Response:
+        """Return one page of what came lately."""
+        after = request.query.get("after", "0")
+        if not (after.isascii() and after.isdigit()):
+            return error_response(ApiError(400, "after: the number that `next` was."))
+        page = self._accounts.recent.page(int(after[:18]), inside=self._inside)
+        return web.json_response(page)
 
     async def last_read(self) -> None:
         """Return when `/arrivals` was read once more, at once where nobody reads it any more."""
