@@ -113,7 +113,7 @@ def test_the_budget_of_the_manifest_is_never_exceeded(run):
 
 
 def test_policies_stand_side_by_side_on_the_same_requests(run):
-    names = ("tandem", "static", "hpa", "keda", "dynamo", "clairvoyant")
+    names = ("tandem", "static", "hold", "hpa", "keda", "dynamo", "clairvoyant")
     words = [word for name in names for word in ("--policy", name)]
 
     told, shown = run(*words, "--fleet", "4P2D")
