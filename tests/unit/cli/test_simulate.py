@@ -246,3 +246,12 @@ def test_the_page_needs_nothing_but_itself_and_marks_each_decision(tmp_path, run
     marked = page.count('class="prefill"><title>') + page.count('class="decode"><title>')
     assert marked == len(told["runs"][0]["decisions"]) > 0
     assert 'class="bound"' in page
+
+
+def test_a_shift_without_other_lengths_is_refused(tmp_path):
+    pool = write(tmp_path, "pool.yaml", POOL)
+
+    result = tandem("simulate", "-f", pool, "--profile", PROFILE, "--generate", "shift")
+
+    assert result.exit_code == 2
+    assert "--then-prompt-tokens" in result.output
