@@ -1,7 +1,8 @@
 """Who is run on a case: each policy by name, with the runs that its row needs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import dropwhile, islice, takewhile
 from math import ceil
 from pathlib import Path
 
@@ -9,15 +10,22 @@ from benchmarks.promise.cases import MOST_REPLICAS, Case, demand, pool_of
 from benchmarks.promise.kept import Kept, Row, key_of
 from benchmarks.promise.runs import run
 from tandem_operator.cli import case as simulated
+from tandem_operator.cli.policies import concurrency, latency_settings
 from tandem_operator.core.role import Role
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
 from tandem_operator.sim.baselines.hold import Hold
+from tandem_operator.sim.baselines.hpa import SCALE_DOWN, Hpa, HpaSettings, Rules
+from tandem_operator.sim.baselines.signals import Signal
 from tandem_operator.sim.policy import Policy, Static, Tandem
 
 Size = tuple[int, int]
 # Where the search for a fixed fleet begins, over what its mean load keeps busy.
 SPARE = 1.5
+# Shares of what a replica can bear: the lower, the more is held ready.
+LATENCY_SHARES = (0.3, 0.5, 0.8, 0.95)
+CONCURRENCY_SHARES = (0.15, 0.3, 0.5, 0.7, 0.9)
+STABILIZATIONS_S = (60.0, 300.0, 900.0)
 DYNAMO = DynamoSettings(throughput_s=60.0, load_s=5.0)
 
 
@@ -65,8 +73,17 @@ def clairvoyant(bench: Bench) -> Row:
     return bench.one("clairvoyant", "", _seer)
 
 
-def _seer(pool: simulated.Case) -> Policy:
-    return Clairvoyant(pool.trace, pool.profile, pool.spec, start_s=pool.cold_start.median_s)
+def _seer(pool: simulated.Case, event_s: float | None = None) -> Policy:
+    start_s = pool.cold_start.median_s
+    return Clairvoyant(pool.trace, pool.profile, pool.spec, start_s=start_s, event_s=event_s)
+
+
+def surprised(bench: Bench) -> Row | None:
+    """Who knows each request, but of an event only once it happened; `None` where there is none."""
+    event_s = bench.case.event_s
+    if event_s is None:
+        return None
+    return bench.one("clairvoyant", "surprised", lambda pool: _seer(pool, event_s))
 
 
 def dynamo(bench: Bench) -> Row:
@@ -134,10 +151,71 @@ def least(enough: Callable[[int], bool], guess: int, most: int) -> int:
     return high
 
 
+def hpa(bench: Bench) -> Row | None:
+    """Kubernetes' own on p95 latencies, its settings those that were best on this very trace."""
+
+    def policy(share: float, down: Rules) -> Callable[[simulated.Case], Policy]:
+        def made(pool: simulated.Case) -> Policy:
+            settings = replace(latency_settings(pool, share), down=down)
+            return Hpa(f"hpa at {share:g}, {down.stabilization_s:g} s", settings)
+
+        return made
+
+    return _tuned(bench, "hpa", LATENCY_SHARES, policy)
+
+
+def keda(bench: Bench) -> Row | None:
+    """The same controller on requests that a role has, as KEDA feeds it."""
+
+    def policy(share: float, down: Rules) -> Callable[[simulated.Case], Policy]:
+        def made(pool: simulated.Case) -> Policy:
+            settings = HpaSettings(Signal.CONCURRENCY, concurrency(pool, share), down=down)
+            return Hpa(f"keda at {share:g}, {down.stabilization_s:g} s", settings)
+
+        return made
+
+    return _tuned(bench, "keda", CONCURRENCY_SHARES, policy)
+
+
+def _tuned(
+    bench: Bench,
+    kind: str,
+    shares: Sequence[float],
+    policy: Callable[[float, Rules], Callable[[simulated.Case], Policy]],
+) -> Row | None:
+    """The cheapest that reaches the target, over a grid of targets and stabilisations.
+
+    A higher target per replica costs less and attains less, so of each stabilisation only the
+    targets around the edge are run.
+    """
+    target, reached = bench.case.target, list[Row]()
+    for stabilization_s in STABILIZATIONS_S:
+        down = replace(SCALE_DOWN, stabilization_s=stabilization_s)
+
+        def ran(index: int, down: Rules = down) -> Row:
+            share = shares[index]
+            return bench.one(kind, (share, down.stabilization_s), policy(share, down))
+
+        middle = len(shares) // 2
+        rows = [ran(middle)]
+        if rows[0]["attainment"] >= target:
+            rows += takewhile(
+                lambda row: row["attainment"] >= target, map(ran, range(middle + 1, len(shares)))
+            )
+        else:
+            lower = map(ran, range(middle - 1, -1, -1))
+            rows += islice(dropwhile(lambda row: row["attainment"] < target, lower), 1)
+        reached += [row for row in rows if row["attainment"] >= target]
+    return min(reached, key=lambda row: row["gpu_hours"], default=None)
+
+
 POLICIES: dict[str, Callable[[Bench], Row | None]] = {
     "tandem": tandem,
     "hold": hold,
     "fixed": cheapest_fixed,
     "clairvoyant": clairvoyant,
+    "surprised": surprised,
     "dynamo": dynamo,
+    "hpa": hpa,
+    "keda": keda,
 }

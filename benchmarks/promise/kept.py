@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.replay.environment import cache_directory
+from tandem_operator.api import Router
+from tandem_operator.cli.case import router_of
 from tandem_operator.core.spec import Slo
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -46,33 +48,42 @@ WORLD = (
     ),
     HERE / "traffic.py",
     HERE / "runs.py",
+    HERE / "cases.py",
 )
 BASELINES = OPERATOR / "sim" / "baselines"
 SEEN = (OPERATOR / "sim" / "ledger.py", OPERATOR / "sim" / "observe.py")
+SETTINGS = OPERATOR / "cli" / "policies.py"
 ARRIVALS = OPERATOR / "core" / "arrivals.py"
+
+
+# By the kind of policy, what decides besides.
+OWN: dict[str, Sequence[Path]] = {
+    "fixed": (),
+    "clairvoyant": (BASELINES / "clairvoyant.py",),
+    "hold": (BASELINES / "hold.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
+    "hpa": (BASELINES / "hpa.py", BASELINES / "signals.py", SETTINGS, *SEEN),
+    "keda": (BASELINES / "hpa.py", BASELINES / "signals.py", SETTINGS, *SEEN),
+    "dynamo": (BASELINES / "dynamo.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
+    "tandem": (
+        *sorted((OPERATOR / "core").rglob("*.py")),
+        *sorted((OPERATOR / "api").rglob("*.py")),
+        OPERATOR / "workloads" / "policy.py",
+        OPERATOR / "sim" / "policy.py",
+        *SEEN,
+    ),
+}
+
+
+def depends_on(kind: str) -> tuple[Path, ...]:
+    """The code that runs of a kind of policy depend on: its own, and the world around it."""
+    return (*WORLD, *OWN[kind])
 
 
 @cache
 def code(kind: str) -> str:
-    """A hash of the code that decides in runs of a kind of policy, and of the world around it.
-
-    Only the core's own runs depend on all of the core: the others stay when it changes.
-    """
-    own: dict[str, Sequence[Path]] = {
-        "fixed": (),
-        "clairvoyant": (BASELINES / "clairvoyant.py",),
-        "hold": (BASELINES / "hold.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
-        "hpa": (BASELINES / "hpa.py", BASELINES / "signals.py", *SEEN),
-        "keda": (BASELINES / "hpa.py", BASELINES / "signals.py", *SEEN),
-        "dynamo": (BASELINES / "dynamo.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
-        "tandem": (
-            *sorted((OPERATOR / "core").rglob("*.py")),
-            OPERATOR / "sim" / "policy.py",
-            *SEEN,
-        ),
-    }
-    digest = hashlib.sha256(inspect.getsource(Slo).encode())
-    for path in (*WORLD, *own[kind]):
+    """A hash of that code."""
+    digest = hashlib.sha256(f"{inspect.getsource(Slo)}{router_of(Router())}".encode())
+    for path in depends_on(kind):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -100,11 +111,6 @@ class Kept:
             self._append(key, found)
         return found
 
-    def __contains__(self, key: str) -> bool:
-        if key not in self._rows:
-            self._read()
-        return key in self._rows
-
     def _read(self) -> None:
         if not self.path.exists():
             return
@@ -114,14 +120,14 @@ class Kept:
                 if not line.endswith(b"\n"):
                     break
                 self._read_to += len(line)
-                # A line that begins with what a killed process left is lost, and made again.
                 entry = _entry(line)
                 if entry is not None:
                     self._rows[entry["key"]] = entry["row"]
 
     def _append(self, key: str, row: Row) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"key": key, "row": row}, separators=(",", ":")) + "\n"
+        # The newline in front ends what a killed process may have left.
+        line = "\n" + json.dumps({"key": key, "row": row}, separators=(",", ":")) + "\n"
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             # One write: lines of several processes stay whole.

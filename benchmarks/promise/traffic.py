@@ -119,11 +119,12 @@ def requests_of(traffic: Traffic, folder: Path | None) -> Trace:
         case _:
             # A burst may stand on a crest.
             most_rps = max(traffic.low_rps, traffic.high_rps) * traffic.times
-            rate = _rate(traffic)
+            rate = rate_of(traffic)
             return poisson(name, rate, most_rps=most_rps, span_s=span_s, mix=mix, seed=seed)
 
 
-def _rate(traffic: Traffic) -> Rate:
+def rate_of(traffic: Traffic) -> Rate:
+    """Requests per second at a moment, of traffic that has a rate over time."""
     low, high, at_s = traffic.low_rps, traffic.high_rps, traffic.at_s
     end_s = at_s + traffic.lasts_s
     match traffic.family:

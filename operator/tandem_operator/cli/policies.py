@@ -35,19 +35,19 @@ def policy_for(name: PolicyName, case: Case) -> Policy:
     return _MADE[name](case)
 
 
-def _latency(case: Case) -> HpaSettings:
-    """TTFT and TPOT kept at four fifths of their bounds."""
+def latency_settings(case: Case, share: float = LATENCY_SHARE) -> HpaSettings:
+    """TTFT and TPOT kept at a share of their bounds."""
     slo = case.spec.slo
     prompt, _ = _mean_tokens(case)
     target = {Role.PREFILL: slo.ttft_bound_s(prompt), Role.DECODE: slo.tpot_s}
     return HpaSettings(
         signal=Signal.LATENCY,
-        target={role: LATENCY_SHARE * bound_s for role, bound_s in target.items()},
+        target={role: share * bound_s for role, bound_s in target.items()},
     )
 
 
-def _concurrency(case: Case) -> Mapping[Role, float]:
-    """Half of the requests that a replica can hold and still keep both bounds."""
+def concurrency(case: Case, share: float = CONCURRENCY_SHARE) -> Mapping[Role, float]:
+    """A share of the requests that a replica can hold and still keep both bounds."""
     profile, slo = case.profile, case.spec.slo
     prompt, output = _mean_tokens(case)
     held = {
@@ -56,7 +56,7 @@ def _concurrency(case: Case) -> Mapping[Role, float]:
             profile.largest_batch(slo.tpot_s, prompt + output / 2), case.spec.max_num_seqs
         ),
     }
-    return {role: max(LEAST_CONCURRENCY, CONCURRENCY_SHARE * count) for role, count in held.items()}
+    return {role: max(LEAST_CONCURRENCY, share * count) for role, count in held.items()}
 
 
 def _mean_tokens(case: Case) -> tuple[float, float]:
@@ -74,8 +74,8 @@ _MADE: dict[PolicyName, Callable[[Case], Policy]] = {
     PolicyName.TANDEM: lambda _: Tandem(),
     PolicyName.HOLD: lambda case: Hold(case.profile),
     PolicyName.STATIC: lambda case: Static(case.start),
-    PolicyName.HPA: lambda case: Hpa("hpa on p95 latency", _latency(case)),
-    PolicyName.KEDA: lambda case: keda(_concurrency(case), signal=Signal.CONCURRENCY),
+    PolicyName.HPA: lambda case: Hpa("hpa on p95 latency", latency_settings(case)),
+    PolicyName.KEDA: lambda case: keda(concurrency(case), signal=Signal.CONCURRENCY),
     PolicyName.DYNAMO: lambda case: Dynamo(case.profile, DynamoSettings()),
     PolicyName.CLAIRVOYANT: _clairvoyant,
 }
