@@ -35,12 +35,16 @@ LENGTHS = {1.0: (2500.0, 250.0), 3.0: (5000.0, 500.0), 12.0: (10_000.0, 1000.0)}
 SPAN_S = 2700.0
 LAST_S = 600.0
 DRAWS = 2000
-RECORDED = (Family.AZURE, Family.MOONCAKE, Family.SERVEGEN)
-# Recorded requests are short: of more replicas there would be too many.
-RECORDED_REPLICAS = (1.0, 3.0, 1.0, 3.0)
-RECORDED_HOUR_S = 3600.0
+# Most recorded requests are short: of more replicas there would be too many.
+RECORDED_REPLICAS = {
+    Family.AZURE: (1.0, 2.0),
+    Family.MOONCAKE: (1.0, 3.0),
+    Family.SERVEGEN: (0.5, 1.0),
+}
+HOUR_S = 3600.0
+RECORDED_SPANS_S = {Family.AZURE: 2700.0, Family.MOONCAKE: HOUR_S, Family.SERVEGEN: 2100.0}
 # It has a thousand requests a second: of that much the need is measured.
-SERVEGEN_SHARE, SERVEGEN_HOURS = 0.002, 8
+SERVEGEN_SHARE, SERVEGEN_HOURS = 0.002, 3
 # Prompts of a hundred thousand tokens take longer than a chat may wait.
 RECORDED_SLO = Slo(ttft_s=1.0, per_thousand_s=0.2, tpot_s=0.03)
 
@@ -48,7 +52,9 @@ RECORDED_SLO = Slo(ttft_s=1.0, per_thousand_s=0.2, tpot_s=0.03)
 def sample(number: int, folder: Path | None) -> tuple[Case, ...]:
     """All cases of a sample; without the folder of public traces, those of made traffic."""
     made = [case for kind in KINDS for case in _nine(kind, number)]
-    recorded = [] if folder is None else [c for f in RECORDED for c in _four(f, number, folder)]
+    recorded = (
+        [] if folder is None else [c for f in RECORDED_REPLICAS for c in _four(f, number, folder)]
+    )
     return (*made, *recorded)
 
 
@@ -81,13 +87,13 @@ def _nine(kind: str, number: int) -> Iterator[Case]:
 def _four(family: Family, number: int, folder: Path) -> Iterator[Case]:
     random = Random(f"{family} of sample {number}")
     for row in range(4):
-        traffic = Traffic(
-            family, 0.0, 0.0, RECORDED_HOUR_S, random.randrange(1, 10**6), _mix(1000.0, 100.0)
-        )
+        span_s, seed = RECORDED_SPANS_S[family], random.randrange(1, 10**6)
+        # Its lengths are its own.
+        traffic = Traffic(family, 0.0, 0.0, span_s, seed, _mix(1000.0, 100.0))
         if family is Family.SERVEGEN:
-            at_s = RECORDED_HOUR_S * random.randrange(SERVEGEN_HOURS)
+            at_s = HOUR_S * random.randrange(SERVEGEN_HOURS)
             traffic = replace(traffic, at_s=at_s, scale=SERVEGEN_SHARE)
-        replicas = RECORDED_REPLICAS[row]
+        replicas = RECORDED_REPLICAS[family][row % 2]
         yield Case(
             name=f"{family}-{row + 1}",
             traffic=traffic.sized(replicas / _recorded_need(traffic, folder)),

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.promise import contenders
+from benchmarks.promise import contenders, tables
 from benchmarks.promise.cases import Case, pool_of
-from benchmarks.promise.contenders import Bench, best_split, least
+from benchmarks.promise.contenders import POLICIES, Bench, best_split, least
 from benchmarks.promise.kept import Kept, Row
 from benchmarks.promise.runs import run
+from benchmarks.promise.scores import Result, lines
 from benchmarks.promise.traffic import Family, Traffic
+from benchmarks.promise.work import Job, work
 from tandem_operator.core.role import Role
 from tandem_operator.sim.generate import Lengths, Mix
 from tandem_operator.sim.policy import Static
@@ -107,3 +109,18 @@ def test_who_learns_as_it_happens_prepares_nothing_for_it(tmp_path: Path) -> Non
     assert surprised is not None
     assert surprised["late"] > seer["late"]
     assert contenders.surprised(Bench(replace(surge, event_s=None), bench.kept, None)) is None
+
+
+def test_every_policy_runs_on_a_case_and_the_tables_show_it(tmp_path: Path) -> None:
+    quiet = replace(STEP, traffic=replace(STEP.traffic, low_rps=0.4, high_rps=1.2))
+    job = Job(quiet, tuple(POLICIES), tmp_path, None)
+
+    done, again = work(job), work(job)
+
+    result = Result(done.case, done.rows)
+    assert done.rows == again.rows
+    assert [
+        name for name, row in done.rows.items() if row is not None and row["requests"] == 0
+    ] == []
+    assert all(line.what for line in lines([result]))
+    assert tables.by_case([result]).count("@") >= len(POLICIES) - 2
