@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: benchmark-replay help demo test faults lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
+.PHONY: benchmark-promise benchmark-replay help demo test faults lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ faults: .venv/ready ## The fault matrix, results in build/faults (SEEDS=1-20, ON
 
 benchmark-replay: ## Tandem against NVIDIA's planner in NVIDIA's simulator (QUICK=1: under 10 min; TRACES=folder of public traces)
 	@$(PYTHON) benchmarks/replay/suite.py $(if $(QUICK),--quick) $(if $(TRACES),--traces $(TRACES)) $(ARGS)
+
+benchmark-promise: .venv/ready ## Is attainment held, and at what cost; results in build/benchmarks/promise (QUICK=1: minutes; TRACES=folder of public traces; SAMPLE=2; ONLY='mmpp-*')
+	@$(RUN) python -m benchmarks.promise $(if $(QUICK),--quick) $(if $(TRACES),--traces $(TRACES)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ONLY),--only '$(ONLY)') $(ARGS)
 
 cluster-up: ## Make the kind cluster, or repair it (KUBECONFIG=build/kubeconfig)
 	@$(PYTHON) -m e2e.cluster up

@@ -1,6 +1,6 @@
 """The policies that a command can name, each with the settings that its users would start from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from tandem_operator.cli.case import Case
@@ -8,6 +8,7 @@ from tandem_operator.cli.units import amount, latency
 from tandem_operator.core.role import Role
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
+from tandem_operator.sim.baselines.hold import Hold
 from tandem_operator.sim.baselines.hpa import Hpa, HpaSettings, keda
 from tandem_operator.sim.baselines.signals import Signal
 from tandem_operator.sim.policy import Policy, Static, Tandem
@@ -22,6 +23,7 @@ class PolicyName(StrEnum):
     """What decides replica counts."""
 
     TANDEM = "tandem"
+    HOLD = "hold"
     STATIC = "static"
     CHEAPEST = "cheapest"
     HPA = "hpa"
@@ -32,21 +34,7 @@ class PolicyName(StrEnum):
 
 def policy_for(name: PolicyName, case: Case) -> Policy:
     """The policy, fresh."""
-    match name:
-        case PolicyName.TANDEM:
-            return Tandem()
-        case PolicyName.STATIC | PolicyName.CHEAPEST:
-            return Static(case.start)
-        case PolicyName.HPA:
-            return Hpa("hpa on p95 latency", _latency(case))
-        case PolicyName.KEDA:
-            return keda(_concurrency(case), signal=Signal.CONCURRENCY)
-        case PolicyName.DYNAMO:
-            return Dynamo(case.profile, DynamoSettings())
-        case PolicyName.CLAIRVOYANT:
-            return Clairvoyant(
-                case.trace, case.profile, case.spec, start_s=case.cold_start.median_s
-            )
+    return _MADE[name](case)
 
 
 def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
@@ -61,40 +49,40 @@ def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
     for name in others:
         match name:
             case PolicyName.HPA:
-                ttft_s, tpot_s = (_latency(case).target[role] for role in Role)
+                ttft_s, tpot_s = (latency_settings(case).target[role] for role in Role)
                 yield (
                     f"Lent to hpa: targets of {LATENCY_SHARE:.0%} of both bounds, TTFT"
                     f" {latency(ttft_s)} (by the mean prompt of {prompt:,.0f} tokens) and TPOT"
                     f" {latency(tpot_s)}."
                 )
             case PolicyName.KEDA:
-                held = _concurrency(case)
+                held = concurrency(case)
                 yield (
                     f"Lent to keda: targets tuned by the profile, {amount(held[Role.PREFILL])}"
                     f" requests a prefill and {amount(held[Role.DECODE])} a decode replica,"
                     f" {CONCURRENCY_SHARE:.0%} of what either can hold."
                 )
-            case PolicyName.DYNAMO:
-                yield "Lent to dynamo: the very profile that is simulated, without an error."
+            case PolicyName.DYNAMO | PolicyName.HOLD:
+                yield f"Lent to {name}: the very profile that is simulated, without an error."
             case PolicyName.CLAIRVOYANT:
                 yield "Lent to clairvoyant: every arrival and every length, before they come."
             case PolicyName.CHEAPEST:
                 yield "Lent to cheapest: the fleet that hindsight picks for this very traffic."
 
 
-def _latency(case: Case) -> HpaSettings:
-    """TTFT and TPOT kept at four fifths of their bounds."""
+def latency_settings(case: Case, share: float = LATENCY_SHARE) -> HpaSettings:
+    """TTFT and TPOT kept at a share of their bounds."""
     slo = case.spec.slo
     prompt, _ = _mean_tokens(case)
     target = {Role.PREFILL: slo.ttft_bound_s(prompt), Role.DECODE: slo.tpot_s}
     return HpaSettings(
         signal=Signal.LATENCY,
-        target={role: LATENCY_SHARE * bound_s for role, bound_s in target.items()},
+        target={role: share * bound_s for role, bound_s in target.items()},
     )
 
 
-def _concurrency(case: Case) -> Mapping[Role, float]:
-    """Half of the requests that a replica can hold and still keep both bounds."""
+def concurrency(case: Case, share: float = CONCURRENCY_SHARE) -> Mapping[Role, float]:
+    """A share of the requests that a replica can hold and still keep both bounds."""
     profile, slo = case.profile, case.spec.slo
     prompt, output = _mean_tokens(case)
     held = {
@@ -103,7 +91,7 @@ def _concurrency(case: Case) -> Mapping[Role, float]:
             profile.largest_batch(slo.tpot_s, prompt + output / 2), case.spec.max_num_seqs
         ),
     }
-    return {role: max(LEAST_CONCURRENCY, CONCURRENCY_SHARE * count) for role, count in held.items()}
+    return {role: max(LEAST_CONCURRENCY, share * count) for role, count in held.items()}
 
 
 def _mean_tokens(case: Case) -> tuple[float, float]:
@@ -111,3 +99,19 @@ def _mean_tokens(case: Case) -> tuple[float, float]:
     count = max(1, len(requests))
     prompt = sum(r.prompt_tokens for r in requests) / count
     return prompt, sum(r.output_tokens for r in requests) / count
+
+
+def _clairvoyant(case: Case) -> Policy:
+    return Clairvoyant(case.trace, case.profile, case.spec, start_s=case.cold_start.median_s)
+
+
+_MADE: dict[PolicyName, Callable[[Case], Policy]] = {
+    PolicyName.TANDEM: lambda _: Tandem(),
+    PolicyName.HOLD: lambda case: Hold(case.profile),
+    PolicyName.STATIC: lambda case: Static(case.start),
+    PolicyName.CHEAPEST: lambda case: Static(case.start),
+    PolicyName.HPA: lambda case: Hpa("hpa on p95 latency", latency_settings(case)),
+    PolicyName.KEDA: lambda case: keda(concurrency(case), signal=Signal.CONCURRENCY),
+    PolicyName.DYNAMO: lambda case: Dynamo(case.profile, DynamoSettings()),
+    PolicyName.CLAIRVOYANT: _clairvoyant,
+}

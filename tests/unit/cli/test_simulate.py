@@ -115,7 +115,7 @@ def test_the_budget_of_the_manifest_is_never_exceeded(run):
 
 
 def test_policies_stand_side_by_side_on_the_same_requests(run):
-    names = ("tandem", "static", "hpa", "keda", "dynamo", "clairvoyant")
+    names = ("tandem", "static", "hold", "hpa", "keda", "dynamo", "clairvoyant")
     words = [word for name in names for word in ("--policy", name)]
 
     told, shown = run(*words, "--fleet", "4P2D")
@@ -282,3 +282,12 @@ def test_where_no_fixed_fleet_keeps_the_slo_that_is_said(tmp_path):
 
     assert result.exit_code == 0, result.output
     assert "No fixed fleet within the replica bounds keeps the SLO" in result.stdout
+
+
+def test_a_shift_without_other_lengths_is_refused(tmp_path):
+    pool = write(tmp_path, "pool.yaml", POOL)
+
+    result = tandem("simulate", "-f", pool, "--profile", PROFILE, "--generate", "shift")
+
+    assert result.exit_code == 2
+    assert "--then-prompt-tokens" in result.output

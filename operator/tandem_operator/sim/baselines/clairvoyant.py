@@ -23,9 +23,7 @@ READY_MARGIN_S = 2
 
 
 class Clairvoyant:
-    """Knows every arrival and every length."""
-
-    name = "clairvoyant"
+    """Knows every arrival and every length; of what comes from `event_s` on, only once it came."""
 
     def __init__(
         self,
@@ -36,7 +34,10 @@ class Clairvoyant:
         start_s: float,
         prefill_utilization: float = 0.82,
         decode_utilization: float = 0.9,
+        event_s: float | None = None,
     ) -> None:
+        self.name = "clairvoyant" if event_s is None else "clairvoyant, surprised"
+        self._event_s = event_s
         seconds = int(trace.span_s) + TAIL_S
         work, tokens = [0.0] * seconds, [0.0] * seconds
         count = max(1, len(trace.requests))
@@ -60,10 +61,18 @@ class Clairvoyant:
         replicas = {}
         for role, needs in self._needs.items():
             first = min(now, len(needs) - 1)
-            wanted = max(needs[first : first + self._lead_s + 1])
+            wanted = max(needs[first : max(first + 1, self._until(now, first) + 1)])
             bounds = spec.roles[role]
             replicas[role] = min(max(wanted, bounds.min_replicas, 1), bounds.max_replicas)
         return Answer(replicas=replicas, next_tick_s=TICK_S)
+
+    def _until(self, now: int, first: int) -> int:
+        """The last second that it looks at."""
+        last = first + self._lead_s
+        if self._event_s is None or now >= self._event_s:
+            return last
+        # A need is that of a window, which must not reach into the event.
+        return min(last, int(self._event_s) - WINDOW_S)
 
 
 def _needs(per_second: Sequence[float], one_replica: float) -> list[int]:

@@ -1,0 +1,126 @@
+"""Searches find the best of a grid with few runs, and a run is scored where it says."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.promise import contenders, tables
+from benchmarks.promise.cases import Case, pool_of
+from benchmarks.promise.contenders import POLICIES, Bench, best_split, least
+from benchmarks.promise.kept import Kept, Row
+from benchmarks.promise.runs import run
+from benchmarks.promise.scores import Result, lines
+from benchmarks.promise.traffic import Family, Traffic
+from benchmarks.promise.work import Job, work
+from tandem_operator.core.role import Role
+from tandem_operator.sim.generate import Lengths, Mix
+from tandem_operator.sim.policy import Static
+
+STEP = Case(
+    "step",
+    Traffic(Family.STEP, 1.0, 4.0, 400.0, 1, Mix(Lengths(1000), Lengths(50)), at_s=200.0),
+    0.95,
+    cold_start_s=30.0,
+    scored_s=100.0,
+    event_s=200.0,
+)
+
+
+@pytest.mark.parametrize("most", [2, 3, 10, 80])
+def test_the_least_is_found_from_any_guess(most: int) -> None:
+    for true in range(2, most + 1):
+        for guess in range(most + 3):
+            asked: set[int] = set()
+
+            def enough(count: int, true: int = true, asked: set[int] = asked) -> bool:
+                asked.add(count)
+                return count >= true
+
+            assert least(enough, guess, most) == true
+            assert all(2 <= count <= most for count in asked)
+
+
+def test_a_split_is_climbed_to_its_top_unless_the_target_comes_first() -> None:
+    heights = {1: 0.2, 2: 0.5, 3: 0.9, 4: 0.99, 5: 0.7}
+
+    assert best_split(heights.__getitem__, 0.2, 6, 1.0) == 4
+    assert best_split(heights.__getitem__, 0.9, 6, 1.0) == 4
+    assert best_split(heights.__getitem__, 0.2, 6, 0.9) == 3
+
+
+def test_a_run_is_scored_by_arrivals_and_by_the_gpus_of_that_time() -> None:
+    pool = pool_of(STEP, None)
+
+    row = run(STEP, pool, Static({Role.PREFILL: 1, Role.DECODE: 2}))
+
+    early = sum(r.at_s < 100.0 for r in pool.trace.requests)
+    assert row["first"]["requests"] == early
+    assert row["requests"] == len(pool.trace.requests) - early
+    assert row["gpu_hours"] == pytest.approx(3 * 300.0 / 3600.0)
+    assert row["changes_per_hour"] == 0.0
+    assert row["late"] == 0
+
+
+def test_no_run_of_a_fixed_fleet_is_made_for_another_target(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "runs.jsonl")
+    Bench(STEP, kept, None).fixed((1, 1))
+
+    tighter = Bench(replace(STEP, target=0.99), kept, None)
+
+    tighter.fixed((1, 1))
+    assert (tmp_path / "runs.jsonl").read_text().count('"key"') == 1
+
+
+def test_the_cheapest_fixed_fleet_reaches_the_target(tmp_path: Path) -> None:
+    bench = Bench(STEP, Kept(tmp_path / "runs.jsonl"), None)
+
+    row = contenders.cheapest_fixed(bench)
+
+    assert row is not None
+    assert row["policy"] == "static 1P1D"
+    assert row["attainment"] >= STEP.target
+
+
+def test_an_autoscaler_gets_the_cheapest_settings_that_reach_the_target(tmp_path: Path) -> None:
+    tried: list[tuple[float, float]] = []
+
+    class Told(Bench):
+        def one(self, kind: str, settings: object, policy: object) -> Row:
+            assert isinstance(settings, tuple)
+            tried.append(settings)
+            share, down_s = settings
+            enough = share <= 0.5 or (share <= 0.7 and down_s >= 300.0)
+            return {"attainment": 0.96 if enough else 0.9, "gpu_hours": down_s / 900.0 - share}
+
+    row = contenders.keda(Told(STEP, Kept(tmp_path / "runs.jsonl"), None))
+
+    assert row == {"attainment": 0.96, "gpu_hours": 60.0 / 900.0 - 0.5}
+    assert len(tried) < 10
+
+
+def test_who_learns_as_it_happens_prepares_nothing_for_it(tmp_path: Path) -> None:
+    long = Mix(Lengths(8000), Lengths(50))
+    surge = replace(STEP, traffic=replace(STEP.traffic, high_rps=10.0, mix=long))
+    bench = Bench(surge, Kept(tmp_path / "runs.jsonl"), None)
+
+    surprised, seer = contenders.surprised(bench), contenders.clairvoyant(bench)
+
+    assert surprised is not None
+    assert surprised["late"] > seer["late"]
+    assert contenders.surprised(Bench(replace(surge, event_s=None), bench.kept, None)) is None
+
+
+def test_every_policy_runs_on_a_case_and_the_tables_show_it(tmp_path: Path) -> None:
+    quiet = replace(STEP, traffic=replace(STEP.traffic, low_rps=0.4, high_rps=1.2))
+    job = Job(quiet, tuple(POLICIES), tmp_path, None)
+
+    done, again = work(job), work(job)
+
+    result = Result(done.case, done.rows)
+    assert done.rows == again.rows
+    assert [
+        name for name, row in done.rows.items() if row is not None and row["requests"] == 0
+    ] == []
+    assert all(line.what for line in lines([result]))
+    assert tables.by_case([result]).count("@") >= len(POLICIES) - 2
