@@ -7,10 +7,12 @@ from tandem_operator.core.arrivals import Arrivals, outcomes
 from tandem_operator.core.chance import believed
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.correct import Correction
+from tandem_operator.core.cover import Work
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
 from tandem_operator.core.prefill import Replay, prefill_work
+from tandem_operator.core.queueing import queue_late_share
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
@@ -39,6 +41,31 @@ class Situation:
     replay: Replay
     decode: DecodeWork
     demands: Mapping[Role, Demand]
+
+    @property
+    def work(self) -> Work:
+        """What requests of today cost and may wait, for a play of the past."""
+        prefill = self.replay.work
+        mean_s = prefill.mean_service_s
+
+        def late_prefill(rate_rps: float, replicas: int) -> float:
+            return queue_late_share(
+                rate_rps,
+                replicas,
+                service_s=mean_s,
+                cv2=prefill.service_cv2,
+                patience_s=prefill.patience_s,
+            )
+
+        return Work(
+            busy={role: demand.busy for role, demand in self.demands.items()},
+            late_share={
+                Role.PREFILL: late_prefill,
+                Role.DECODE: self.demands[Role.DECODE].late_share,
+            },
+            mean_prompt_tokens=self.sample.mean_prompt_tokens,
+            dispersion=self.sample.dispersion,
+        )
 
     @property
     def feasible(self) -> bool:
