@@ -1,12 +1,13 @@
 """The policies that a command can name, each with the settings that its users would start from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from tandem_operator.cli.case import Case
 from tandem_operator.core.role import Role
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
+from tandem_operator.sim.baselines.hold import Hold
 from tandem_operator.sim.baselines.hpa import Hpa, HpaSettings, keda
 from tandem_operator.sim.baselines.signals import Signal
 from tandem_operator.sim.policy import Policy, Static, Tandem
@@ -21,6 +22,7 @@ class PolicyName(StrEnum):
     """What decides replica counts."""
 
     TANDEM = "tandem"
+    HOLD = "hold"
     STATIC = "static"
     HPA = "hpa"
     KEDA = "keda"
@@ -30,21 +32,7 @@ class PolicyName(StrEnum):
 
 def policy_for(name: PolicyName, case: Case) -> Policy:
     """The policy, fresh."""
-    match name:
-        case PolicyName.TANDEM:
-            return Tandem()
-        case PolicyName.STATIC:
-            return Static(case.start)
-        case PolicyName.HPA:
-            return Hpa("hpa on p95 latency", _latency(case))
-        case PolicyName.KEDA:
-            return keda(_concurrency(case), signal=Signal.CONCURRENCY)
-        case PolicyName.DYNAMO:
-            return Dynamo(case.profile, DynamoSettings())
-        case PolicyName.CLAIRVOYANT:
-            return Clairvoyant(
-                case.trace, case.profile, case.spec, start_s=case.cold_start.median_s
-            )
+    return _MADE[name](case)
 
 
 def _latency(case: Case) -> HpaSettings:
@@ -76,3 +64,18 @@ def _mean_tokens(case: Case) -> tuple[float, float]:
     count = max(1, len(requests))
     prompt = sum(r.prompt_tokens for r in requests) / count
     return prompt, sum(r.output_tokens for r in requests) / count
+
+
+def _clairvoyant(case: Case) -> Policy:
+    return Clairvoyant(case.trace, case.profile, case.spec, start_s=case.cold_start.median_s)
+
+
+_MADE: dict[PolicyName, Callable[[Case], Policy]] = {
+    PolicyName.TANDEM: lambda _: Tandem(),
+    PolicyName.HOLD: lambda case: Hold(case.profile),
+    PolicyName.STATIC: lambda case: Static(case.start),
+    PolicyName.HPA: lambda case: Hpa("hpa on p95 latency", _latency(case)),
+    PolicyName.KEDA: lambda case: keda(_concurrency(case), signal=Signal.CONCURRENCY),
+    PolicyName.DYNAMO: lambda case: Dynamo(case.profile, DynamoSettings()),
+    PolicyName.CLAIRVOYANT: _clairvoyant,
+}

@@ -25,6 +25,7 @@ from tandem_operator.sim.generate import (
     step,
 )
 from tandem_operator.sim.readers import TraceFormat, read_trace
+from tandem_operator.sim.spikes import Spikes, shift, spikes
 from tandem_operator.sim.trace import Trace
 
 MOST_REQUESTS = 1_000_000
@@ -41,10 +42,14 @@ class Shape(StrEnum):
     DAY = "day"
     MMPP = "mmpp"
     AGENTS = "agents"
+    SPIKES = "spikes"
+    SHIFT = "shift"
 
 
 # The shapes without a peak.
-LEVEL = (Shape.POISSON, Shape.AGENTS)
+LEVEL = (Shape.POISSON, Shape.AGENTS, Shape.SHIFT)
+# Of spikes, the longest silence and the longest spike are so many times the shortest.
+SILENCES, SPIKES = 60.0, 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,10 @@ class Made:
     Attributes:
         rate_rps: the usual rate, and the lowest one.
         peak_rps: the highest one.
-        period_s: length of a wave, a day, or of a stay in a state.
-        at_s: when a burst, a step or a ramp begins.
-        for_s: how long a burst or a ramp takes.
+        period_s: length of a wave, a day, of a stay in a state, or of the longest silence.
+        at_s: when a burst, a step, a ramp or a shift begins.
+        for_s: how long a burst, a ramp or the longest spike takes.
+        then_prompt_tokens, then_output_tokens: what a shift changes the lengths to.
     """
 
     shape: Shape
@@ -68,6 +74,8 @@ class Made:
     for_s: float
     prompt_tokens: float
     output_tokens: float
+    then_prompt_tokens: float
+    then_output_tokens: float
     sigma: float
 
 
@@ -150,31 +158,53 @@ def _make(made: Made, seed: int) -> Trace:
             f" requests, more than {MOST_REQUESTS:,}; take a lower rate or a shorter span, such as"
             f" --span {duration(0.9 * MOST_REQUESTS / most_rps)}"
         )
-    mix = Mix(Lengths(made.prompt_tokens, made.sigma), Lengths(made.output_tokens, made.sigma))
-    if made.shape is Shape.MMPP:
-        states = (
-            MmppState(made.rate_rps, made.period_s),
-            MmppState(made.peak_rps, made.for_s),
-        )
-        trace = mmpp(_name(made), states, span_s=made.span_s, mix=mix, seed=seed)
-    elif made.shape is Shape.AGENTS:
-        count = max(1, round(made.rate_rps * _session_gap_s(Agents(1))))
-        trace = agents(_name(made), Agents(count), span_s=made.span_s, mix=mix, seed=seed)
-    else:
-        trace = poisson(
-            _name(made),
-            _RATES[made.shape](made),
-            most_rps=max(made.rate_rps, made.peak_rps),
-            span_s=made.span_s,
-            mix=mix,
-            seed=seed,
-        )
+    trace = _drawn(made, seed)
     if not trace.requests:
         raise BadInputError(
             f"--rate {made.rate_rps:g} makes no request in {clock(made.span_s)}; take a higher"
             " rate or a longer --span"
         )
     return trace
+
+
+def _drawn(made: Made, seed: int) -> Trace:
+    name, span_s = _name(made), made.span_s
+    mix = _mix(made, made.prompt_tokens, made.output_tokens)
+    match made.shape:
+        case Shape.MMPP:
+            states = (
+                MmppState(made.rate_rps, made.period_s),
+                MmppState(made.peak_rps, made.for_s),
+            )
+            return mmpp(name, states, span_s=span_s, mix=mix, seed=seed)
+        case Shape.AGENTS:
+            count = max(1, round(made.rate_rps * _session_gap_s(Agents(1))))
+            return agents(name, Agents(count), span_s=span_s, mix=mix, seed=seed)
+        case Shape.SPIKES:
+            kind = Spikes(
+                made.rate_rps,
+                made.peak_rps,
+                silence_s=(made.period_s / SILENCES, made.period_s),
+                spike_s=(made.for_s / SPIKES, made.for_s),
+            )
+            return spikes(name, kind, span_s=span_s, mix=mix, seed=seed)
+        case Shape.SHIFT:
+            return shift(
+                name,
+                made.rate_rps,
+                before=mix,
+                after=_mix(made, made.then_prompt_tokens, made.then_output_tokens),
+                at_s=made.at_s,
+                span_s=span_s,
+                seed=seed,
+            )
+        case _:
+            rate, most_rps = _RATES[made.shape](made), max(made.rate_rps, made.peak_rps)
+            return poisson(name, rate, most_rps=most_rps, span_s=span_s, mix=mix, seed=seed)
+
+
+def _mix(made: Made, prompt_tokens: float, output_tokens: float) -> Mix:
+    return Mix(Lengths(prompt_tokens, made.sigma), Lengths(output_tokens, made.sigma))
 
 
 def _session_gap_s(kind: Agents) -> float:
@@ -188,11 +218,19 @@ def _check(made: Made) -> None:
         ("--peak", made.peak_rps),
         ("--prompt-tokens", made.prompt_tokens),
         ("--output-tokens", made.output_tokens),
+        ("--then-prompt-tokens", made.then_prompt_tokens),
+        ("--then-output-tokens", made.then_output_tokens),
     ):
         least = 1.0 if option.endswith("tokens") else 0.0
         if not isfinite(value) or value < least or value <= 0.0:
             bound = "at least 1" if least else "above 0"
             raise BadInputError(f"{option} must be {bound}, such as 20; got {value:g}")
+    same = (made.prompt_tokens, made.output_tokens)
+    if made.shape is Shape.SHIFT and (made.then_prompt_tokens, made.then_output_tokens) == same:
+        raise BadInputError(
+            "--generate shift needs lengths to shift to, such as --then-prompt-tokens"
+            f" {2.0 * made.prompt_tokens:g}"
+        )
     if not (isfinite(made.sigma) and 0.0 <= made.sigma <= 3.0):
         raise BadInputError(f"--length-sigma must be from 0 to 3, such as 0.6; got {made.sigma:g}")
     if made.shape is not Shape.POISSON and made.peak_rps < made.rate_rps:

@@ -19,16 +19,20 @@ USUAL_PEAK = 3.0
 USUAL_PROMPT_TOKENS = 1500.0
 USUAL_OUTPUT_TOKENS = 200.0
 USUAL_SIGMA = 0.6
+USUAL_SILENCE_S = 600.0
+USUAL_SPIKE_S = 30.0
 
 # The shapes that each option of made traffic changes.
 USED_BY = {
     "--rate": tuple(Shape),
     "--peak": tuple(shape for shape in Shape if shape not in LEVEL),
-    "--period": (Shape.SINE, Shape.DAY, Shape.MMPP),
-    "--at": (Shape.BURST, Shape.STEP, Shape.RAMP),
-    "--for": (Shape.BURST, Shape.RAMP, Shape.MMPP),
+    "--period": (Shape.SINE, Shape.DAY, Shape.MMPP, Shape.SPIKES),
+    "--at": (Shape.BURST, Shape.STEP, Shape.RAMP, Shape.SHIFT),
+    "--for": (Shape.BURST, Shape.RAMP, Shape.MMPP, Shape.SPIKES),
     "--prompt-tokens": tuple(Shape),
     "--output-tokens": tuple(Shape),
+    "--then-prompt-tokens": (Shape.SHIFT,),
+    "--then-output-tokens": (Shape.SHIFT,),
     "--length-sigma": tuple(Shape),
 }
 
@@ -91,8 +95,8 @@ class TrafficOptions:
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Length of a sine's wave, of a day, or of mmpp's calm; the span if left out"
-            " (mmpp: a fifth).",
+            help="Length of a sine's wave, of a day, of mmpp's calm, or the longest silence between"
+            " spikes; the span if left out (mmpp: a fifth; spikes: 10m).",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -101,7 +105,7 @@ class TrafficOptions:
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="When a burst, step or ramp begins; a third into the span if left out.",
+            help="When a burst, step, ramp or shift begins; a third into the span if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -111,7 +115,8 @@ class TrafficOptions:
         typer.Option(
             "--for",
             metavar="DURATION",
-            help="How long a burst, a ramp or mmpp's rush takes; a sixth of the span if left out.",
+            help="How long a burst, a ramp, mmpp's rush or the longest spike takes; a sixth of the"
+            " span if left out (spikes: 30s).",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -128,6 +133,22 @@ class TrafficOptions:
         float | None,
         typer.Option(
             help=f"Median tokens of a made answer; {USUAL_OUTPUT_TOKENS:g} if left out.",
+            rich_help_panel=TRAFFIC,
+            show_default=False,
+        ),
+    ] = None
+    then_prompt_tokens: Annotated[
+        float | None,
+        typer.Option(
+            help="Median tokens of a prompt after a shift; as before if left out.",
+            rich_help_panel=TRAFFIC,
+            show_default=False,
+        ),
+    ] = None
+    then_output_tokens: Annotated[
+        float | None,
+        typer.Option(
+            help="Median tokens of an answer after a shift; as before if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -175,6 +196,8 @@ class TrafficOptions:
             "--for": self.lasting,
             "--prompt-tokens": self.prompt_tokens,
             "--output-tokens": self.output_tokens,
+            "--then-prompt-tokens": self.then_prompt_tokens,
+            "--then-output-tokens": self.then_output_tokens,
             "--length-sigma": self.length_sigma,
         }
         recorded = {"--rate-scale": self.rate_scale, "--format": self.form}
@@ -197,7 +220,12 @@ class TrafficOptions:
                 )
 
     def _made(self, shape: Shape, span_s: float) -> Made:
-        usual_period_s = span_s / 5.0 if shape is Shape.MMPP else span_s
+        usual_period_s, usual_for_s = {
+            Shape.MMPP: (span_s / 5.0, span_s / 6.0),
+            Shape.SPIKES: (USUAL_SILENCE_S, USUAL_SPIKE_S),
+        }.get(shape, (span_s, span_s / 6.0))
+        prompt_tokens = _or(self.prompt_tokens, USUAL_PROMPT_TOKENS)
+        output_tokens = _or(self.output_tokens, USUAL_OUTPUT_TOKENS)
         rate_rps = _or(self.rate, USUAL_RATE_RPS)
         at_s = span_s / 3.0 if self.at is None else seconds("--at", self.at, positive=False)
         if at_s >= span_s:
@@ -212,9 +240,11 @@ class TrafficOptions:
             span_s=span_s,
             period_s=usual_period_s if self.period is None else seconds("--period", self.period),
             at_s=at_s,
-            for_s=span_s / 6.0 if self.lasting is None else seconds("--for", self.lasting),
-            prompt_tokens=_or(self.prompt_tokens, USUAL_PROMPT_TOKENS),
-            output_tokens=_or(self.output_tokens, USUAL_OUTPUT_TOKENS),
+            for_s=usual_for_s if self.lasting is None else seconds("--for", self.lasting),
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            then_prompt_tokens=_or(self.then_prompt_tokens, prompt_tokens),
+            then_output_tokens=_or(self.then_output_tokens, output_tokens),
             sigma=_or(self.length_sigma, USUAL_SIGMA),
         )
 

@@ -113,7 +113,7 @@ def test_the_budget_of_the_manifest_is_never_exceeded(run):
 
 
 def test_policies_stand_side_by_side_on_the_same_requests(run):
-    names = ("tandem", "static", "hpa", "keda", "dynamo", "clairvoyant")
+    names = ("tandem", "static", "hold", "hpa", "keda", "dynamo", "clairvoyant")
     words = [word for name in names for word in ("--policy", name)]
 
     told, shown = run(*words, "--fleet", "4P2D")
@@ -246,3 +246,12 @@ def test_the_page_needs_nothing_but_itself_and_marks_each_decision(tmp_path, run
     marked = page.count('class="prefill"><title>') + page.count('class="decode"><title>')
     assert marked == len(told["runs"][0]["decisions"]) > 0
     assert 'class="bound"' in page
+
+
+def test_a_shift_without_other_lengths_is_refused(tmp_path):
+    pool = write(tmp_path, "pool.yaml", POOL)
+
+    result = tandem("simulate", "-f", pool, "--profile", PROFILE, "--generate", "shift")
+
+    assert result.exit_code == 2
+    assert "--then-prompt-tokens" in result.output

@@ -1,0 +1,1 @@
+"""Is the attainment objective held on traffic of many kinds, and at what cost."""

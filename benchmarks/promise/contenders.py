@@ -1,0 +1,143 @@
+"""Who is run on a case: each policy by name, with the runs that its row needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from benchmarks.promise.cases import MOST_REPLICAS, Case, demand, pool_of
+from benchmarks.promise.kept import Kept, Row, key_of
+from benchmarks.promise.runs import run
+from tandem_operator.cli import case as simulated
+from tandem_operator.core.role import Role
+from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
+from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
+from tandem_operator.sim.baselines.hold import Hold
+from tandem_operator.sim.policy import Policy, Static, Tandem
+
+Size = tuple[int, int]
+# Where the search for a fixed fleet begins, over what its mean load keeps busy.
+SPARE = 1.5
+DYNAMO = DynamoSettings(throughput_s=60.0, load_s=5.0)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A case with the file that keeps its runs."""
+
+    case: Case
+    kept: Kept
+    folder: Path | None
+    _pool: simulated.Case | None = None
+
+    @property
+    def pool(self) -> simulated.Case:
+        """The pool; made when something must be run."""
+        if self._pool is None:
+            self._pool = pool_of(self.case, self.folder)
+        return self._pool
+
+    def one(self, kind: str, settings: object, policy: Callable[[simulated.Case], Policy]) -> Row:
+        """One run, or what it was before."""
+        key = key_of(kind, self.case.told, settings)
+        return self.kept.get(key, lambda: run(self.case, self.pool, policy(self.pool)))
+
+    def fixed(self, size: Size) -> Row:
+        """The run of a fleet that never moves. The objective tells it nothing."""
+        told = self.case.told.rpartition(" ")[0]
+        fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
+        key = key_of("fixed", told, size)
+        return self.kept.get(key, lambda: run(self.case, self.pool, Static(fleet)))
+
+
+def tandem(bench: Bench) -> Row:
+    """The core as it is."""
+    return bench.one("tandem", "", lambda _: Tandem())
+
+
+def hold(bench: Bench) -> Row:
+    """What the last hour needed."""
+    return bench.one("hold", "", lambda pool: Hold(pool.profile))
+
+
+def clairvoyant(bench: Bench) -> Row:
+    """Who knows each request."""
+    return bench.one("clairvoyant", "", _seer)
+
+
+def _seer(pool: simulated.Case) -> Policy:
+    return Clairvoyant(pool.trace, pool.profile, pool.spec, start_s=pool.cold_start.median_s)
+
+
+def dynamo(bench: Bench) -> Row:
+    """Both loops."""
+    return bench.one("dynamo", DYNAMO, lambda pool: Dynamo(pool.profile, DYNAMO))
+
+
+def cheapest_fixed(bench: Bench) -> Row | None:
+    """The fixed fleet with the fewest GPUs that reaches the target; `None`: none within bounds."""
+    case = bench.case
+    if bench.fixed((MOST_REPLICAS, MOST_REPLICAS))["attainment"] < case.target:
+        return None
+    need = bench.kept.get(key_of("fixed", case.told, "need"), lambda: _need(bench))
+    prefill, decode = (max(0.5, need[role]) for role in Role)
+    share = prefill / (prefill + decode)
+
+    def attained(prefill: int, total: int) -> float:
+        attainment: float = bench.fixed((prefill, total - prefill))["attainment"]
+        return attainment
+
+    def enough(total: int) -> bool:
+        best = best_split(lambda p: attained(p, total), share, total, case.target)
+        return attained(best, total) >= case.target
+
+    total = least(enough, ceil(SPARE * (prefill + decode)), 2 * MOST_REPLICAS)
+    best = best_split(lambda p: attained(p, total), share, total, case.target)
+    return bench.fixed((best, total - best))
+
+
+def best_split(attained: Callable[[int], float], share: float, total: int, target: float) -> int:
+    """Prefill replicas of a total that attain the target, or else the most.
+
+    Attainment rises and then falls with them, so a climb from their `share` finds the top.
+    """
+    low, high = max(1, total - MOST_REPLICAS), min(MOST_REPLICAS, total - 1)
+    at = min(max(low, round(share * total)), high)
+    for way in (-1, 1):
+        while (
+            attained(at) < target and low <= at + way <= high and attained(at + way) > attained(at)
+        ):
+            at += way
+    return at
+
+
+def _need(bench: Bench) -> Row:
+    need = demand(bench.pool.trace, bench.pool.spec)
+    return {role.value: count for role, count in need.items()}
+
+
+def least(enough: Callable[[int], bool], guess: int, most: int) -> int:
+    """The least count above 1 that is enough, looked for around a guess; `most` is known to be."""
+    low, high = 1, most
+    at, step = min(max(2, guess), most), 1
+    while high - low > 1:
+        if enough(at):
+            high = at
+        else:
+            low = at
+        if high == most and low < at + step < high:
+            at, step = at + step, 2 * step
+        elif low == 1 and low < high - step:
+            at, step = high - step, 2 * step
+        else:
+            at = (low + high) // 2
+    return high
+
+
+POLICIES: dict[str, Callable[[Bench], Row | None]] = {
+    "tandem": tandem,
+    "hold": hold,
+    "fixed": cheapest_fixed,
+    "clairvoyant": clairvoyant,
+    "dynamo": dynamo,
+}

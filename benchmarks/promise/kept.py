@@ -1,0 +1,138 @@
+"""Finished runs, one a line, each under a hash of all that its result depends on.
+
+Several processes may append at once. What a killed process left half written is not a run.
+"""
+
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.replay.environment import cache_directory
+from tandem_operator.core.spec import Slo
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CACHE = cache_directory() / "promise"
+OPERATOR = REPOSITORY / "operator" / "tandem_operator"
+HERE = Path(__file__).resolve().parent
+
+Row = Mapping[str, Any]
+
+# What every run depends on: the world, and how its outcome is scored.
+WORLD = (
+    *(
+        OPERATOR / "sim" / f"{name}.py"
+        for name in (
+            "clock",
+            "decode_pod",
+            "fleet",
+            "flight",
+            "generate",
+            "outlook",
+            "pods",
+            "pool",
+            "prefill_pod",
+            "profile",
+            "router",
+            "router_queue",
+            "spikes",
+            "trace",
+        )
+    ),
+    HERE / "traffic.py",
+    HERE / "runs.py",
+)
+BASELINES = OPERATOR / "sim" / "baselines"
+SEEN = (OPERATOR / "sim" / "ledger.py", OPERATOR / "sim" / "observe.py")
+ARRIVALS = OPERATOR / "core" / "arrivals.py"
+
+
+@cache
+def code(kind: str) -> str:
+    """A hash of the code that decides in runs of a kind of policy, and of the world around it.
+
+    Only the core's own runs depend on all of the core: the others stay when it changes.
+    """
+    own: dict[str, Sequence[Path]] = {
+        "fixed": (),
+        "clairvoyant": (BASELINES / "clairvoyant.py",),
+        "hold": (BASELINES / "hold.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
+        "hpa": (BASELINES / "hpa.py", BASELINES / "signals.py", *SEEN),
+        "keda": (BASELINES / "hpa.py", BASELINES / "signals.py", *SEEN),
+        "dynamo": (BASELINES / "dynamo.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
+        "tandem": (
+            *sorted((OPERATOR / "core").rglob("*.py")),
+            OPERATOR / "sim" / "policy.py",
+            *SEEN,
+        ),
+    }
+    digest = hashlib.sha256(inspect.getsource(Slo).encode())
+    for path in (*WORLD, *own[kind]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def key_of(kind: str, *told: object) -> str:
+    """The key of a run of that kind of policy, of which `told` says the rest."""
+    return hashlib.sha256("\0".join((code(kind), *map(str, told))).encode()).hexdigest()[:24]
+
+
+@dataclass(slots=True)
+class Kept:
+    """A file of runs, and what it held when it was last read."""
+
+    path: Path
+    _rows: dict[str, Row] = field(default_factory=dict)
+    _read_to: int = 0
+
+    def get(self, key: str, run: Callable[[], Row]) -> Row:
+        """The run under this key, made now where there is none."""
+        if key not in self._rows:
+            self._read()
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = run()
+            self._append(key, found)
+        return found
+
+    def __contains__(self, key: str) -> bool:
+        if key not in self._rows:
+            self._read()
+        return key in self._rows
+
+    def _read(self) -> None:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as lines:
+            lines.seek(self._read_to)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                self._read_to += len(line)
+                # A line that begins with what a killed process left is lost, and made again.
+                entry = _entry(line)
+                if entry is not None:
+                    self._rows[entry["key"]] = entry["row"]
+
+    def _append(self, key: str, row: Row) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"key": key, "row": row}, separators=(",", ":")) + "\n"
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            # One write: lines of several processes stay whole.
+            os.write(handle, line.encode())
+        finally:
+            os.close(handle)
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry: dict[str, Any] = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return entry
