@@ -34,8 +34,9 @@ LEAST_HISTORY_S = 120.0
 # In units of the GPU time of a request, over the share that may be late: the most that is paid to
 # have one request less late, so that no fleet is held for ever for a burst that was small.
 MOST_PRICE = 10.0
-# Another insurance must be so much cheaper than the one in force: each change costs a start.
-LOYALTY = 0.93
+# Each change costs a start. Another insurance must be so much cheaper than the one in force, or
+# that one must miss so many times what is allowed.
+LOYALTY, TOLERATED = 0.93, 1.3
 EASY_LOAD, MOST_FLOORS = 0.5, 16
 RECORD_SHARE, DIP_SHARE, OFTEN = 0.8, 0.6, 2
 
@@ -141,9 +142,9 @@ def cover_for(
     ]
 
     def cost(each: _Played) -> float:
-        late_share = each.late / requests
-        held_gpu_s = each.gpu_s(gpus) + price * requests * max(0.0, late_share - allowed_late)
-        return held_gpu_s * (LOYALTY if each.is_like(before) else 1.0)
+        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, 1.0)
+        excess = max(0.0, each.late - allowed * allowed_late * requests)
+        return loyalty * (each.gpu_s(gpus) + price * excess)
 
     found = min(played, key=cost)
     best = Cover(

@@ -61,7 +61,7 @@ class Promise:
             cover = cover_for(
                 spec,
                 history,
-                situation.work,
+                situation.work(overflow=spec.insurance.overflow),
                 lead_s=lead_s,
                 allowed_late=budget.allowed_late(spec.slo.attainment),
                 before=cover,
