@@ -1,9 +1,10 @@
 """What the core answers: how many replicas of each role, and why, in one sentence."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tandem_operator.core.budget import BudgetLeft
 from tandem_operator.core.observation import Quantiles
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
@@ -20,6 +21,7 @@ class Reason(StrEnum):
     PREDICTED_TPOT = "PredictedTPOT"
     OBSERVED_TPOT = "ObservedTPOT"
     KV_CAPACITY = "KVCapacity"
+    RECURRING_BURSTS = "RecurringBursts"
     SPARE_CAPACITY = "SpareCapacity"
     STABILIZING = "Stabilizing"
     NEW_TRAFFIC = "NewTraffic"
@@ -76,6 +78,7 @@ class Decision:
         next_tick_s: how long to wait before the next tick.
         share: the pool's part of its namespace's quota; `None` where there is no quota.
         pace: what the routers should know of a decode replica; `None` while nothing is known.
+        budget: what is left of the objective's error budget, and how fast it is spent.
     """
 
     at_s: float
@@ -93,3 +96,4 @@ class Decision:
     next_tick_s: float
     share: Share | None = None
     pace: DecodePace | None = None
+    budget: BudgetLeft = field(default_factory=BudgetLeft)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard import Allowed
+from tandem_operator.core.play import Bursts
 from tandem_operator.core.role import Role
 
 SPELLED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -55,6 +56,7 @@ class Words:
         stands_in: whether it grows for pods alone that are stuck while others of their kind serve.
         quota: who the namespace's quota is shared with, where that is the budget in force.
         out_of_reach: what no number of replicas keeps, where that is so for this role.
+        bursts: those for which it holds more than the forecast wants.
     """
 
     role: Role
@@ -73,6 +75,7 @@ class Words:
     stands_in: bool = False
     quota: str | None = None
     out_of_reach: str | None = None
+    bursts: Bursts | None = None
 
 
 def percent(share: float) -> str:
@@ -141,7 +144,7 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
             if allowed.current - allowed.to == 1
             else f"{_fewer(words)} for {_span(words.stabilization_s)}"
         )
-    growth = _growth(words, allowed)
+    growth = _held_for(words.bursts) if words.bursts is not None else _growth(words, allowed)
     if words.quota is not None and "gpuBudget" in allowed.limits_hit:
         growth += f"; wants {words.wanted} {words.role.value}, gets {allowed.to}: {words.quota}"
     return growth
@@ -190,6 +193,8 @@ def _growth(words: Words, allowed: Allowed) -> str:
 
 
 def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
+    if words.bursts is not None and reason is Reason.RECURRING_BURSTS:
+        return _held_for(words.bursts)
     texts = {
         Reason.STALE_METRICS: words.fresh_message,
         Reason.NODE_DRAIN: (
@@ -210,6 +215,16 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         ),
     }
     return texts.get(reason) or _why_right(words)
+
+
+def _held_for(bursts: Bursts) -> str:
+    """The bursts that an insurance is for, and what one replica less would miss of them."""
+    rate = f"about {float(f'{bursts.rate_rps:.2g}'):g} requests/s"
+    span = f"in the last {max(1, round(bursts.span_s / 60.0))} minutes"
+    missed = f"one replica less would make {percent(bursts.late_share)}"
+    if bursts.times == 1:
+        return f"a burst of {rate} came {span}; {missed} of it late"
+    return f"bursts of {rate} came {bursts.times} times {span}; {missed} of them late"
 
 
 def _why_right(words: Words) -> str:

@@ -15,12 +15,9 @@ from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.prefill import UNSEEN_ON_TIME, Job, PrefillWork, Replay, quantile
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Situation
+from tandem_operator.core.situation import USABLE_SLACK, Situation
 from tandem_operator.core.spec import Insurance
 
-# Slack comes in bits, at moments that do not always suit a prompt, and a decode replica computes
-# prompts for no more of its time than leaves all its streams their TPOT.
-USABLE_SLACK = 0.5
 PROVEN_LEADS = 2.0
 UNPROVEN_SPREAD = 3.0
 FULL_RISK = 0.6

@@ -15,6 +15,7 @@ from tandem_operator.core.fleet import Starts
 from tandem_operator.core.guard import Past
 from tandem_operator.core.learn import Learned
 from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Crest
 from tandem_operator.core.track import Track
@@ -41,6 +42,7 @@ class Memory:
         pace: what the routers were told of a decode replica.
         relieved: roles that hold a replica more until it serves for one whose node is emptied.
         doors: how many routers their load needed.
+        promise: the error budget, hours of demand, and the insurance taken against its bursts.
     """
 
     version: int = VERSION
@@ -57,6 +59,7 @@ class Memory:
     pace: DecodePace | None = None
     relieved: tuple[Role, ...] = ()
     doors: Wants = field(default_factory=Wants)
+    promise: Promise = field(default_factory=Promise)
 
     def to_json(self) -> str:
         """Compact JSON that `from_json` reads back exactly, but for legs where they are many."""

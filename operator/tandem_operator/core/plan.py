@@ -1,12 +1,13 @@
 """What the forecast asks for: the choice, and the two that say how sure it is."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.choose import Choice, alone, choose, gpus_of
 from tandem_operator.core.fleet import Fleet
 from tandem_operator.core.headroom import headroom
 from tandem_operator.core.insure import lent
+from tandem_operator.core.play import Bursts
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
@@ -27,12 +28,14 @@ class Plan:
         sure: what would be grown to with a little less load too; its targets are those of `choice`
             or less.
         room: the share of load that is the little more.
+        held_for: by role, the bursts for which more is held than the forecast wants.
     """
 
     choice: Choice
     keep: Choice
     sure: Choice
     room: float = 0.0
+    held_for: Mapping[Role, Bursts] = field(default_factory=dict)
 
     def gpus(self, spec: PoolSpec) -> int:
         """GPUs of the largest."""
@@ -58,7 +61,13 @@ def plan_for(
 ) -> Plan | None:
     """The plan, or `None` while too little is known. A pool at confirmed rest needs the least."""
     if idle:
-        least = {role: max(1, spec.roles[role].min_replicas) for role in Role}
+        least = {
+            role: min(
+                max(1, spec.roles[role].min_replicas, floors.get(role, 1)),
+                max(1, spec.roles[role].max_replicas),
+            )
+            for role in Role
+        }
         rest = Choice(wanted=least, target=least)
         return Plan(choice=rest, keep=rest, sure=rest)
     if situation is None or expected is None:

@@ -57,6 +57,8 @@ class PrefillWork:
             that lasts is in them. Empty if `singles` holds them all.
         counted: requests that could be on time, of all; `singles_counted` of the latest.
         infeasible_share: requests that are late on an idle server.
+        service_cv2: squared coefficient of variation of a request's work.
+        patience_s: how long half of those that could be on time may wait.
         unloaded: TTFT on an idle server, the `ttft` target that keeps it, and of how many requests.
     """
 
@@ -68,6 +70,8 @@ class PrefillWork:
     allowed_late: float
     infeasible_share: float
     unloaded: tuple[tuple[float, float, int], ...]
+    service_cv2: float = 0.0
+    patience_s: float = 0.0
 
     @property
     def feasible(self) -> bool:
@@ -108,7 +112,7 @@ def prefill_work(
     a0, a1, a2 = service
     entries: list[_Entry] = []
     unloaded: list[tuple[float, float, int]] = []
-    total_s = 0.0
+    total_s = squares_s2 = 0.0
     for at, count, prompt_tokens, cached_tokens in sample.requests:
         fresh = prompt_tokens - cached_tokens
         context = cached_tokens + 0.5 * fresh
@@ -120,6 +124,7 @@ def prefill_work(
             spare_s = max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
         work_s = service_s * count
         total_s += work_s
+        squares_s2 += service_s * work_s
         unloaded.append((ttft_s, ttft_s - bound_s + slo.ttft_s, count))
         entries.append((at, work_s, spare_s, count))
     singles = entries[sample.singles_from :]
@@ -133,7 +138,14 @@ def prefill_work(
         allowed_late=1.0 - slo.attainment,
         infeasible_share=1.0 - counted / sample.total,
         unloaded=tuple(unloaded),
+        service_cv2=max(0.0, squares_s2 * sample.total / max(total_s * total_s, 1e-12) - 1.0),
+        patience_s=_patience_s(entries),
     )
+
+
+def _patience_s(entries: Sequence[_Entry]) -> float:
+    spares = [(spare_s, count) for _, _, spare_s, count in entries if spare_s < inf]
+    return quantile(spares, 0.5) if spares else 0.0
 
 
 def _counted(entries: Sequence[_Entry]) -> int:

@@ -53,6 +53,7 @@ def report(view: View) -> Decision:
         next_tick_s=view.next_tick_s,
         share=view.share,
         pace=view.pace,
+        budget=view.budget,
     )
 
 
@@ -87,9 +88,12 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         room=_room(view, role),
         stands_in=_stands_in(view, role),
         out_of_reach=out_of_reach(view, role),
+        bursts=None if view.plan is None else view.plan.held_for.get(role),
         quota=view.share.words if view.share is not None and view.share.binds else None,
     )
     reason = allowed.reason if allowed.reason is not None else cause(words)
+    if words.bursts is not None and allowed.reason in (None, Reason.STEADY):
+        reason = Reason.RECURRING_BURSTS
     if reason is Reason.GPU_BUDGET and view.bound_by_quota:
         reason = Reason.NAMESPACE_QUOTA
     text = sentence(words, allowed, reason)

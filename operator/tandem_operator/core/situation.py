@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from tandem_operator.core.arrivals import Arrivals, outcomes
 from tandem_operator.core.chance import believed
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.correct import Correction
+from tandem_operator.core.cover import Work
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
 from tandem_operator.core.prefill import Replay, prefill_work
+from tandem_operator.core.queueing import queue_late_share
 from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
@@ -23,6 +26,9 @@ MOST_CV2 = 4.0
 # Most of what the price buys is room for a jump: it makes prompts late within a second, and streams
 # only as their batches fill.
 DECODE_PRICE_WEIGHT = 0.05
+# Slack comes in bits, at moments that do not always suit a prompt, and a decode replica computes
+# prompts for no more of its time than leaves all its streams their TPOT.
+USABLE_SLACK = 0.5
 CALM_LOAD = 0.5
 CALM_LATE = 0.02
 OVERHEAD_STEP = 0.1
@@ -39,6 +45,32 @@ class Situation:
     replay: Replay
     decode: DecodeWork
     demands: Mapping[Role, Demand]
+
+    def work(self, *, overflow: bool) -> Work:
+        """What requests of today cost and may wait, for a play of the past."""
+        prefill, decode_busy = self.replay.work, self.demands[Role.DECODE].busy
+
+        def late_prefill(rate_rps: float, replicas: int) -> float:
+            # What decode replicas that just carry the rate have to spare.
+            load = rate_rps * decode_busy
+            spare = USABLE_SLACK * (ceil(load) - load) if overflow else 0.0
+            return queue_late_share(
+                rate_rps,
+                replicas + spare,
+                service_s=prefill.mean_service_s,
+                cv2=prefill.service_cv2,
+                patience_s=prefill.patience_s,
+            )
+
+        return Work(
+            busy={role: demand.busy for role, demand in self.demands.items()},
+            late_share={
+                Role.PREFILL: late_prefill,
+                Role.DECODE: self.demands[Role.DECODE].late_share,
+            },
+            mean_prompt_tokens=self.sample.mean_prompt_tokens,
+            dispersion=self.sample.dispersion,
+        )
 
     @property
     def feasible(self) -> bool:

@@ -25,7 +25,7 @@ from tandem_operator.core.rates import Forecast
 from tandem_operator.core.relief import relieve
 from tandem_operator.core.report import report
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import Quota, crest_of, take_share
+from tandem_operator.core.share import Crest, Quota, Share, crest_of, take_share
 from tandem_operator.core.situation import (
     Situation,
     assess,
@@ -64,8 +64,8 @@ def decide(
     fresh = freshness(seen, now_s)
     starts = memory.starts.learn(seen.pods, last_look_s=memory.at_s)
     fleets = {role: fleet(seen, role, starts, now_s) for role in Role}
+    ready = {role: len(each.ready) for role, each in fleets.items()}
     learned = learn(memory.learned, seen)
-    ready = {role: len(fleets[role].ready) for role in Role}
     arrivals = merge(seen.routers, expected=seen.router_pods, turned_away=seen.turned_away)
     outputs = measure_outputs(seen.routers, memory.outputs)
     minute, longer = (outcomes(seen.routers, window_s=s) for s in (MINUTE_S, LONGER_S))
@@ -116,11 +116,20 @@ def decide(
             correction,
             expected_late={r: situation.violated_share(r, rate_rps, ready[r]) for r in Role},
         )
+    promise = memory.promise.look(
+        spec,
+        routers=seen.routers,
+        arrivals=arrivals,
+        situation=situation,
+        lead_s={role: TICK_S + starts.expected_s(role) for role in Role},
+    )
+    spec = promise.patient(spec)
     idle = _is_idle(spec, arrivals, seen, fresh)
-    feasible = situation is None or situation.feasible
-    urgent = _urgent(spec, fleets, settled, minute, longer) if feasible else {}
-    # What violations bought is not given back before it could be seen whether it helped.
-    floors = {r: n for r, n in memory.floors.items() if feasible and r not in settled} | urgent
+    urgent, floors = dict[Role, int](), dict[Role, int]()
+    if situation is None or situation.feasible:
+        urgent = _urgent(spec, fleets, settled, minute, longer)
+        # What violations bought is not given back before it could be seen whether it helped.
+        floors = {r: n for r, n in memory.floors.items() if r not in settled} | urgent
     planned = partial(
         plan_for,
         situation=situation,
@@ -128,31 +137,29 @@ def decide(
         fleets=fleets,
         late_price=correction.price,
         idle=idle,
-        floors=floors,
         known_s=arrivals.known_s,
     )
-    plan = planned(spec)
+    plan, promise = promise.insure(
+        partial(planned, spec), floors=floors, arrivals=arrivals, idle=idle
+    )
     own, share, crest = spec, None, None
     if quota is not None:
-        known = plan is not None and fresh.act
-        curve = _curve(spec, situation, expected, fleets, plan) if known and not idle else ()
-        curve, crest = crest_of(
-            memory.crest,
-            curve,
-            asked_gpus=gpus_of(spec, {role: fleets[role].asked or 0 for role in Role}),
+        share, crest = _share(
+            spec,
+            quota,
+            fleets,
+            _curve(spec, situation, expected, fleets, plan) if fresh.act and not idle else (),
+            before=memory.crest,
+            keep_all=plan is None or not (fresh.act and fresh.shrink),
             now_s=now_s,
         )
-        share = take_share(spec, quota, fleets, curve=curve, keep_all=not (known and fresh.shrink))
         spec = share.limit(spec)
         if plan is not None and plan.gpus(spec) > share.gpus:
             # What was replayed for the first choice is remembered.
-            plan = planned(spec)
-    past = memory.past
+            plan = planned(spec, floors=promise.floors(floors))
+    past, wanted = memory.past, None
     if plan is None or not fresh.act:
-        wanted, allowed = (
-            None,
-            hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS),
-        )
+        allowed = hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS)
     else:
         due = plan.each(partial(with_stand_ins, fleets=fleets, spec=spec))
         past = remember(past, due, spec=spec, now_s=now_s)
@@ -193,6 +200,7 @@ def decide(
             idle=idle,
             share=share,
             pace=pace,
+            budget=promise.budget.left(spec.slo.attainment),
             kept_on_nodes=relief.blocked,
         )
     )
@@ -209,7 +217,24 @@ def decide(
         crest=crest,
         pace=pace,
         relieved=relief.roles,
+        promise=promise,
     )
+
+
+def _share(
+    spec: PoolSpec,
+    quota: Quota,
+    fleets: Mapping[Role, Fleet],
+    curve: Curve,
+    *,
+    before: Crest | None,
+    keep_all: bool,
+    now_s: float,
+) -> tuple[Share, Crest | None]:
+    """The pool's part of the namespace's quota, by the most that it wanted of late."""
+    asked_gpus = gpus_of(spec, {role: fleets[role].asked or 0 for role in Role})
+    curve, crest = crest_of(before, curve, asked_gpus=asked_gpus, now_s=now_s)
+    return take_share(spec, quota, fleets, curve=curve, keep_all=keep_all), crest
 
 
 def _curve(

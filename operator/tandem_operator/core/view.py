@@ -1,10 +1,11 @@
 """Everything one tick found out, for those who put it into words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor, log10
 
 from tandem_operator.core.arrivals import Outcomes
+from tandem_operator.core.budget import BudgetLeft
 from tandem_operator.core.choose import Choice
 from tandem_operator.core.correct import Correction
 from tandem_operator.core.fleet import Fleet, Starts
@@ -43,6 +44,7 @@ class View:
     idle: bool
     share: Share | None = None
     pace: DecodePace | None = None
+    budget: BudgetLeft = field(default_factory=BudgetLeft)
     kept_on_nodes: tuple[Role, ...] = ()
     """Roles whose only pod cannot leave its node, since the budget has no room for another."""
 

@@ -1,0 +1,207 @@
+"""Play a demand history again under other fleets: who would have been late, and at what cost?
+
+A role is ready with what the forecast alone wanted one start-up time ago, kept for a while, and
+never with less than a floor. A fleet that never moves is a floor alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, exp, log, sqrt
+
+from tandem_operator.core.history import BUCKET_S, PEAK_S, UNKNOWN, DemandHistory
+from tandem_operator.core.role import Role
+
+LateShare = Callable[[float, int], float]
+
+RATE_GRID = 20.0
+LEAST_RATE_RPS = 1e-3
+# Below such a load nobody waits, above it only the excess matters.
+CALM_LOAD, FULL_LOAD = 0.3, 1.5
+PEAK_DEVIATIONS = 3.0
+NOBODY = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some seconds of a bucket.
+
+    Attributes:
+        bucket: its place in the history.
+        requests: how many came, weighted by how much they still count.
+        steps: by role, the rate at which it felt them, on a grid.
+    """
+
+    bucket: int
+    requests: float
+    steps: Mapping[Role, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What one floor would have cost: weighted late requests and replica-seconds."""
+
+    floor: int
+    late: float
+    replica_s: float
+
+
+class Late:
+    """Late shares of one role on a grid of rates, each asked for once."""
+
+    def __init__(self, share: LateShare, *, busy: float) -> None:
+        self._share = share
+        self._busy = busy
+        self._known: dict[tuple[int, int], float] = {}
+
+    def share(self, step: int, replicas: int) -> float:
+        """Share late at the rate of `step` on so many replicas."""
+        found = self._known.get((step, replicas))
+        if found is None:
+            rate_rps = rate_of(step)
+            load = rate_rps * self._busy / replicas if replicas > 0 else FULL_LOAD
+            if replicas < 1:
+                found = 1.0
+            elif load >= FULL_LOAD:
+                found = 1.0 - 1.0 / load
+            else:
+                found = self._share(rate_rps, replicas) if load > CALM_LOAD else 0.0
+            self._known[step, replicas] = found
+        return found
+
+
+def rate_of(step: int) -> float:
+    """The rate of a step of the grid."""
+    return exp(step / RATE_GRID)
+
+
+def parts_of(
+    history: DemandHistory,
+    weights: Sequence[float],
+    *,
+    mean_prompt_tokens: float,
+    dispersion: float,
+) -> tuple[Part, ...]:
+    """The history in parts of one rate each; a spike beyond chance is a part of its own."""
+    return tuple(_parts(history, weights, mean_prompt_tokens, dispersion))
+
+
+def _parts(
+    history: DemandHistory, weights: Sequence[float], mean_prompt_tokens: float, dispersion: float
+) -> Iterator[Part]:
+    wanted = history.wants.get(Role.PREFILL, ())
+    for at, count in enumerate(history.requests):
+        if count <= 0 or wanted[at] == UNKNOWN:
+            continue
+        tokens = history.prompt_tokens[at] / count
+        longer = tokens / mean_prompt_tokens if min(tokens, mean_prompt_tokens) > 0.0 else 1.0
+        peak, usual = history.peaks[at], count * PEAK_S / BUCKET_S
+        split = peak > usual + PEAK_DEVIATIONS * sqrt(max(1.0, dispersion) * usual) + 1.0
+        spans = (
+            ((peak, PEAK_S), (count - peak, BUCKET_S - PEAK_S)) if split else ((count, BUCKET_S),)
+        )
+        for requests, seconds in spans:
+            if requests > 0:
+                rate_rps = requests / seconds
+                steps = {Role.PREFILL: _step(rate_rps * longer), Role.DECODE: _step(rate_rps)}
+                yield Part(at, weights[at] * requests, steps)
+
+
+def _step(rate_rps: float) -> int:
+    return round(RATE_GRID * log(max(rate_rps, LEAST_RATE_RPS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Replicas of a role in each bucket of a play: asked for, and ready."""
+
+    asked: Sequence[int]
+    ready: Sequence[int]
+
+
+def following(history: DemandHistory, role: Role, *, hold_s: float | None, lead_s: float) -> Fleet:
+    """The fleet of a role that follows the forecast alone; none where `hold_s` is `None`."""
+    wants = history.wants[role]
+    if hold_s is None:
+        return Fleet(asked=[0] * len(wants), ready=[0] * len(wants))
+    hold, lead = ceil(hold_s / BUCKET_S), ceil(lead_s / BUCKET_S)
+    asked = [max(0, *wants[max(0, i - hold) : i + 1]) for i in range(len(wants))]
+    # Ready is what was asked for all the time that a start takes.
+    ready = [min(asked[max(0, i - lead) : i + 1]) for i in range(len(asked))]
+    return Fleet(asked=asked, ready=ready)
+
+
+def options(
+    parts: Sequence[Part],
+    weights: Sequence[float],
+    *,
+    role: Role,
+    late: Late,
+    fleet: Fleet,
+    floors: range,
+) -> list[Option]:
+    """What each floor would have cost, up to the first with which nobody is late."""
+    late_groups: dict[tuple[int, int], float] = defaultdict(float)
+    for part in parts:
+        late_groups[part.steps[role], fleet.ready[part.bucket]] += part.requests
+    held_groups: dict[int, float] = defaultdict(float)
+    for count, weight in zip(fleet.asked, weights, strict=True):
+        held_groups[count] += weight * BUCKET_S
+    nobody = NOBODY * sum(late_groups.values())
+    found = []
+    for floor in floors:
+        missed = sum(
+            requests * late.share(step, max(floor, count))
+            for (step, count), requests in late_groups.items()
+        )
+        held = sum(weight_s * max(floor, count) for count, weight_s in held_groups.items())
+        found.append(Option(floor, missed, held))
+        if missed <= nobody:
+            break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """The times at which a number of replicas would not have been enough.
+
+    Attributes:
+        rate_rps: their usual rate.
+        times: how many there were.
+        span_s: the length of the history they are from.
+        late_share: share of their requests that would have been late.
+    """
+
+    rate_rps: float
+    times: int
+    span_s: float
+    late_share: float
+
+
+def bursts_beyond(
+    history: DemandHistory, parts: Sequence[Part], *, role: Role, late: Late, replicas: int
+) -> Bursts | None:
+    """When so many replicas alone would not have been enough; `None`: never."""
+    found: dict[int, tuple[float, float, float]] = {}
+    for part in parts:
+        share = late.share(part.steps[role], replicas)
+        if share > NOBODY:
+            requests, missed, rate_rps = found.get(part.bucket, (0.0, 0.0, 0.0))
+            found[part.bucket] = (
+                requests + part.requests,
+                missed + share * part.requests,
+                max(rate_rps, rate_of(part.steps[role])),
+            )
+    if not found:
+        return None
+    requests = sum(each[0] for each in found.values())
+    buckets = sorted(found)
+    times = 1 + sum(later - earlier > 2 for earlier, later in pairwise(buckets))
+    rates = sorted(each[2] for each in found.values())
+    return Bursts(
+        rate_rps=rates[len(rates) // 2],
+        times=times,
+        span_s=float((len(history) - buckets[0]) * BUCKET_S),
+        late_share=sum(each[1] for each in found.values()) / requests,
+    )

@@ -1,0 +1,107 @@
+"""Hold the objective as a budget: count what it was spent on, and insure against what comes back.
+
+The one place where the error budget, the history of demand and the insurance meet the plan.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.budget import ErrorBudget
+from tandem_operator.core.choose import Choice
+from tandem_operator.core.cover import Cover, cover_for, within_record
+from tandem_operator.core.history import BUCKET_S, DemandHistory
+from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.plan import Plan
+from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Situation
+from tandem_operator.core.spec import PoolSpec
+
+LOOKED_EVERY_S = 60
+
+Floors = Mapping[Role, int]
+
+
+class Planned(Protocol):
+    """Makes a plan that holds no less than some floors."""
+
+    def __call__(self, *, floors: Floors) -> Plan | None:
+        """The plan; `None` while too little is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What is remembered of the objective and of what endangers it."""
+
+    budget: ErrorBudget = field(default_factory=ErrorBudget)
+    history: DemandHistory = field(default_factory=DemandHistory)
+    cover: Cover = field(default_factory=Cover)
+
+    def look(
+        self,
+        spec: PoolSpec,
+        *,
+        routers: Sequence[RouterReport],
+        arrivals: Arrivals,
+        situation: Situation | None,
+        lead_s: Mapping[Role, float],
+    ) -> "Promise":
+        """The promise after one more look; the insurance is looked into once a minute."""
+        budget, history = self.budget.fold(routers), self.history.close(arrivals)
+        cover, end_s = self.cover, self.cover.end_s
+        due = end_s is None or (
+            history.end_s is not None and not 0 <= history.end_s - end_s < LOOKED_EVERY_S
+        )
+        if due and situation is not None and not situation.feasible:
+            # What no fleet can hold is told, not insured.
+            cover = Cover(end_s=history.end_s)
+        elif due and situation is not None:
+            cover = cover_for(
+                spec,
+                history,
+                situation.work(overflow=spec.insurance.overflow),
+                lead_s=lead_s,
+                allowed_late=budget.allowed_late(spec.slo.attainment),
+                before=cover,
+            )
+        return Promise(budget=budget, history=history, cover=cover)
+
+    def patient(self, spec: PoolSpec) -> PoolSpec:
+        """The spec whose stabilisation window is the insurance's, the user's being the least."""
+        return replace(spec, stabilization_s=max(spec.stabilization_s, self.cover.hold_s))
+
+    def floors(self, seen: Floors) -> dict[Role, int]:
+        """What is held at least, of violations that were seen and of those to come."""
+        return {role: max(seen.get(role, 1), self.cover.floor(role)) for role in Role}
+
+    def insure(
+        self, planned: Planned, *, floors: Floors, arrivals: Arrivals, idle: bool
+    ) -> tuple[Plan | None, "Promise"]:
+        """The plan with what the insurance holds, and the promise with what it wants without.
+
+        `planned` makes a plan under floors; `floors` are those of violations seen by now.
+        """
+        plan = planned(floors=floors)
+        if plan is None:
+            return None, self
+        noted = replace(self, history=self.history.want(plan.choice.target))
+        # What was busy once and rests now may never be busy again.
+        held = self.floors(floors) if self.cover.recurring or not idle else dict(floors)
+        if any(held.get(role, 1) > plan.keep.target[role] for role in Role):
+            bare, plan = plan.choice.target, planned(floors=held) or plan
+            held_for = {
+                role: bursts
+                for role, bursts in self.cover.bursts.items()
+                if held.get(role, 1) > max(bare[role], floors.get(role, 1))
+            }
+            plan = replace(plan, held_for=held_for)
+        lately = sum(arrivals.counts[-BUCKET_S:])
+        if self.cover.steady and within_record(self.history, lately):
+            plan = plan.each(partial(_no_more, most=held))
+        return plan, noted
+
+
+def _no_more(choice: Choice, *, most: Floors) -> Choice:
+    return replace(choice, target={role: min(n, most[role]) for role, n in choice.target.items()})
