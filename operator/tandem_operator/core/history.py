@@ -41,6 +41,12 @@ class DemandHistory:
         """How many buckets there are."""
         return len(self.requests)
 
+    @property
+    def silent_s(self) -> int:
+        """For how long it is known that no request came."""
+        since = next((i for i, n in enumerate(reversed(self.requests)) if n), len(self))
+        return since * BUCKET_S
+
     def close(self, arrivals: Arrivals) -> "DemandHistory":
         """The history with every bucket that is over by now."""
         last_s = arrivals.end_s // BUCKET_S * BUCKET_S
