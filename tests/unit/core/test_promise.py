@@ -11,6 +11,7 @@ from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.choose import Choice
 from tandem_operator.core.cover import Cover
+from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.plan import Plan
@@ -18,8 +19,10 @@ from tandem_operator.core.play import Bursts
 from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tick import decide
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, WORK, covered, lived, lulls_and_bursts
-from tests.unit.core.scene import NOW_S, make_spec, report
+from tests.unit.core.scene import NOW_S, make_spec, observe, report
 
 LARGE = 64 * 1024
 BURSTS = Bursts(rate_rps=20.0, times=6, span_s=1800.0, late_share=0.4)
@@ -203,6 +206,49 @@ def test_hours_of_which_nothing_is_known_end_no_pattern() -> None:
     holes = replace(history, requests=(*history.requests[:unseen], *[UNKNOWN] * (7200 // BUCKET_S)))
 
     assert looked(promised(history=holes)).cover.floors == STEADY.floors
+
+
+def at_rest(spec: PoolSpec, *, prefill: int, decode: int) -> Decision:
+    """What is decided for a pool at rest that is insured against bursts."""
+    memory = Memory(promise=promised(replace(STEADY, end_s=int(NOW_S))))
+    decision = None
+    for step in range(0, 300, 5):
+        now_s = NOW_S + step
+        seen = observe(
+            prefill=prefill,
+            decode=decode,
+            now_s=now_s,
+            routers=[report(now_s=now_s, started_s=NOW_S - 2000.0)],
+        )
+        decision, memory = decide(spec, seen, memory, now_s)
+    assert decision is not None
+    return decision
+
+
+def test_a_role_that_is_held_for_bursts_says_so() -> None:
+    prefill = at_rest(make_spec(high=8), prefill=5, decode=2).roles[Role.PREFILL]
+
+    assert (prefill.to, prefill.reason) == (5, Reason.RECURRING_BURSTS)
+    assert prefill.sentence == (
+        "prefill stays at 5: bursts of about 20 requests/s came 6 times in the last 30 minutes;"
+        " one replica less would make 40 % of them late"
+    )
+
+
+def test_a_lull_gives_back_what_is_beyond_the_insurance() -> None:
+    assert at_rest(make_spec(high=8), prefill=7, decode=2).roles[Role.PREFILL].to == 5
+
+
+def test_the_role_of_another_owner_is_not_held() -> None:
+    spec = make_spec(high=8, managed={Role.PREFILL: False})
+
+    assert at_rest(spec, prefill=1, decode=2).roles[Role.PREFILL].reason is Reason.NOT_MANAGED
+
+
+def test_an_insurance_stays_inside_the_gpu_budget() -> None:
+    decision = at_rest(make_spec(high=8, gpu_budget=4), prefill=2, decode=2)
+
+    assert sum(plan.to for plan in decision.roles.values()) <= 4
 
 
 def test_the_window_of_shrinking_is_never_less_than_the_users() -> None:
