@@ -151,7 +151,7 @@ def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
 
 def known(*, feasible: bool) -> Situation:
     """Requests of today whose objective some fleet can hold, or none."""
-    return cast(Situation, SimpleNamespace(feasible=feasible, work=WORK))
+    return cast(Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: WORK))
 
 
 def looked(promise: Promise, *, at_s: float = 0.0, situation: Situation | None = None) -> Promise:

@@ -79,8 +79,16 @@ def test_far_above_full_load_the_excess_is_late() -> None:
     assert Queue(rate_rps=40.0, servers=2, cv2=0.0, patience_s=1.0).late == pytest.approx(0.5)
 
 
-def test_before_one_server_it_is_the_wait_of_an_mm1_queue_less_who_gives_way() -> None:
+def test_before_one_server_it_is_the_loss_of_an_mm1_queue_whose_wait_is_bounded() -> None:
     queue, load = Queue(rate_rps=6.0), 0.6
     waits = load * exp(-queue.patience_s * (1.0 - load) / queue.service_s)
 
-    assert queue.late == pytest.approx((1.0 - 0.5 * load) * waits)
+    assert queue.late == pytest.approx((1.0 - load) * waits / (1.0 - load * waits))
+
+
+@given(queues)
+def test_what_is_late_moves_smoothly_through_full_load(queue: Queue) -> None:
+    full_rps = queue.servers / queue.service_s
+    below, above = (replace(queue, rate_rps=share * full_rps) for share in (0.995, 1.005))
+
+    assert above.late - below.late < 0.05
