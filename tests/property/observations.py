@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tandem_operator.core.cover import Cover
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.history import DemandHistory
 from tandem_operator.core.observation import (
     ArrivalSecond,
     EngineSample,
@@ -20,6 +22,7 @@ from tandem_operator.core.observation import (
     RouterReport,
     StartUp,
 )
+from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
 
@@ -192,6 +195,32 @@ def observations(draw: st.DrawFn, now_s: float) -> Observation:
         latency=draw(st.none() | st.builds(Latency, st.just(now_s), quantiles, quantiles)),
         turned_away=draw(st.sampled_from([False, False, False, True])),
     )
+
+
+@st.composite
+def promises(draw: st.DrawFn) -> Promise:
+    """Any insurance against any past, whatever the bounds, the budget and the traffic say."""
+    size = draw(st.integers(0, 40))
+
+    def column(most: int) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(-1, most), min_size=size, max_size=size)))
+
+    floors, steady = draw(st.dictionaries(roles, st.integers(1, 30))), draw(st.booleans())
+    cover = Cover(
+        floors={role: floors.get(role, 1) for role in Role},
+        steady=steady,
+        hold_s=draw(st.sampled_from([0.0, 60.0, 1800.0])),
+        end_s=draw(st.none() | st.just(int(START_S))),
+        recurring=steady or draw(st.booleans()),
+    )
+    history = DemandHistory(
+        end_s=int(START_S),
+        requests=column(4000),
+        prompt_tokens=column(10**6),
+        peaks=column(4000),
+        wants={role: column(30) for role in Role},
+    )
+    return Promise(cover=cover, history=history)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,17 @@ from hypothesis import strategies as st
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
+from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tick import decide
-from tests.property.observations import History, gpus_held_and_grown, histories
+from tests.property.observations import History, gpus_held_and_grown, histories, promises
 
 
-def run(history: History) -> Iterator[tuple[float, Observation, Decision]]:
-    memory = Memory()
+def run(
+    history: History, memory: Memory | None = None
+) -> Iterator[tuple[float, Observation, Decision]]:
+    memory = memory or Memory()
     for now_s, observation in history.ticks:
         decision, memory = decide(history.spec, observation, memory, now_s)
         yield now_s, observation, decision
@@ -46,6 +49,19 @@ def test_growth_never_exceeds_the_budget_with_all_pods_that_exist(history: Histo
     for _, seen, decision in run(history):
         held, grown = gpus_held_and_grown(spec, seen, decision)
         assert grown == 0 or held + grown <= spec.gpu_budget
+
+
+@given(histories(), promises())
+def test_no_insurance_leaves_the_bounds_or_the_budget(history: History, promise: Promise) -> None:
+    spec = history.spec
+    for _, seen, decision in run(history, Memory(promise=promise)):
+        for role, plan in decision.roles.items():
+            short_of_budget = plan.reason is Reason.GPU_BUDGET or "gpuBudget" in plan.limits_hit
+            assert plan.to <= spec.roles[role].max_replicas
+            assert plan.to >= spec.roles[role].min_replicas or short_of_budget
+        if spec.gpu_budget is not None:
+            held, grown = gpus_held_and_grown(spec, seen, decision)
+            assert grown == 0 or held + grown <= spec.gpu_budget
 
 
 @given(histories())

@@ -12,6 +12,7 @@ from tandem_operator.cli.evidence import Evidence
 from tandem_operator.cli.figure_table import FigureTable
 from tandem_operator.cli.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency
+from tandem_operator.core.explain import held_for, percent
 from tandem_operator.core.first import First
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.models import newest
@@ -83,6 +84,10 @@ def show(console: Console, found: Evidence, *, events: int) -> None:
     if learned:
         head("What it has learned")
         console.print(_pairs(learned))
+    insured = list(insurance_pairs(found.memory)) if found.memory is not None else []
+    if insured:
+        head("What it insures against")
+        console.print(_pairs(insured))
     if found.events and events:
         head(f"Events, the last {min(events, len(found.events))}")
         console.print(_events(found, events))
@@ -128,12 +133,24 @@ def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
     if told.attainment is not None:
         wanted = f", {100.0 * slo.attainment:g}% wanted" if slo is not None else ""
         yield "attainment", f"{told.attainment}{wanted}"
+    budget = told.error_budget_remaining
+    if budget is not None:
+        shares = ((budget.share, budget.window), (budget.share_30d, "30d"))
+        left = ", ".join(f"{share} of {window}" for share, window in shares if share is not None)
+        spent = "" if found.memory is None or slo is None else _burn(found.memory, slo)
+        yield "error budget left", f"{left}{spent}"
     if told.goodput is not None:
         per_gpu = f", {told.goodput_per_gpu} per GPU" if told.goodput_per_gpu else ""
         yield "goodput", f"{told.goodput} good requests/s{per_gpu}"
     if told.blame:
         causes = sorted(told.blame.items(), key=lambda item: -item[1])
         yield "misses by cause", ", ".join(f"{cause} {count}" for cause, count in causes)
+
+
+def _burn(memory: Memory, slo: Slo) -> str:
+    rates = memory.promise.budget.left(slo.attainment).burn_rates
+    told = ", ".join(f"{amount(rate)} x over {window}" for window, rate in rates.items())
+    return f"; spent at {told}" if told else ""
 
 
 def _quantiles(at: LatencyStatus) -> str:
@@ -204,6 +221,25 @@ def memory_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
             )
 
 
+def insurance_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
+    """What is held against bursts that come back, for how long, for which, and what it is worth."""
+    cover = memory.promise.cover
+    held = {role: floor for role, floor in cover.floors.items() if floor > 1}
+    for role, floor in held.items():
+        bursts = cover.bursts.get(role)
+        why = "" if bursts is None else f": {held_for(bursts)}"
+        yield f"{role} held at", f"{floor}{why}"
+    if cover.steady:
+        yield "more than that", "not before more load comes than ever came in the last hours"
+    elif cover.hold_s:
+        yield "what was needed is kept for", f"{amount(cover.hold_s / 60.0)} min at least"
+    if held or cover.hold_s:
+        yield (
+            "late in the last hours, played again",
+            f"{percent(cover.late_share)} with it, {percent(cover.bare_share)} without",
+        )
+
+
 def _pairs(rows: list[tuple[str, str]]) -> Table:
     table = _grid(2)
     for label, value in rows:
@@ -248,6 +284,7 @@ def to_json(found: Evidence) -> dict[str, Any]:
         "fault": found.fault,
         "status": found.status.to_object(),
         "learned": dict(memory_pairs(found.memory)) if found.memory is not None else None,
+        "insurance": dict(insurance_pairs(found.memory)) if found.memory is not None else None,
         "memory_fault": found.memory_fault,
         "events": [
             {"at": e.at, "reason": e.reason, "message": e.message, "warning": e.warning}

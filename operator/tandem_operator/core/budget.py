@@ -4,7 +4,7 @@ Endings are kept by the minute for six hours and by the hour for thirty days.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import floor
 
 from tandem_operator.core.observation import RouterReport
@@ -59,7 +59,15 @@ class ErrorBudget:
         if until_s is None:
             return self
         if self.folded_s is None or until_s < self.folded_s - MINUTES_KEPT * MINUTE_S:
-            return replace(ErrorBudget(), folded_s=until_s)
+            return ErrorBudget(
+                folded_s=until_s,
+                minute=until_s // MINUTE_S,
+                finished=(0,),
+                good=(0,),
+                hour=until_s // HOUR_S,
+                hourly_finished=(0,),
+                hourly_good=(0,),
+            )
         if until_s <= self.folded_s:
             return self
         rows = [
@@ -137,7 +145,7 @@ class _Column:
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The columns moved on to the unit of `until_s`, with `rows` counted where they belong."""
         newest = until_s // self.unit_s
-        added = min(self.kept, newest - last) if columns[0] else 1
+        added = min(self.kept, newest - last)
         finished, good = ([*column, *[0] * added][-self.kept :] for column in columns)
         for second, ended, fine in rows:
             back = newest - second // self.unit_s

@@ -35,8 +35,9 @@ LEAST_HISTORY_S = 120.0
 # have one request less late, so that no fleet is held for ever for a burst that was small.
 MOST_PRICE = 10.0
 # Each change costs a start. Another insurance must be so much cheaper than the one in force, or
-# that one must miss so many times what is allowed.
-LOYALTY, TOLERATED = 0.93, 1.3
+# that one must miss so many times what is allowed. The other must miss no more than so much of
+# what is allowed: what just passes now may not pass in a minute.
+LOYALTY, TOLERATED, SURE = 0.93, 1.3, 0.6
 EASY_LOAD, MOST_FLOORS = 0.5, 16
 RECORD_SHARE, DIP_SHARE, OFTEN = 0.8, 0.6, 2
 
@@ -142,7 +143,7 @@ def cover_for(
     ]
 
     def cost(each: _Played) -> float:
-        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, 1.0)
+        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, SURE)
         excess = max(0.0, each.late - allowed * allowed_late * requests)
         return loyalty * (each.gpu_s(gpus) + price * excess)
 

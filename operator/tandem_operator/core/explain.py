@@ -144,7 +144,7 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
             if allowed.current - allowed.to == 1
             else f"{_fewer(words)} for {_span(words.stabilization_s)}"
         )
-    growth = _held_for(words.bursts) if words.bursts is not None else _growth(words, allowed)
+    growth = held_for(words.bursts) if words.bursts is not None else _growth(words, allowed)
     if words.quota is not None and "gpuBudget" in allowed.limits_hit:
         growth += f"; wants {words.wanted} {words.role.value}, gets {allowed.to}: {words.quota}"
     return growth
@@ -194,7 +194,7 @@ def _growth(words: Words, allowed: Allowed) -> str:
 
 def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     if words.bursts is not None and reason is Reason.RECURRING_BURSTS:
-        return _held_for(words.bursts)
+        return held_for(words.bursts)
     texts = {
         Reason.STALE_METRICS: words.fresh_message,
         Reason.NODE_DRAIN: (
@@ -217,7 +217,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     return texts.get(reason) or _why_right(words)
 
 
-def _held_for(bursts: Bursts) -> str:
+def held_for(bursts: Bursts) -> str:
     """The bursts that an insurance is for, and what one replica less would miss of them."""
     rate = f"about {float(f'{bursts.rate_rps:.2g}'):g} requests/s"
     span = f"in the last {max(1, round(bursts.span_s / 60.0))} minutes"

@@ -7,7 +7,7 @@ can be told in hindsight who would have been late under another fleet. A hole st
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.arrivals import GROUPS_S, Arrivals
 from tandem_operator.core.role import Role
 
 BUCKET_S = 20
@@ -22,7 +22,8 @@ class DemandHistory:
 
     Attributes:
         end_s: end of the last bucket, in epoch seconds; `None` while there is none.
-        requests, prompt_tokens: what entered in it; `UNKNOWN` where not all of it was seen.
+        requests, prompt_tokens: what entered in it; `UNKNOWN` where not all of it was seen. The
+            tokens alone are unknown where it was told too late.
         peaks: the most requests within five seconds of it.
         wants: by role, the most replicas that the forecast alone wanted in it; `UNKNOWN` where
             nothing could be forecast.
@@ -39,6 +40,12 @@ class DemandHistory:
     def __len__(self) -> int:
         """How many buckets there are."""
         return len(self.requests)
+
+    @property
+    def silent_s(self) -> int:
+        """For how long it is known that no request came."""
+        since = next((i for i, n in enumerate(reversed(self.requests)) if n), len(self))
+        return since * BUCKET_S
 
     def close(self, arrivals: Arrivals) -> "DemandHistory":
         """The history with every bucket that is over by now."""
@@ -90,11 +97,14 @@ def _bucket(arrivals: Arrivals, start_s: int) -> tuple[int, int, int]:
     """Requests, prompt tokens and peak of the bucket that begins at `start_s`."""
     at = start_s - (arrivals.end_s - arrivals.known_s)
     counts = arrivals.counts[at : at + BUCKET_S]
+    peak = max(sum(counts[i : i + PEAK_S]) for i in range(0, BUCKET_S, PEAK_S))
+    if start_s < arrivals.end_s - GROUPS_S and any(counts):
+        # What prompts were like is told of the last minutes alone.
+        return round(sum(counts)), UNKNOWN, round(peak)
     tokens = sum(
         group.requests * group.prompt_tokens
         for second in range(start_s, start_s + BUCKET_S)
         if second in arrivals.seconds
         for group in arrivals.seconds[second].groups
     )
-    peak = max(sum(counts[i : i + PEAK_S]) for i in range(0, BUCKET_S, PEAK_S))
     return round(sum(counts)), round(tokens), round(peak)

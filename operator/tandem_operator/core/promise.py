@@ -11,7 +11,7 @@ from typing import Protocol
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.choose import Choice
-from tandem_operator.core.cover import Cover, cover_for, within_record
+from tandem_operator.core.cover import HALF_LIFE_S, Cover, cover_for, within_record
 from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.plan import Plan
@@ -54,8 +54,11 @@ class Promise:
         due = end_s is None or (
             history.end_s is not None and not 0 <= history.end_s - end_s < LOOKED_EVERY_S
         )
-        if due and situation is not None and not situation.feasible:
-            # What no fleet can hold is told, not insured.
+        if due and (
+            history.silent_s >= HALF_LIFE_S if situation is None else not situation.feasible
+        ):
+            # What no fleet can hold is told, not insured. Of requests that no longer come nothing
+            # is known that a play would need: bursts that stayed away for so long have ended.
             cover = Cover(end_s=history.end_s)
         elif due and situation is not None:
             cover = cover_for(

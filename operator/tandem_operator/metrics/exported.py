@@ -24,6 +24,16 @@ class Exported:
         self.goodput = gauge(
             "tandem_pool_goodput_requests_per_second", "Good requests per second", _POOL
         )
+        self.budget_remaining = gauge(
+            "tandem_pool_error_budget_remaining_ratio",
+            "Share of the window's error budget that is left; below 0, overspent",
+            (*_POOL, "window"),
+        )
+        self.budget_burn_rate = gauge(
+            "tandem_pool_error_budget_burn_rate",
+            "How many times as fast as allowed the window spends the error budget",
+            (*_POOL, "window"),
+        )
         self.ttft = gauge("tandem_pool_ttft_seconds", "TTFT", (*_POOL, "quantile"))
         self.tpot = gauge("tandem_pool_tpot_seconds", "TPOT", (*_POOL, "quantile"))
         self.gpus_held = gauge("tandem_pool_gpus_held", "GPUs, or units, of placed pods", _POOL)
@@ -53,6 +63,8 @@ class Exported:
             self.ready,
             self.attainment,
             self.goodput,
+            self.budget_remaining,
+            self.budget_burn_rate,
             self.ttft,
             self.tpot,
             self.gpus_held,
@@ -91,6 +103,15 @@ class Exported:
         ):
             if value is not None:
                 gauge.labels(**where).set(value)
+        budget = decision.budget
+        for window, share in (
+            ("1h", budget.remaining_share),
+            ("30d", budget.remaining_30d_share),
+        ):
+            if share is not None:
+                self.budget_remaining.labels(**where, window=window).set(share)
+        for window, rate in budget.burn_rates.items():
+            self.budget_burn_rate.labels(**where, window=window).set(rate)
         self._quantiles(self.ttft, recent.ttft, where)
         self._quantiles(self.tpot, recent.tpot, where)
 

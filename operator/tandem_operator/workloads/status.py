@@ -1,10 +1,12 @@
 """A pool's status: rounded so that a pool at rest says the same thing twice."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tandem_operator.api import (
     DecisionStatus,
+    ErrorBudgetStatus,
     LatencyStatus,
     PoolStatus,
     RoleStatus,
@@ -26,8 +28,10 @@ from tandem_operator.workloads.observe import Seen
 from tandem_operator.workloads.pod_status import epoch_s
 
 LONGEST_SENTENCE = 2048
+BUDGET_WINDOW = "1h"
 TOLD_FOR_S = 15.0
 """So long a change is not followed by what holds a role back: who looks should see it."""
+# `RecurringBursts` is none of them: who sees more replicas than load should read what they are for.
 _QUIET = frozenset({Reason.STEADY, Reason.STABILIZING, Reason.NEW_TRAFFIC, Reason.STARTING_PODS})
 
 
@@ -118,9 +122,33 @@ def _slo_status(facts: Facts) -> SloStatus | None:
         attainment=None if recent.attainment is None else format_ratio(recent.attainment),
         goodput=None if goodput is None else format_rate(goodput),
         goodput_per_gpu=None if goodput is None or not gpus else format_rate(goodput / gpus),
+        error_budget_remaining=_error_budget(facts),
         blame={cause: count for cause, count in sorted(recent.blame.items()) if count} or None,
     )
     return told if told.to_object() else None
+
+
+def _error_budget(facts: Facts) -> ErrorBudgetStatus | None:
+    left, slo = facts.decision.budget, facts.previous.slo
+    before = None if slo is None else slo.error_budget_remaining
+    if left.remaining_share is None and left.remaining_30d_share is None:
+        return None
+    told = ErrorBudgetStatus() if before is None else before
+    return ErrorBudgetStatus(
+        share=_whole_percent(left.remaining_share, told.share),
+        window=BUDGET_WINDOW,
+        share_30d=_whole_percent(left.remaining_30d_share, told.share_30d),
+    )
+
+
+def _whole_percent(share: float | None, told: str | None) -> str | None:
+    """The share in whole percents; what was told stays while it is less than one from it."""
+    if share is None:
+        return None
+    whole = None if told is None else re.fullmatch(r"(-?[0-9]{1,9})%", told)
+    if whole is not None and abs(100.0 * share - int(whole[1])) < 1.0:
+        return told
+    return f"{round(100.0 * share)}%"
 
 
 def _latency(quantiles: Quantiles) -> LatencyStatus | None:

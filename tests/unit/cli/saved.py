@@ -35,6 +35,7 @@ STATUS = {
     "slo": {
         "ttft": {"p50": "120ms", "p95": "512ms", "p99": "1.2s"},
         "attainment": "91.2%",
+        "errorBudgetRemaining": {"share": "-76%", "window": "1h", "share30d": "81%"},
         "goodput": "11.3",
         "blame": {"decode_step": 4, "router_queue": 36},
     },

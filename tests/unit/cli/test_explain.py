@@ -5,15 +5,20 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from tandem_operator.api import ConditionType
 from tandem_operator.cli.explained import INPUTS
+from tandem_operator.core.budget import ErrorBudget
+from tandem_operator.core.cover import Cover
 from tandem_operator.core.learn import Learned
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import StartUp
+from tandem_operator.core.play import Bursts
+from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.roofline import Prior
 from tandem_operator.sim.policy import Tandem
@@ -44,6 +49,7 @@ def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
         "not taken: 2 prefill: 9 % late for prefill",
         "120ms, 512ms, 1.2s, bound 300ms + 50ms per 1,000 tokens",
         "91.2%, 95% wanted",
+        "-76% of 1h, 81% of 30d",
         "router_queue 36, decode_step 4",
     ):
         assert words in result.stdout
@@ -51,6 +57,53 @@ def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
     assert "12.4/s" in result.stdout
     # A number that a newer operator writes is shown under its own name.
     assert "new_number" in result.stdout
+
+
+BURSTS = Bursts(rate_rps=40.0, times=6, span_s=1800.0, late_share=0.09)
+HELD = Cover(
+    floors={Role.PREFILL: 3, Role.DECODE: 1},
+    hold_s=600.0,
+    late_share=0.02,
+    bare_share=0.14,
+    bursts={Role.PREFILL: BURSTS},
+)
+
+
+def insured(cover, **more):
+    return memory(Memory(promise=Promise(cover=cover, **more)).to_json())
+
+
+def test_tells_what_is_held_and_for_which_bursts(explain):
+    told = json.loads(explain(pool(), insured(HELD), words=("--json",)).stdout)["insurance"]
+
+    assert told["prefill held at"] == (
+        "3: bursts of about 40 requests/s came 6 times in the last 30 minutes;"
+        " one replica less would make 9 % of them late"
+    )
+    assert "decode held at" not in told
+    assert told["what was needed is kept for"] == "10.0 min at least"
+    assert told["late in the last hours, played again"] == "2 % with it, 14 % without"
+
+
+def test_tells_that_a_steady_fleet_waits_for_more_than_ever_came(explain):
+    result = explain(pool(), insured(replace(HELD, steady=True, hold_s=0.0)))
+
+    assert "What it insures against" in result.stdout
+    assert "not before more load comes than ever came" in result.stdout
+
+
+def test_a_pool_without_bursts_tells_of_no_insurance(explain):
+    assert "What it insures against" not in explain(pool(), insured(Cover())).stdout
+
+
+def test_tells_how_fast_the_error_budget_is_spent(explain):
+    budget = ErrorBudget(folded_s=0, finished=(100,) * 60, good=(90,) * 60)
+
+    result = explain(pool(), insured(HELD, budget=budget))
+
+    assert "spent at 2.00 x over 5m, 2.00 x over 1h, 2.00 x over 6h" in " ".join(
+        result.stdout.split()
+    )
 
 
 def test_says_what_to_do_about_each_condition_that_is_bad_and_no_other(explain):

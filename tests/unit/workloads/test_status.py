@@ -6,7 +6,10 @@ import pytest
 
 from tandem_operator.api import parse_status
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
+from tandem_operator.core.budget import ErrorBudget
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles, SickPod
+from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.conditions import rfc3339
 from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan
@@ -632,3 +635,49 @@ def test_the_status_has_only_fields_of_its_schema():
     status = status_of(replace(running(), routers=(report(),)))
 
     assert parse_status({"status": status}).to_object() == status
+
+
+def budget_told(live, *, late, before=None):
+    """What is told of the budget after ten thousand requests, so many of them late."""
+    counts = {"finished": (10_000,), "good": (10_000 - late,)}
+    hourly = {f"hourly_{name}": column for name, column in counts.items()}
+    at = {"folded_s": int(NOW_S) - 1, "minute": int(NOW_S) // 60, "hour": int(NOW_S) // 3600}
+    budget = ErrorBudget(**at, **counts, **hourly)
+    slo = {} if before is None else {"slo": {"errorBudgetRemaining": before}}
+    live = replace(
+        live,
+        pool=live.pool | {"status": live.pool["status"] | slo},
+        routers=(report(),),
+        memory=Memory(promise=Promise(budget=budget)),
+    )
+    return status_of(live).get("slo", {}).get("errorBudgetRemaining")
+
+
+def strict():
+    return running({"slo": {"attainment": "99%"}})
+
+
+@pytest.mark.parametrize(("late", "share"), [(0, "100%"), (63, "37%"), (100, "0%"), (240, "-140%")])
+def test_what_is_left_of_the_error_budget_is_told_with_its_window(late, share):
+    told = budget_told(strict(), late=late)
+
+    assert told == {"share": share, "window": "1h", "share30d": share}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("37%", "37%"), ("38%", "38%"), ("36%", "37%"), ("some", "37%")]
+)
+def test_the_error_budget_keeps_what_it_said_while_it_is_within_one_percent(before, after):
+    told = {"share": before, "window": "1h", "share30d": before}
+    loose = running({"slo": {"attainment": "95%"}})
+
+    # 313 of the 500 that may be late: 37.4 % are left.
+    now = budget_told(loose, late=313, before=told)
+
+    assert now == {"share": after, "window": "1h", "share30d": after}
+
+
+def test_nothing_is_told_of_the_budget_of_a_pool_whose_requests_never_ended():
+    live = replace(running(), routers=(report(),))
+
+    assert "errorBudgetRemaining" not in status_of(live).get("slo", {})

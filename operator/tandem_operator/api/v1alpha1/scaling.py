@@ -35,8 +35,9 @@ class Scaling(ApiModel):
         Duration,
         duration_rule(name="scaling.stabilization", example="60s", least="0s", most="1h"),
     ] = "10s"
-    """How long fewer replicas must have been enough before a fleet shrinks. Enough means: until a
-    replica ordered now would serve, and a minute beyond."""
+    """The least time for which fewer replicas must have been enough before a fleet shrinks. Enough
+    means: until a replica ordered now would serve, and a minute beyond. Tandem waits longer where
+    the pool's own bursts come back and the error budget asks for it."""
     max_step: Annotated[Count, Field(ge=1, le=1000)] | None = None
     """Most replicas that one decision adds to or takes from a fleet. Without it: no such
     bound."""

@@ -101,6 +101,22 @@ class LatencyStatus(ApiModel):
     """99% of the requests were at most this slow."""
 
 
+class ErrorBudgetStatus(ApiModel):
+    """What is left of the error budget, the requests that may miss a bound in a window.
+
+    Below 0% more missed a bound than may. In whole percents, which stay while the share is within
+    one of them.
+    """
+
+    share: Text | None = None
+    """Share that is left of the window's budget, such as 37%. Absent before 20 requests ended in
+    it."""
+    window: Text | None = None
+    """The window that the core plans for, such as 1h."""
+    share_30d: Annotated[Text | None, Field(alias="share30d")] = None
+    """Share that is left of the budget of 30 days, as far back as the pool is known."""
+
+
 class SloStatus(ApiModel):
     """How the recent window went against the SLO."""
 
@@ -114,6 +130,8 @@ class SloStatus(ApiModel):
     """Good requests per second."""
     goodput_per_gpu: Annotated[Text | None, Field(alias="goodputPerGPU")] = None
     """Good requests per second and GPU held; on CPU, per engine pod."""
+    error_budget_remaining: ErrorBudgetStatus | None = None
+    """What is left of the attainment objective's error budget, by an hour and by 30 days."""
     blame: Annotated[dict[str, int], Field(max_length=16)] | None = None
     """Requests that missed a bound in the recent window, by the part that was to blame."""
 

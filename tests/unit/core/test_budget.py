@@ -1,0 +1,212 @@
+"""The error budget counts each request that ended once, and plans for what is left of it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem_operator.core.budget import (
+    HOUR_S,
+    HOURS_KEPT,
+    MINUTES_KEPT,
+    MONTH_S,
+    WINDOW_S,
+    ErrorBudget,
+)
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.promise import Promise
+from tests.unit.core.scene import NOW_S, ended, report
+
+LATE_PER_S, ENDED_PER_S = 1, 10
+
+
+def told(now_s: float, *, router: str = "router-1", since_s: float = NOW_S) -> RouterReport:
+    """What a router says at `now_s` of requests that end each second, one in ten of them late."""
+    rows = [
+        ended(second, ENDED_PER_S, good=ENDED_PER_S - LATE_PER_S)
+        for second in range(int(max(since_s, now_s - 1200.0)), int(now_s) + 1)
+    ]
+    return report(now_s=now_s, finished=rows, router=router)
+
+
+def looked(*looks_s: float, routers: tuple[str, ...] = ("router-1",)) -> ErrorBudget:
+    budget = ErrorBudget().fold([report(now_s=NOW_S, router=name) for name in routers])
+    for at_s in looks_s:
+        budget = budget.fold([told(NOW_S + at_s, router=name) for name in routers])
+    return budget
+
+
+def spent(late_share: float, *, minutes: int = 60) -> ErrorBudget:
+    """A budget after minutes of a thousand requests each."""
+    good = round(1000 * (1.0 - late_share))
+    return ErrorBudget(folded_s=0, finished=(1000,) * minutes, good=(good,) * minutes)
+
+
+def test_an_ended_request_is_counted_once_however_often_it_is_looked_at() -> None:
+    often, once = looked(*range(5, 601, 5)), looked(600)
+
+    assert often == once
+    # Second 600 is not over yet, and second 0 ended before the first look's last whole second.
+    assert sum(often.finished) == ENDED_PER_S * 600
+
+
+def test_looks_between_whole_seconds_count_the_same() -> None:
+    assert looked(0.4, 1.9, 2.1, 2.9, 7.5, 60.0) == looked(60.0)
+
+
+def test_the_second_that_is_not_over_is_left_for_the_next_look() -> None:
+    budget = looked(10)
+
+    rows = [ended(NOW_S + 10, 7), ended(NOW_S + 11, 1)]
+    later = budget.fold([report(now_s=NOW_S + 12, finished=rows)])
+
+    assert sum(later.finished) == sum(budget.finished) + 8
+
+
+def test_two_routers_are_counted_together() -> None:
+    both, one = looked(60, 300, routers=("a", "b")), looked(60, 300)
+
+    assert sum(both.finished) == 2 * sum(one.finished)
+    assert sum(both.good) == 2 * sum(one.good)
+
+
+def test_what_a_router_tells_later_than_the_other_is_counted_once_as_well() -> None:
+    budget = ErrorBudget().fold([report(now_s=NOW_S, router=name) for name in "ab"])
+
+    for at_s in range(5, 305, 5):
+        fast, slow = told(NOW_S + at_s, router="a"), told(NOW_S + at_s - 4, router="b")
+        budget = budget.fold([fast, slow])
+
+    # Both up to the last second that both tell of.
+    assert sum(budget.finished) == 2 * ENDED_PER_S * 296
+
+
+def test_a_router_that_ended_is_still_counted() -> None:
+    gone = replace(told(NOW_S + 30, router="gone"), ended=True)
+    budget = ErrorBudget().fold([report(now_s=NOW_S)])
+
+    budget = budget.fold([report(now_s=NOW_S + 60), gone])
+
+    assert sum(budget.finished) == ENDED_PER_S * 31
+
+
+def test_a_look_without_any_router_changes_nothing() -> None:
+    budget = looked(60)
+
+    assert budget.fold([]) == budget
+
+
+def test_a_restart_neither_loses_nor_doubles_what_ended() -> None:
+    stored = Memory(promise=Promise(budget=looked(7, 300))).to_json()
+
+    restarted = Memory.from_json(stored).promise.budget
+
+    assert restarted == looked(7, 300)
+    assert restarted.fold([told(NOW_S + 600)]) == looked(7, 300, 600)
+
+
+def test_what_ended_while_the_operator_was_away_is_counted_when_it_is_back() -> None:
+    assert looked(10, 1000) == looked(10, 500, 1000)
+
+
+def test_a_clock_set_back_counts_nothing_twice() -> None:
+    budget = looked(300)
+
+    set_back = budget.fold([told(NOW_S + 200)])
+
+    assert set_back == budget
+    assert set_back.fold([told(NOW_S + 400)]) == looked(400)
+
+
+def test_a_clock_set_back_by_a_day_begins_anew() -> None:
+    budget = looked(300).fold([told(NOW_S - 86400.0, since_s=NOW_S - 90000.0)])
+
+    assert budget.late_share(WINDOW_S) is None
+    assert budget.folded_s == NOW_S - 86401
+
+
+def test_nothing_is_known_of_a_budget_before_twenty_requests_ended() -> None:
+    few = ErrorBudget(folded_s=0, finished=(19,), good=(0,))
+
+    assert few.remaining(0.95) is None
+    assert replace(few, finished=(20,)).remaining(0.95) is not None
+
+
+def test_a_budget_is_overspent_below_zero() -> None:
+    assert spent(0.12).remaining(0.95) == pytest.approx(-1.4)
+
+
+def test_a_budget_without_a_late_request_is_whole() -> None:
+    assert spent(0.0).remaining(0.999) == 1.0
+
+
+def test_what_ended_more_than_an_hour_ago_is_no_longer_in_the_hour() -> None:
+    burst = ErrorBudget(
+        folded_s=0, finished=(1000,) * 61, good=(0, *(1000,) * 60), hourly_finished=(61000,)
+    )
+
+    assert burst.remaining(0.95) == 1.0
+    assert (burst.burn_rate(21600.0, 0.95) or 0.0) > 0.0
+
+
+def test_thirty_days_are_counted_by_the_hour() -> None:
+    days = ErrorBudget(
+        folded_s=0, hourly_finished=(1000,) * HOURS_KEPT, hourly_good=(990,) * HOURS_KEPT
+    )
+
+    assert days.remaining(0.98, MONTH_S) == pytest.approx(0.5)
+    assert days.left(0.98).remaining_30d_share == pytest.approx(0.5)
+
+
+def test_burn_rates_say_how_many_times_too_fast_each_window_spends() -> None:
+    minutes = [1000] * 355, [1000] * 5
+    budget = ErrorBudget(
+        folded_s=0, finished=(*minutes[0], *minutes[1]), good=(*minutes[0], *[800] * 5)
+    )
+
+    rates = budget.left(0.95).burn_rates
+
+    assert rates["5m"] == pytest.approx(4.0)
+    assert rates["1h"] == pytest.approx(4.0 / 12)
+    assert rates["6h"] == pytest.approx(4.0 / 72)
+
+
+def test_nobody_gets_a_burn_rate_of_requests_that_did_not_end() -> None:
+    assert ErrorBudget().left(0.95).burn_rates == {}
+
+
+def test_a_week_of_minutes_keeps_no_more_than_it_needs() -> None:
+    budget = looked(60)
+
+    for hour in range(1, 24 * 40):
+        at_s = NOW_S + 3600.0 * hour
+        budget = budget.fold([report(now_s=at_s, finished=[ended(at_s - 60, 30, good=15)])])
+
+    assert len(budget.finished) == len(budget.good) == MINUTES_KEPT
+    assert len(budget.hourly_finished) == len(budget.hourly_good) == HOURS_KEPT
+    assert sum(budget.finished) == 30 * (MINUTES_KEPT * 60 // HOUR_S)
+    assert sum(budget.hourly_finished) == 30 * HOURS_KEPT
+
+
+@given(st.floats(0.0, 1.0), st.sampled_from([0.9, 0.95, 0.99, 0.999]))
+def test_never_more_is_allowed_than_the_objective(late_share: float, attainment: float) -> None:
+    allowed = spent(late_share).allowed_late(attainment)
+
+    assert 0.0 < allowed <= 1.0 - attainment
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_less_is_allowed_the_more_is_burnt(one: float, other: float) -> None:
+    less, more = sorted((one, other))
+
+    assert spent(more).allowed_late(0.95) <= spent(less).allowed_late(0.95)
+
+
+def test_a_burnt_budget_is_given_time_by_missing_less_than_the_objective() -> None:
+    assert spent(0.06).allowed_late(0.95) < 0.5 * spent(0.0).allowed_late(0.95)
+
+
+def test_all_of_the_objective_is_allowed_while_nothing_is_known() -> None:
+    assert ErrorBudget().allowed_late(0.99) == pytest.approx(0.01)

@@ -1,0 +1,166 @@
+"""The insurance: what recurs is held where it pays, what ended is released, nothing is for ever."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandem_operator.core.cover import Cover, recurs, within_record
+from tandem_operator.core.history import UNKNOWN
+from tandem_operator.core.role import Role
+from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, Span, covered, lived, lulls_and_bursts
+from tests.unit.core.scene import make_spec
+
+HOUR_S = 3600.0
+CALM: list[Span] = [(LOW_RPS, HOUR_S)]
+NEEDED = 4
+"""Prefill replicas that a burst keeps busy."""
+
+
+def test_bursts_that_recur_are_held_where_a_start_takes_longer_than_they_do() -> None:
+    cover = covered(lulls_and_bursts(6), lead_s=90.0)
+
+    assert cover.recurring
+    assert cover.floor(Role.PREFILL) >= NEEDED
+    assert cover.late_share < 0.05 < cover.bare_share
+
+
+def test_it_is_told_which_bursts_a_floor_is_for() -> None:
+    bursts = covered(lulls_and_bursts(6)).bursts[Role.PREFILL]
+
+    assert bursts.times == 6
+    assert bursts.rate_rps == pytest.approx(HIGH_RPS, rel=0.05)
+
+
+def test_even_traffic_needs_no_insurance() -> None:
+    cover = covered(CALM)
+
+    assert not cover.recurring
+    assert [cover.floor(role) for role in Role] == [1, 1]
+
+
+def test_two_minutes_tell_too_little_to_insure() -> None:
+    assert covered([(LOW_RPS, 60.0), (HIGH_RPS, 40.0)]).floors == {}
+
+
+def test_one_burst_does_not_recur() -> None:
+    assert not covered([(LOW_RPS, 600.0), (HIGH_RPS, 60.0), (LOW_RPS, 600.0)]).recurring
+
+
+def test_a_pattern_that_stopped_is_released() -> None:
+    held = covered(lulls_and_bursts(6))
+
+    after = covered([*lulls_and_bursts(6), (LOW_RPS, 2 * HOUR_S)], before=held)
+
+    assert [after.floor(role) for role in Role] == [1, 1]
+    assert not after.steady
+
+
+def test_what_stopped_is_released_step_by_step() -> None:
+    after = [
+        covered([*lulls_and_bursts(6), (LOW_RPS, hours * HOUR_S)]).floor(Role.PREFILL)
+        for hours in (0.5, 1.0, 2.0)
+    ]
+
+    assert after == sorted(after, reverse=True)
+    assert after[0] > after[-1]
+
+
+def test_nothing_is_held_through_long_lulls_for_rare_small_bursts() -> None:
+    rare: list[Span] = [(0.0, 6000.0), (6.0, 20.0)] * 2
+
+    cover = covered(rare)
+
+    assert cover.late_share > 0.05
+    assert cover.floor(Role.PREFILL) == 1
+
+
+def test_less_allowed_never_holds_less() -> None:
+    spans = lulls_and_bursts(4, lull_s=600.0)
+    loose, tight = (covered(spans, allowed_late=late) for late in (0.4, 0.005))
+
+    assert tight.late_share <= loose.late_share
+
+
+def test_a_floor_stays_within_the_bounds_of_the_role() -> None:
+    cover = covered(lulls_and_bursts(6), spec=make_spec(low=2, high=3))
+
+    assert cover.floor(Role.PREFILL) == 3
+    assert cover.floor(Role.DECODE) == 2
+
+
+def test_a_fleet_is_kept_at_least_as_long_as_the_user_says() -> None:
+    spec = make_spec(high=12, stabilization_s=1800.0)
+
+    cover = covered(lulls_and_bursts(6), spec=spec, lead_s=5.0)
+
+    # Kept for half an hour, no lull is long enough to need a floor of its own.
+    assert cover.late_share < 0.05
+
+
+def like(cover: Cover) -> tuple[dict[Role, int], bool, float]:
+    return dict(cover.floors), cover.steady, cover.hold_s
+
+
+def test_one_more_burst_of_the_same_kind_changes_nothing() -> None:
+    first = covered(lulls_and_bursts(6))
+
+    again = covered(lulls_and_bursts(7), before=first)
+
+    assert like(again) == like(first)
+    assert again.bursts == first.bursts
+
+
+def test_the_insurance_in_force_stays_where_another_is_hardly_cheaper() -> None:
+    best = covered(lulls_and_bursts(6))
+    near = replace(best, steady=False, hold_s=0.0)
+
+    assert like(near) != like(best)
+    assert like(covered(lulls_and_bursts(6), before=near)) == like(near)
+
+
+def test_a_much_cheaper_insurance_replaces_the_one_in_force() -> None:
+    dear = Cover(floors=dict.fromkeys(Role, 6), steady=True)
+
+    assert like(covered(CALM, before=dear)) != like(dear)
+
+
+def times_high(*levels: float) -> Sequence[Span]:
+    return [(level, 60.0) for level in levels]
+
+
+@pytest.mark.parametrize(
+    ("levels", "recurring"),
+    [
+        ((1.0, 9.0, 1.0, 9.0, 1.0), True),
+        ((1.0, 9.0, 1.0, 9.0), False),
+        ((1.0, 9.0, 8.0, 9.0, 1.0), False),
+        ((5.0, 5.0, 5.0, 5.0), False),
+        ((1.0, 9.0, 1.0, 4.0, 1.0), False),
+    ],
+    ids=["twice and left", "the second goes on", "one with a dent", "even", "the second is small"],
+)
+def test_bursts_recur_once_two_as_high_came_and_went(
+    levels: tuple[float, ...], recurring: bool
+) -> None:
+    assert recurs(lived(times_high(*levels))) is recurring
+
+
+def test_a_hole_is_no_lull() -> None:
+    history = lived([(9.0, 60.0)] * 3)
+    tokens = list(history.prompt_tokens)
+    tokens[2] = tokens[5] = UNKNOWN
+
+    assert not recurs(replace(history, prompt_tokens=tuple(tokens)))
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000))
+def test_load_is_within_the_record_up_to_chance(record: int, requests: int) -> None:
+    history = replace(lived([(0.0, 40.0)]), requests=(0, record))
+
+    if requests <= record:
+        assert within_record(history, requests)
+    if requests > record + 3.1 * max(1.0, record**0.5):
+        assert not within_record(history, requests)

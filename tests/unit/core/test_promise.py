@@ -1,0 +1,295 @@
+"""Where budget, history and insurance meet the plan: what is held, for how long, and for what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from tandem_operator.core.arrivals import Arrivals
+from tandem_operator.core.budget import ErrorBudget
+from tandem_operator.core.choose import Choice
+from tandem_operator.core.cover import Cover
+from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.plan import Plan
+from tandem_operator.core.play import Bursts
+from tandem_operator.core.promise import Promise
+from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Situation
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tick import decide
+from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, WORK, covered, lived, lulls_and_bursts
+from tests.unit.core.scene import NOW_S, make_spec, observe, report
+
+LARGE = 64 * 1024
+BURSTS = Bursts(rate_rps=20.0, times=6, span_s=1800.0, late_share=0.4)
+STEADY = Cover(
+    floors={Role.PREFILL: 5, Role.DECODE: 2},
+    steady=True,
+    recurring=True,
+    bursts={Role.PREFILL: BURSTS},
+)
+
+
+@dataclass
+class Wanting:
+    """A plan for a forecast that wants so many of each role, and floors it was asked for."""
+
+    replicas: int
+    asked: list[Mapping[Role, int]] = field(default_factory=list)
+
+    def __call__(self, *, floors: Mapping[Role, int]) -> Plan | None:
+        self.asked.append(floors)
+        target = {role: max(self.replicas, floors.get(role, 1)) for role in Role}
+        choice = Choice(wanted=target, target=target)
+        return Plan(choice=choice, keep=choice, sure=choice)
+
+
+def arriving(rate: float, *, seconds: int = 60) -> Arrivals:
+    return Arrivals(end_s=int(NOW_S), counts=(rate,) * seconds, seconds={}, complete=True)
+
+
+def insured(
+    promise: Promise, want: int, *, rate: float = LOW_RPS, idle: bool = False, seen: int = 1
+) -> tuple[Plan, Promise]:
+    plan, after = promise.insure(
+        Wanting(want),
+        floors={Role.PREFILL: seen} if seen > 1 else {},
+        arrivals=arriving(rate),
+        idle=idle,
+    )
+    assert plan is not None
+    return plan, after
+
+
+def promised(cover: Cover = STEADY, history: DemandHistory | None = None) -> Promise:
+    return Promise(cover=cover, history=lived(lulls_and_bursts(6)) if history is None else history)
+
+
+def target(plan: Plan) -> tuple[int, int]:
+    return plan.choice.target[Role.PREFILL], plan.choice.target[Role.DECODE]
+
+
+def test_a_lull_holds_what_the_insurance_holds_and_says_for_what() -> None:
+    plan, _ = insured(promised(), 1)
+
+    assert target(plan) == (5, 2)
+    assert plan.held_for == {Role.PREFILL: BURSTS}
+
+
+def test_nothing_is_held_for_bursts_where_the_forecast_wants_as_much() -> None:
+    plan, _ = insured(promised(replace(STEADY, steady=False)), 6)
+
+    assert target(plan) == (6, 6)
+    assert plan.held_for == {}
+
+
+def test_what_violations_demand_is_not_said_to_be_for_bursts() -> None:
+    plan, _ = insured(promised(), 1, seen=7)
+
+    assert target(plan) == (7, 2)
+    assert Role.PREFILL not in plan.held_for
+
+
+@pytest.mark.parametrize("want", [1, 3, 9, 40])
+def test_a_steady_fleet_never_exceeds_its_floor_within_the_record(want: int) -> None:
+    plan, _ = insured(promised(), want, rate=HIGH_RPS)
+
+    for choice in (plan.choice, plan.keep, plan.sure):
+        assert (choice.target[Role.PREFILL], choice.target[Role.DECODE]) == (5, 2)
+
+
+def test_a_steady_fleet_lets_go_the_moment_that_load_is_above_the_record() -> None:
+    plan, _ = insured(promised(), 9, rate=2 * HIGH_RPS)
+
+    assert target(plan) == (9, 9)
+
+
+def test_violations_move_a_steady_fleet_as_any_other() -> None:
+    plan, _ = insured(promised(), 9, rate=HIGH_RPS, seen=7)
+
+    assert target(plan) == (7, 2)
+
+
+def test_the_history_keeps_what_the_forecast_wanted_without_the_insurance() -> None:
+    _, after = insured(promised(), 3)
+
+    assert after.history.open_wants == {Role.PREFILL: 3, Role.DECODE: 3}
+
+
+def test_one_burst_holds_nothing_at_rest() -> None:
+    once = promised(Cover(floors={Role.PREFILL: 5, Role.DECODE: 2}))
+
+    plan, _ = insured(once, 1, rate=0.0, idle=True)
+
+    assert target(plan) == (1, 1)
+    assert plan.held_for == {}
+
+
+def test_bursts_that_recur_are_held_at_rest_too() -> None:
+    plan, _ = insured(promised(), 1, rate=0.0, idle=True)
+
+    assert target(plan) == (5, 2)
+
+
+def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
+    promise = promised()
+
+    plan, after = promise.insure(
+        lambda *, floors: None,
+        floors={},
+        arrivals=arriving(1.0),
+        idle=False,
+    )
+
+    assert plan is None
+    assert after == promise
+
+
+def known(*, feasible: bool) -> Situation:
+    """Requests of today whose objective some fleet can hold, or none."""
+    return cast(Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: WORK))
+
+
+def looked(promise: Promise, *, at_s: float = 0.0, situation: Situation | None = None) -> Promise:
+    """One look at a silent pool; without a situation the requests of today are unknown."""
+    return promise.look(
+        make_spec(high=12),
+        routers=[report(now_s=NOW_S + at_s)],
+        arrivals=Arrivals(end_s=int(NOW_S + at_s), counts=(0.0,) * 1200, seconds={}, complete=True),
+        situation=situation,
+        lead_s=dict.fromkeys(Role, 60.0),
+    )
+
+
+def test_an_objective_out_of_reach_buys_no_insurance() -> None:
+    bursts = promised(Cover())
+
+    assert looked(bursts, situation=known(feasible=True)).cover.floors != {}
+    assert looked(bursts, situation=known(feasible=False)).cover.floors == {}
+
+
+def test_an_objective_that_went_out_of_reach_gives_its_insurance_back() -> None:
+    assert looked(promised(), situation=known(feasible=False)).cover.floors == {}
+
+
+def test_the_insurance_is_looked_into_once_a_minute() -> None:
+    promise = promised(replace(STEADY, end_s=int(NOW_S) // BUCKET_S * BUCKET_S))
+
+    soon = looked(promise, at_s=20.0, situation=known(feasible=False))
+
+    assert soon.cover == promise.cover
+    assert looked(promise, at_s=80.0, situation=known(feasible=False)).cover.floors == {}
+
+
+def after_silence(hours: float) -> Promise:
+    promise = promised(replace(STEADY, end_s=int(NOW_S)))
+    for at_s in range(0, int(3600 * hours) + 1, 600):
+        promise = looked(promise, at_s=at_s)
+    return promise
+
+
+def test_a_silence_of_minutes_ends_no_pattern() -> None:
+    assert after_silence(0.5).cover.floors == STEADY.floors
+
+
+def test_a_pattern_that_ended_in_silence_is_released_after_an_hour() -> None:
+    assert after_silence(1.5).cover.floors == {}
+
+
+def test_hours_of_which_nothing_is_known_end_no_pattern() -> None:
+    history = lived([*lulls_and_bursts(6), (0.0, 7200.0)])
+    unseen = len(history) - 7200 // BUCKET_S
+    holes = replace(history, requests=(*history.requests[:unseen], *[UNKNOWN] * (7200 // BUCKET_S)))
+
+    assert looked(promised(history=holes)).cover.floors == STEADY.floors
+
+
+def at_rest(spec: PoolSpec, *, prefill: int, decode: int) -> Decision:
+    """What is decided for a pool at rest that is insured against bursts."""
+    memory = Memory(promise=promised(replace(STEADY, end_s=int(NOW_S))))
+    decision = None
+    for step in range(0, 300, 5):
+        now_s = NOW_S + step
+        seen = observe(
+            prefill=prefill,
+            decode=decode,
+            now_s=now_s,
+            routers=[report(now_s=now_s, started_s=NOW_S - 2000.0)],
+        )
+        decision, memory = decide(spec, seen, memory, now_s)
+    assert decision is not None
+    return decision
+
+
+def test_a_role_that_is_held_for_bursts_says_so() -> None:
+    prefill = at_rest(make_spec(high=8), prefill=5, decode=2).roles[Role.PREFILL]
+
+    assert (prefill.to, prefill.reason) == (5, Reason.RECURRING_BURSTS)
+    assert prefill.sentence == (
+        "prefill stays at 5: bursts of about 20 requests/s came 6 times in the last 30 minutes;"
+        " one replica less would make 40 % of them late"
+    )
+
+
+def test_a_lull_gives_back_what_is_beyond_the_insurance() -> None:
+    assert at_rest(make_spec(high=8), prefill=7, decode=2).roles[Role.PREFILL].to == 5
+
+
+def test_the_role_of_another_owner_is_not_held() -> None:
+    spec = make_spec(high=8, managed={Role.PREFILL: False})
+
+    assert at_rest(spec, prefill=1, decode=2).roles[Role.PREFILL].reason is Reason.NOT_MANAGED
+
+
+def test_an_insurance_stays_inside_the_gpu_budget() -> None:
+    decision = at_rest(make_spec(high=8, gpu_budget=4), prefill=2, decode=2)
+
+    assert sum(plan.to for plan in decision.roles.values()) <= 4
+
+
+def test_the_window_of_shrinking_is_never_less_than_the_users() -> None:
+    held = Promise(cover=Cover(hold_s=180.0))
+
+    assert held.patient(make_spec(stabilization_s=60.0)).stabilization_s == 180.0
+    assert held.patient(make_spec(stabilization_s=600.0)).stabilization_s == 600.0
+
+
+def test_a_restart_loses_nothing_of_a_promise() -> None:
+    promise = replace(
+        promised(covered(lulls_and_bursts(6))),
+        budget=ErrorBudget(folded_s=7, minute=1, finished=(3,), good=(2,)),
+    )
+
+    assert Memory.from_json(Memory(promise=promise).to_json()).promise == promise
+
+
+def fullest() -> Promise:
+    """Every column as long as it gets, with the counts of a very busy pool."""
+    buckets = KEPT_S // BUCKET_S
+    return Promise(
+        budget=ErrorBudget(
+            folded_s=int(NOW_S),
+            minute=29_833_333,
+            finished=(60_000,) * 360,
+            good=(59_000,) * 360,
+            hour=497_222,
+            hourly_finished=(3_600_000,) * 720,
+            hourly_good=(3_599_000,) * 720,
+        ),
+        history=DemandHistory(
+            end_s=int(NOW_S),
+            requests=(20_000,) * buckets,
+            prompt_tokens=(40_000_000,) * buckets,
+            peaks=(9_000,) * buckets,
+            wants=dict.fromkeys(Role, (100,) * buckets),
+        ),
+        cover=STEADY,
+    )
+
+
+def test_the_fullest_promise_takes_less_than_64_kib_of_a_config_map() -> None:
+    assert len(Memory(promise=fullest()).to_json()) - len(Memory().to_json()) < LARGE
