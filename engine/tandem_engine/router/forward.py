@@ -1,6 +1,7 @@
 """Takes one request through queue, prefill leg and decode leg, each with its deadline.
 
-Each leg is tried at most twice, and never again once the stream has begun. KV parameters are used
+Each leg is tried at most twice, and never again once the stream has begun; a decode leg once more
+where all that its last try may have failed at is the pull of KV blocks. KV parameters are used
 a second time only if the first decode pod cannot have seen them: a pod that pulled the blocks
 frees them, and they may hold another request's data by then. For the same reason they are used no
 longer than their lease: then the request goes through the queue and its legs anew.
@@ -234,13 +235,15 @@ class Forwarder:
                 ends_here = await self._suspicion.ends_here(flight, pod, failure)
                 if sink.begun:
                     return await sink.fail(error)
-                if ends_here or flight.tries >= _MOST_TRIES:
+                # A pull that failed says nothing of what the pod computes by itself.
+                pulled = handover is not None and handover.seen_by is not None
+                if ends_here or (flight.tries >= _MOST_TRIES and not pulled):
                     busy = failure.reason is Reason.BUSY
                     flight.ending = Ending.SHED if busy else Ending.FAILED
                     raise error from failure
                 self._accounts.metrics.retries.labels(failure.reason.value).inc()
                 failed = pod
-                if handover is not None and handover.seen_by is not None:
+                if pulled and handover is not None:
                     self._let_go(flight, handover)
                     handover = None
                     self._fall_back(flight, DecodeOnly.RETRY)

@@ -157,6 +157,20 @@ async def test_the_only_decode_pod_gets_what_it_has_all_the_time_for_in_the_end(
     assert pool.metric("tandem_router_decode_only_total", reason="kv_expired") == 1
 
 
+async def test_blocks_that_nobody_gets_cost_a_request_no_try_of_its_own(pool: Pool) -> None:
+    lease(pool)
+    decode = pool.engines["d0"]
+    decode.script.first_token_s = 2 * USABLE_S
+    client = asyncio.create_task(pool.stream())
+    await decode.wait_seen(1)
+    decode.script.first_token_s, decode.script.unpullable = 0.0, frozenset({"p0"})
+
+    answer = await client
+
+    assert [event["choices"][0]["text"] for event in answer[:-1]] == [" t0", " t1", " t2", " t3"]
+    assert ["kv_transfer_params" in seen.body for seen in decode.seen] == [True, True, False]
+
+
 async def test_a_chat_served_anew_begins_once(pool: Pool) -> None:
     await pool.add("d1")
     lease(pool)
