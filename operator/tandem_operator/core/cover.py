@@ -24,6 +24,7 @@ from tandem_operator.core.play import (
     options,
     parts_of,
     rate_of,
+    surprises,
 )
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
@@ -117,6 +118,14 @@ def cover_for(
     late = {role: Late(work.late_share[role], busy=work.busy[role]) for role in Role}
     floors = {role: _floors(spec.roles[role], parts, role, work.busy[role]) for role in Role}
     recurring = recurs(history)
+    least = {role: floors[role].start for role in Role}
+    alone = {
+        role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
+        for role in Role
+    }
+    if surprises(parts, late=late, fleets=alone, least=least) < OFTEN:
+        # What came once may never come again.
+        return Cover(floors=least, end_s=history.end_s, recurring=recurring)
     played = [
         _Played(hold_s, prefill, decode)
         for hold_s in ((*HOLDS_S, None) if recurring else HOLDS_S)

@@ -49,6 +49,21 @@ def test_one_burst_does_not_recur() -> None:
     assert not covered([(LOW_RPS, 600.0), (HIGH_RPS, 60.0), (LOW_RPS, 600.0)]).recurring
 
 
+def test_what_came_once_is_not_insured_and_what_came_twice_is() -> None:
+    burst: list[Span] = [(LOW_RPS, 600.0), (HIGH_RPS, 60.0)]
+
+    once, twice = covered([*burst, (LOW_RPS, 300.0)]), covered([*burst * 2, (LOW_RPS, 300.0)])
+
+    assert [once.floor(role) for role in Role] == [1, 1]
+    assert twice.floor(Role.PREFILL) > 1
+
+
+def test_a_burst_with_a_short_dip_in_it_is_one() -> None:
+    dipped: list[Span] = [(LOW_RPS, 600.0), (HIGH_RPS, 40.0), (LOW_RPS, 20.0), (HIGH_RPS, 40.0)]
+
+    assert covered([*dipped, (LOW_RPS, 300.0)]).floor(Role.PREFILL) == 1
+
+
 def test_a_pattern_that_stopped_is_released() -> None:
     held = covered(lulls_and_bursts(6))
 
