@@ -68,7 +68,7 @@ lint: .venv/ready
 	$(RUN) mypy
 	PYTHONPATH=operator:engine $(RUN) lint-imports
 
-check: lint ## Lint, types, import contracts and unit tests, in under a minute
+check: lint ## Lint, types, import contracts and unit tests: two minutes on two cores
 	$(RUN) pytest tests/unit tests/golden -n 4 --dist worksteal
 
 crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts
