@@ -6,16 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tandem_engine.router.call import Call
-from tandem_engine.router.estimates import MOST_MOVE, Mean, PromptSizes, ServiceTime
 from tandem_engine.router.ledger import Ledger, prompt_bucket
-from tandem_engine.router.line import Expected
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.placement import NOWHERE, DecodeOnly, Placement
 from tandem_engine.router.pod import Pod
+from tandem_engine.router.prompt_sizes import PromptSizes
 from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
-from tandem_engine.router.truth import Cause, Ending, Outcome, Timeline, blame, judge
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.estimates import MOST_MOVE, Mean, ServiceTime
+from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, blame, judge
 
 _DEFAULT_OUTPUT_TOKENS = 128.0
 # No engine makes more at once, whatever number a client gives.

@@ -22,15 +22,17 @@ from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
 from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import DecodeOnly, Placement
-from tandem_engine.router.pod import Load, Pod, Role, least_loaded
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.relay import Relay
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.suspicion import Suspicion, gateway_error
-from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import least_loaded
+from tandem_routing.verdict import Ending
 
 _MOST_TRIES = 2
 _MOST_LEASES = 2

@@ -7,9 +7,11 @@ pods before those that bear one more are chosen from. So are decode pods that ge
 
 from collections.abc import Mapping, Sequence
 
-from tandem_engine.router.gate import Underway, bears
-from tandem_engine.router.pod import Load, Pod
+from tandem_engine.router.gate import Underway
+from tandem_engine.router.pod import Pod
 from tandem_engine.router.settings import Settings
+from tandem_routing.decode_admission import bears
+from tandem_routing.outstanding import Load
 
 
 def pair(

@@ -8,7 +8,7 @@ from tandem_operator.sim.clock import Clock, Stopwatch
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.outlook import DecodeSpeed, Outlook
+from tandem_operator.sim.outlook import DecodeSide, Outlook, Pace
 from tandem_operator.sim.pods import E, Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
@@ -20,13 +20,11 @@ from tandem_operator.sim.router_queue import (
     Spread,
     pick,
 )
+from tandem_routing.decode_admission import bears
+from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.pod_choice import least_loaded
 
 AFFINITY_SLACK_PASSES = 1.0
-OVERFLOW_TPOT_SHARE = 0.8
-GATE_TPOT_SHARE = 0.95
-# Who is late already takes no place that somebody on time may need in a moment.
-GATE_TPOT_SHARE_HOPELESS = 0.9
-GATE_KV_SHARE = 0.95
 GATE_LOOK_S = 0.02
 
 
@@ -125,7 +123,9 @@ class Router:
         for pod in pods:
             self._advance(pod)
         flight.handover_s = self.profile.handover_s(flight.request.prompt_tokens)
-        self._choose_decode(pods).engine.join(flight, self.clock.now_s + flight.handover_s)
+        chosen = self._choose_decode(pods)
+        self.outlook.joined(flight, self.outlook.decode_side(chosen), self.clock.now_s)
+        chosen.engine.join(flight, self.clock.now_s + flight.handover_s)
 
     def decode_ready(self) -> None:
         """A decode pod has come up."""
@@ -184,6 +184,10 @@ class Router:
     def _choose_decode(self, pods: list[Pod[DecodePod]]) -> Pod[DecodePod]:
         # A pod that computes a prompt makes no first token until that is done.
         pods = [pod for pod in pods if not pod.engine.computing] or pods
+        if self.settings.spread is Spread.LEAST_LOADED:
+            chosen = least_loaded(self.outlook.decode_side(pod) for pod in pods)
+            if chosen is not None:
+                return chosen.pod
         # Requests decide: each takes a place in the batch whatever its length.
         capacity = self.profile.kv_capacity_tokens
         candidates = [
@@ -212,42 +216,31 @@ class Router:
 
     def _decode_bears(self, flight: Flight) -> bool:
         """Whether one more stream leaves every stream of the decode pods its seat and its TPOT."""
-        speed = self.outlook.decode
-        if speed is None:
-            return True
-        late = self.queue.is_hopeless(flight)
-        bound_s = (GATE_TPOT_SHARE_HOPELESS if late else GATE_TPOT_SHARE) * self.outlook.tpot_s
-        if speed.step_s(1, flight.request.prompt_tokens) > bound_s:
-            # Not even alone: waiting helps nobody.
-            bound_s = inf
+        pace = self.outlook.pace()
         # Streams have ended since a pod was last looked at: look only where there seem too many.
-        if self._bear(flight, speed, bound_s):
+        if pace is None or self._bear(flight, pace):
             return True
         for pod in self._decode.serving:
             self._advance(pod)
-        return self._bear(flight, speed, bound_s)
+        return self._bear(flight, pace)
 
-    def _bear(self, flight: Flight, speed: DecodeSpeed, bound_s: float) -> bool:
-        """Whether there is room once all that prefill holds has come over, spread evenly."""
-        pods = self._decode.serving
-        inside = sum(pod.engine.requests for pod in pods)
-        coming = 1 + len(self.between) + sum(pod.engine.requests for pod in self._prefill.pods)
-        if inside + coming <= 1:
-            return True
-        tokens = coming * (flight.request.prompt_tokens + 0.5 * self.outlook.output_tokens)
-        held = sum(pod.engine.kv_tokens for pod in pods) + tokens
-        capacity = speed.kv_capacity_tokens or inf
-        if (
-            inside + coming > len(pods) * speed.max_num_seqs
-            or held > GATE_KV_SHARE * len(pods) * capacity
-        ):
-            return False
-        more, now_s = round(coming / len(pods)), self.clock.now_s
-        paces = (
-            self.outlook.pace_s(speed, pod, now_s, more=more, kv_tokens=tokens / len(pods))
-            for pod in pods
+    def _bear(self, flight: Flight, pace: Pace) -> bool:
+        sides = self._decode_sides()
+        return bool(sides) and bears(
+            pace,
+            sides,
+            self.outlook.load_of(flight),
+            underway=self.outlook.coming,
+            tpot_s=self.outlook.tpot_s,
+            late=self.queue.is_hopeless(flight),
+            now=self.clock.now_s,
         )
-        return sum(paces) / len(pods) <= bound_s
+
+    def _decode_sides(self) -> list[DecodeSide]:
+        sides = [self.outlook.decode_side(pod) for pod in self._decode.serving]
+        for side in sides:
+            side.settle()
+        return sides
 
     def _look_again(self) -> None:
         """Streams end without anybody being told: look in a moment."""
@@ -266,37 +259,27 @@ class Router:
 
         Only where it would be on time: the prompts that the pod computes already come first.
         """
-        profile, prompt = self.profile, flight.request.prompt_tokens
-        speed = self.outlook.decode
-        if speed is None:
+        pace = self.outlook.pace()
+        if pace is None:
             return False
-        service_s, now_s = profile.service_s(prompt), self.clock.now_s
-        fit = []
+        prompt, now_s, tpot_s = flight.request.prompt_tokens, self.clock.now_s, self.outlook.tpot_s
+        whole = Whole(
+            prompt_tokens=prompt,
+            output_tokens=self.outlook.output_tokens,
+            compute_s=self.profile.service_s(prompt),
+            deadline_s=flight.deadline_s,
+        )
         for pod in self._decode.serving:
             self._advance(pod)
-            engine = pod.engine
-            if engine.computing or engine.waiting(now_s):
-                continue
-            kv_tokens = prompt + self.outlook.output_tokens
-            pace_s = self.outlook.pace_s(
-                speed, pod, now_s, more=1, kv_tokens=kv_tokens, stall_s=service_s
-            )
-            step_s = speed.step_s(engine.requests + 1, engine.kv_tokens + prompt)
-            room = (
-                engine.kv_tokens + kv_tokens <= profile.kv_capacity_tokens
-                and engine.requests < profile.max_num_seqs
-            )
-            on_time = now_s + service_s + 2.0 * step_s <= flight.deadline_s
-            if room and on_time and pace_s <= OVERFLOW_TPOT_SHARE * self.outlook.tpot_s:
-                fit.append(pod)
-        if not fit:
+        sides = spare(self._decode_sides(), pace, tpot_s=tpot_s)
+        side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
+        if side is None:
             return False
-        pod = self._choose_decode(fit)
         self._take(flight)
         flight.dispatched_s = now_s
         flight.overflowed = True
         flight.compute_tokens = prompt
-        flight.service_s = service_s
-        self.outlook.stall(pod, service_s, now_s)
-        pod.engine.join(flight, now_s)
+        flight.service_s = whole.compute_s
+        self.outlook.computes(flight, side, now_s)
+        side.pod.engine.join(flight, now_s)
         return True

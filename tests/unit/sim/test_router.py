@@ -10,13 +10,14 @@ from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import PodLoss
-from tandem_operator.sim.flight import Ending, judge
+from tandem_operator.sim.flight import judge
 from tandem_operator.sim.policy import Answer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_routing.verdict import Ending
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 
 FRUGAL = RouterSettings(requests_per_prefill_pod=2, overflow=False, decode_gate=False)
@@ -220,7 +221,7 @@ def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
     late = [f for f in pool.ended if judge(f, setup.spec.slo).late_ttft]
     assert late
     for flight in late:
-        parts = judge(flight, setup.spec.slo).parts
+        parts = judge(flight, setup.spec.slo).found.parts
         assert sum(parts.values()) == pytest.approx(flight.ttft_s)
         assert parts["decode_admission"] > parts["router_queue"]
 
