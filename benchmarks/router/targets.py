@@ -17,6 +17,7 @@ from benchmarks.router.report import ALONE
 from e2e.cluster.ports import free_port
 
 VLLM_ROUTER = "vllm-router==0.1.17"
+_PYTHON = Path(sys.executable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ def upstream(program: Path, folder: Path, *, cores: Cores) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def tandem_router(engine: Target, folder: Path, *, cores: Cores) -> Iterator[Target]:
+def tandem_router(
+    engine: Target, folder: Path, *, cores: Cores, python: Path = _PYTHON
+) -> Iterator[Target]:
     """Run Tandem's router in front of the engine, which plays both roles."""
     settings = {
         "pool": "benchmark",
@@ -80,7 +83,9 @@ def tandem_router(engine: Target, folder: Path, *, cores: Cores) -> Iterator[Tar
         "timeouts": {"connect_s": 10.0},
     }
     ports = {"prefill": engine.prefill_port, "decode": engine.port}
-    with started_router(folder, settings=settings, ports=ports, cores=cores.measured) as target:
+    with started_router(
+        folder, settings=settings, ports=ports, cores=cores.measured, python=python
+    ) as target:
         yield target
 
 
@@ -91,6 +96,7 @@ def started_router(
     settings: Mapping[str, object],
     ports: Mapping[str, int | None],
     cores: set[int],
+    python: Path = _PYTHON,
 ) -> Iterator[Target]:
     """Run Tandem's router in front of one engine of each role, with its files in `folder`."""
     document, endpoints = folder / "settings.json", folder / "endpoints.json"
@@ -104,7 +110,7 @@ def started_router(
         )
     )
     port = free_port()
-    command = [sys.executable, "-m", "tandem_engine.router", "--host", "127.0.0.1"]
+    command: list[str | Path] = [python, "-m", "tandem_engine.router", "--host", "127.0.0.1"]
     command += ["--settings", str(document), "--endpoints", str(endpoints)]
     command += ["--port", str(port), "--internal-port", "0"]
     with process(command, log=folder / "tandem-router.log", cores=cores) as running:

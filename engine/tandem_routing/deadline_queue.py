@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tandem_routing.outstanding import Load
 
@@ -117,6 +117,9 @@ class Next(Generic[W]):
     excess: tuple[Turn[W], ...] = ()
 
 
+_NOBODY: Next[Any] = Next(None, late=True)
+
+
 class Unfit(Exception):  # noqa: N818 - carries its cause to the one it is about
     """Nothing can be said of one of those who wait; `waiter` says of whom."""
 
@@ -170,6 +173,8 @@ class DeadlineQueue(Generic[W]):
 
     def next(self, prospect: Prospect) -> Next[W]:
         """Say who goes next: the most urgent who will be on time, else the first who cannot."""
+        if not self._entries:
+            return _NOBODY
         elsewhere_s = prospect.elsewhere_s
         excess: tuple[Turn[W], ...] = ()
         first = self._set_hopeless_aside(prospect.start_s if elsewhere_s is None else elsewhere_s)

@@ -66,10 +66,10 @@ class ServiceTime:
         self._first.clear()
 
     def _take(self, x: _Features, leg_s: float, *, weight: float) -> None:
-        for i in range(3):
-            for j in range(3):
-                self._gram[i][j] = _FORGET * self._gram[i][j] + weight * x[i] * x[j]
-            self._moment[i] = _FORGET * self._moment[i] + weight * x[i] * leg_s
+        for i, row in enumerate(self._gram):
+            heavy = weight * x[i]
+            self._gram[i] = [_FORGET * old + heavy * one for old, one in zip(row, x, strict=True)]
+            self._moment[i] = _FORGET * self._moment[i] + heavy * leg_s
 
     def predict_s(self, *, uncached: int, cached: int) -> float | None:
         """Return S for one prompt; `None` before a few legs were seen."""
@@ -93,6 +93,7 @@ def _between(one: _Features, other: _Features, share: float) -> _Features:
     return a, b, c
 
 
+_SUBSETS = tuple(active for size in (3, 2, 1) for active in combinations(range(3), size))
 # Where a prediction may not jump: short, middling and long prompts.
 _LOOKED_AT = tuple(_features(uncached, 0) for uncached in (0, 100, 1000, 10_000, 100_000))
 
@@ -100,25 +101,24 @@ _LOOKED_AT = tuple(_features(uncached, 0) for uncached in (0, 100, 1000, 10_000,
 def _nonnegative_solution(gram: list[list[float]], moment: list[float]) -> _Features:
     """Return the best of the least-squares solutions on each subset that has no negative part."""
     best, best_gain = (0.0, 0.0, 0.0), -1.0
-    for size in (3, 2, 1):
-        for active in combinations(range(3), size):
-            part = _solve(
-                [[gram[i][j] for j in active] for i in active], [moment[i] for i in active]
-            )
-            if part is None or min(part) < 0:
-                continue
-            gain = sum(a * moment[i] for a, i in zip(part, active, strict=True))
-            if gain > best_gain * (1 + 1e-9):
-                whole = [0.0, 0.0, 0.0]
-                for a, i in zip(part, active, strict=True):
-                    whole[i] = a
-                best, best_gain = (whole[0], whole[1], whole[2]), gain
+    for active in _SUBSETS:
+        part = _solve([[gram[i][j] for j in active] for i in active], [moment[i] for i in active])
+        if part is None or min(part) < 0:
+            continue
+        gain = sum(a * moment[i] for a, i in zip(part, active, strict=True))
+        if gain > best_gain * (1 + 1e-9):
+            whole = [0.0, 0.0, 0.0]
+            for a, i in zip(part, active, strict=True):
+                whole[i] = a
+            best, best_gain = (whole[0], whole[1], whole[2]), gain
     return best
 
 
 def _solve(matrix: list[list[float]], right: list[float]) -> list[float] | None:
     """Return the solution of a small symmetric system, `None` where the data cannot tell."""
     size = len(right)
+    if size == 1:
+        return [right[0] / matrix[0][0]] if matrix[0][0] > 0 else None
     rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
     scale = [matrix[i][i] for i in range(size)]
     for i in range(size):

@@ -16,9 +16,12 @@ from tandem_engine.router.connections import listen
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts, Learned
 from tandem_engine.router.forward import Forwarder
+from tandem_engine.router.hearing import Hearing
 from tandem_engine.router.internal import InternalServer
+from tandem_engine.router.killers import Killers
 from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
+from tandem_engine.router.peers import Peers
 from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.probes import Probes
 from tandem_engine.router.server import ClientServer
@@ -71,6 +74,11 @@ class Router:
         self.waiting = Waiting(fleet=self.fleet, settings=self.settings, clock=clock)
         self.learned = Learned()
         self._upstream = Upstream(key=options.engine_key)
+        pool_key = options.engine_key or None
+        self.killers = Killers(clock, pool_key=pool_key)
+        self.peers = Peers(
+            killers=self.killers, pool_key=pool_key, own_name=options.name, clock=clock
+        )
         self._record = (
             TimingRecord(options.timing_record, max_bytes=options.timing_record_bytes)
             if options.timing_record is not None
@@ -99,6 +107,8 @@ class Router:
                 waiting=self.waiting,
                 upstream=self._upstream,
                 accounts=self.accounts,
+                killers=self.killers,
+                peers=self.peers,
                 clock=clock,
             ),
             accounts=self.accounts,
@@ -110,6 +120,7 @@ class Router:
             waiting=self.waiting,
             accounts=self.accounts,
             busy=busy,
+            hearing=Hearing(killers=self.killers, pool_key=pool_key, clock=clock),
         )
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -195,6 +206,7 @@ class Router:
         for runner in self._runners:
             await runner.cleanup()
         self.clients.stop_reading()
+        await self.peers.close()
         await self._upstream.close()
         if self._record is not None:
             self._record.close()

@@ -12,6 +12,7 @@ from typing import Any
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fields import checked
 from tandem_engine.router.kv_lease import NAME_FIELD
+from tandem_engine.router.logprobs import check_logprobs
 from tandem_engine.router.prompts import Prompt, chat_prompt, completion_prompt
 from tandem_engine.router.settings import Limits, Settings
 from tandem_engine.router.shape import check_shape
@@ -42,10 +43,7 @@ _DECODE_ONLY = (
 )
 # The router's own on both legs.
 _OURS = ("stream", "stream_options")
-# Of an answer that is put together here before it is sent.
-_MOST_LOGPROBS = 262_144
-_USUAL_TOKENS = 4096
-_BEYOND_ALL_SENSE = 10**9
+_NOT_SHARED = frozenset(_DECODE_ONLY + _OURS)
 
 
 class Kind(StrEnum):
@@ -71,7 +69,6 @@ class Call:
         choices: of all prompts together.
         max_output_tokens: what was asked for, at most what the model can make; `None`: no bound.
         split: whether prefill and decode may run on different pods.
-        logprobs: entries that its answer will have, as far as known; 0: none were asked for.
     """
 
     kind: Kind
@@ -85,28 +82,18 @@ class Call:
     max_output_tokens: int | None
     choices: int
     split: bool
-    logprobs: int
 
     def prefill_body(self, lease: str) -> bytes:
         """Return what a prefill pod is asked: the prompt's KV blocks and one token.
 
-        `lease` is the name by which the blocks can be let go.
+        `lease` is the name by which the blocks can be let go, in letters and digits.
         """
-        kv_params = {**REMOTE_DECODE, NAME_FIELD: lease}
-        ours: dict[str, Any] = {"stream": False, "max_tokens": 1, KV_PARAMS: kv_params}
-        if self.kind is Kind.CHAT:
-            ours["max_completion_tokens"] = 1
-        return _object(self.shared, _members(ours))
+        return _object(self.shared, _PREFILL[self.kind] % lease.encode())
 
     def decode_body(self, kv_params: Any) -> bytes:
         """Return what a decode pod is asked; always streamed, with usage on each chunk."""
-        ours: dict[str, Any] = {
-            "stream": True,
-            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-        }
-        if kv_params is not None:
-            ours[KV_PARAMS] = kv_params
-        return _object(self.shared, self.decode_only, _members(ours))
+        kv_members = b"" if kv_params is None else _members({KV_PARAMS: kv_params})
+        return _object(self.shared, self.decode_only, _DECODE, kv_members)
 
 
 def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None = None) -> Call:
@@ -142,18 +129,16 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
         and body.get("tool_choice") in (None, "auto", "none")
     )
     streams = choices * prompt.prompts
-    tokens = min(max_output_tokens or _USUAL_TOKENS, _BEYOND_ALL_SENSE)
-    logprobs = streams * tokens * _logprobs_per_token(body)
-    if not stream and logprobs > _MOST_LOGPROBS:
-        raise ApiError(
-            400,
-            f"logprobs: this answer would have {logprobs} of them, and at most {_MOST_LOGPROBS} are"
-            " put into one document; ask for fewer, set max_tokens, or use stream: true.",
-            param="logprobs",
-        )
+    check_logprobs(
+        body,
+        stream=stream,
+        answers=streams,
+        max_output_tokens=max_output_tokens,
+        max_model_len=longest,
+    )
     if salt is not None:
         body["cache_salt"] = salt + _own_salt(body)
-    shared = {name: value for name, value in body.items() if name not in _DECODE_ONLY + _OURS}
+    shared = {name: value for name, value in body.items() if name not in _NOT_SHARED}
     return Call(
         kind=kind,
         shared=_members(shared),
@@ -166,7 +151,6 @@ def parse_call(kind: Kind, raw: bytes, settings: Settings, *, salt: str | None =
         max_output_tokens=max_output_tokens,
         choices=streams,
         split=split,
-        logprobs=logprobs,
     )
 
 
@@ -208,6 +192,21 @@ def _members(values: Mapping[str, Any]) -> bytes:
     except ValueError:
         # A number such as 1e999 is read as one.
         raise _not_finite("Infinity") from None
+
+
+_KV_ASKED = {KV_PARAMS: {**REMOTE_DECODE, NAME_FIELD: "%b"}}
+_PREFILL = {
+    Kind.COMPLETIONS: _members({"stream": False, "max_tokens": 1, **_KV_ASKED}),
+    Kind.CHAT: _members(
+        {"stream": False, "max_tokens": 1, "max_completion_tokens": 1, **_KV_ASKED}
+    ),
+}
+_DECODE = _members(
+    {
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    }
+)
 
 
 def _object(*members: bytes) -> bytes:
@@ -287,24 +286,6 @@ def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
             raise ApiError(400, f"{name}: a whole number such as 256 is needed.", param=name)
         return value
     return None
-
-
-def _logprobs_per_token(body: Mapping[str, Any]) -> int:
-    """Return how many logprobs each token of an answer brings, its own included."""
-    asked = 0
-    for name in ("logprobs", "top_logprobs"):
-        value = body.get(name)
-        if value is None or value is False:
-            continue
-        if not isinstance(value, int) or value < 0:
-            raise ApiError(
-                400,
-                f"{name}: a number that is not below 0 is needed, such as 5.",
-                param=name,
-            )
-        asked = max(asked, min(value, _BEYOND_ALL_SENSE) + 1)
-    chosen = body.get("logprob_token_ids")
-    return max(asked, len(chosen) + 1 if isinstance(chosen, list) else 0)
 
 
 def _own_salt(body: Mapping[str, Any]) -> str:

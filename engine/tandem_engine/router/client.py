@@ -56,7 +56,8 @@ class Client:
         Raises `ClientGone`; so does `end`.
         """
         try:
-            await self._open(response)
+            if not response.prepared:
+                await self._open(response)
             await self._writer.write(data, drain=False)
         except OSError as error:
             raise ClientGone from error
@@ -66,7 +67,8 @@ class Client:
     async def end(self, response: web.StreamResponse) -> None:
         """End the answer."""
         try:
-            await self._open(response)
+            if not response.prepared:
+                await self._open(response)
             self._writer.set_eof()
             await response.write_eof()
         except OSError as error:
@@ -80,10 +82,9 @@ class Client:
         self._until_s = asyncio.get_running_loop().time() + _LAST_WORDS_S
 
     async def _open(self, response: web.StreamResponse) -> None:
-        if not response.prepared:
-            if self._closing():
-                response.force_close()
-            await response.prepare(self._request)
+        if self._closing():
+            response.force_close()
+        await response.prepare(self._request)
 
     async def _taken(self) -> None:
         """Wait until the client has taken most of what it was sent."""

@@ -1,4 +1,4 @@
-"""Settings and endpoints from the Kubernetes API: the pool's pods and its router ConfigMap."""
+"""Settings, endpoints and other routers from the Kubernetes API: pods and one ConfigMap."""
 
 import logging
 import os
@@ -10,7 +10,8 @@ import aiohttp
 
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.kube import ApiServer, Listeners, Watch
-from tandem_engine.router.owners import Owners
+from tandem_engine.router.owners import ROUTER, Owners
+from tandem_engine.router.peers import Peer, Peers
 from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
 
@@ -19,6 +20,7 @@ ROLE_LABEL = "tandem-inference.io/role"
 REVISION_LABEL = "tandem-inference.io/revision"
 SETTINGS_KEY = "router.json"
 ENGINE_PORT = 8000
+INTERNAL_PORT = 9100
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -53,7 +55,7 @@ def endpoint_of(pod: Mapping[str, Any]) -> Endpoint | None:
     role, address = labels.get(ROLE_LABEL), status.get("podIP")
     if role not in tuple(Role) or not address:
         return None
-    ended = status.get("phase") in ("Succeeded", "Failed")
+    ended = _has_ended(status)
     return Endpoint(
         name=metadata["name"],
         role=Role(role),
@@ -63,6 +65,20 @@ def endpoint_of(pod: Mapping[str, Any]) -> Endpoint | None:
         ready=not ended and _is_ready(status),
         leaving=ended or metadata.get("deletionTimestamp") is not None,
     )
+
+
+def peer_of(pod: Mapping[str, Any]) -> Peer | None:
+    """Return a pod as a router to speak to, one that ends included: it serves until then."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    address = status.get("podIP")
+    is_router = (metadata.get("labels") or {}).get(ROLE_LABEL) == ROUTER
+    if not is_router or not address or _has_ended(status):
+        return None
+    return Peer(metadata["name"], address, INTERNAL_PORT, ready=_is_ready(status))
+
+
+def _has_ended(status: Mapping[str, Any]) -> bool:
+    return status.get("phase") in ("Succeeded", "Failed")
 
 
 def _part(pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,8 +110,10 @@ class ClusterSource:
         pool: str,
         settings: SettingsHolder,
         fleet: Fleet,
+        peers: Peers,
     ) -> None:
         self._settings = settings
+        self._peers = peers
         self._fleet = fleet
         self._owners = Owners(pool)
         self._pods: dict[str, dict[str, Any]] | None = None
@@ -136,6 +154,7 @@ class ClusterSource:
                 self._pods[name] = _part(pod)
         if not self._owners.known:
             return
+        self._take_peers()
         endpoint = None if kind == "DELETED" else self._own_endpoint(pod)
         if endpoint is None:
             self._fleet.remove(name)
@@ -162,6 +181,13 @@ class ClusterSource:
         if self._pods is not None and self._owners.known:
             endpoints = map(self._own_endpoint, self._pods.values())
             self._fleet.replace(endpoint for endpoint in endpoints if endpoint is not None)
+            self._take_peers()
+
+    def _take_peers(self) -> None:
+        found = ((peer_of(pod), pod) for pod in (self._pods or {}).values())
+        self._peers.replace(
+            peer for peer, pod in found if peer is not None and self._owners.own(pod, ROUTER)
+        )
 
     def _own_endpoint(self, pod: Mapping[str, Any]) -> Endpoint | None:
         endpoint = endpoint_of(pod)

@@ -155,6 +155,7 @@ def _follow_source(
         pool=arguments.pool,
         settings=router.settings,
         fleet=router.fleet,
+        peers=router.peers,
     )
     for watch in cluster.watches:
         router.background(watch.run())

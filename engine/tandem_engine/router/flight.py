@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from tandem_engine.router.call import Call
 from tandem_engine.router.ledger import Ledger, prompt_bucket
@@ -15,6 +16,7 @@ from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadlines import needed_s
 from tandem_routing.estimates import MOST_MOVE, Mean, ServiceTime
 from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, blame, judge
 
@@ -23,6 +25,14 @@ _DEFAULT_OUTPUT_TOKENS = 128.0
 _MOST_STREAMS = 16_384
 # One hiccup must not make overflow look hopeless: while it does, nothing more is learned of it.
 _MOST_WHOLE_RATIO = 4.0
+
+
+class Stage(Enum):
+    """What a request still has to go through: both legs, a decode pod alone, or the last leg."""
+
+    PREFILL = auto()
+    WHOLE = auto()
+    DECODE = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -74,8 +84,13 @@ class Flight:
     @property
     def first_token_deadline_s(self) -> float:
         """Return when waiting for a first token ends."""
+        return self.timeline.received_s + self.first_token_s
+
+    @property
+    def first_token_s(self) -> float:
+        """Return how long a first token may take, all in all."""
         timeouts = self.settings.timeouts
-        return self.timeline.received_s + min(timeouts.first_token_s, timeouts.request_s)
+        return min(timeouts.first_token_s, timeouts.request_s)
 
     @property
     def deadline_s(self) -> float:
@@ -147,6 +162,17 @@ class Learned:
             output_tokens=self.expected_output_tokens(flight),
             streams=flight.streams,
         )
+
+    def needed_s(self, flight: Flight, *, stage: Stage) -> float:
+        """Return the time to leave for a request's first token, from a stage on."""
+        expected = self.expected(flight)
+        expected_s = expected.rest_s
+        if stage is Stage.PREFILL:
+            # Its leg is longer than its prefill alone where pods have others as well.
+            expected_s += max(expected.service_s, self.prefill_leg_s.value or 0.0)
+        elif stage is Stage.WHOLE:
+            expected_s += expected.whole_s
+        return needed_s(expected_s, whole_s=flight.first_token_s)
 
     def service_s(self, revision: str, flight: Flight) -> float | None:
         """Return S(u) of the request's prompt, as learned from prefill pods of `revision`."""

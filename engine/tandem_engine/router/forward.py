@@ -15,21 +15,24 @@ from aiohttp import web
 
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Deserted, Fleet
-from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.flight import Accounts, Flight, Stage
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
 from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.line import Waiter
+from tandem_engine.router.peers import Peers
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.relay import Relay
+from tandem_engine.router.silence import Silence
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
+from tandem_routing.deadlines import begin_by_s
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
 from tandem_routing.verdict import Ending
@@ -52,6 +55,8 @@ class Forwarder:
         waiting: Waiting,
         upstream: Upstream,
         accounts: Accounts,
+        killers: Killers,
+        peers: Peers,
         clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
@@ -60,9 +65,10 @@ class Forwarder:
         self._accounts = accounts
         self._learned = accounts.learned
         self._clock = clock
-        self._killers = Killers(clock)
-        self._suspicion = Suspicion(fleet=fleet, upstream=upstream, killers=self._killers)
-        self._relay = Relay(fleet=fleet, waiting=waiting, killers=self._killers, clock=clock)
+        self._killers = killers
+        self._suspicion = Suspicion(fleet=fleet, upstream=upstream, killers=killers, peers=peers)
+        self._relay = Relay(fleet=fleet, waiting=waiting, killers=killers, peers=peers, clock=clock)
+        self._silence = Silence(suspicion=self._suspicion, learned=accounts.learned, clock=clock)
         self._kv_return = KvReturn(upstream=upstream, metrics=accounts.metrics)
         self._prefill_leg = PrefillLeg(
             fleet=fleet,
@@ -139,7 +145,8 @@ class Forwarder:
         )
         held_s = self._without_decode_s()
         try:
-            async with asyncio.timeout_at(flight.first_token_deadline_s):
+            stage = Stage.PREFILL if waiter.split else Stage.WHOLE
+            async with asyncio.timeout_at(self._begin_by_s(flight, stage)):
                 placement = await self._waiting.admit(waiter)
         except QueueFull:
             flight.ending = Ending.SHED
@@ -154,7 +161,18 @@ class Forwarder:
         finally:
             flight.timeline.held_s += self._without_decode_s() - held_s
         flight.timeline.dispatched_s = self._clock()
+        try:
+            # Copies of it may have ended engines while it waited.
+            self._refuse_killer(flight)
+        except ApiError:
+            self._waiting.give_back(placement)
+            raise
         return placement
+
+    def _begin_by_s(self, flight: Flight, stage: Stage) -> float:
+        """Return until when a request may wait before `stage`: later it would be sent in vain."""
+        needed = self._learned.needed_s(flight, stage=stage)
+        return begin_by_s(flight.first_token_deadline_s, needed=needed, now=self._clock())
 
     def _without_decode_s(self) -> float:
         """Return for how long, in all, requests waited for what no prefill pod could give."""
@@ -190,6 +208,7 @@ class Forwarder:
                 self._let_go(flight, handover)
                 handover = None
                 self._fall_back(flight, DecodeOnly.NO_PAIR)
+            self._refuse_killer(flight)
             flight.tries += 1
             flight.decode_pod = pod.name
             answer_tokens = self._learned.expected_output_tokens(flight)
@@ -213,12 +232,10 @@ class Forwarder:
                     handover.seen_by = None
                 self._suspicion.failed(attempt, failure)
                 error = gateway_error(failure)
-                if sink.begun:
-                    try:
-                        return await sink.fail(error)
-                    finally:
-                        await self._suspicion.ends_here(flight, pod, failure)
+                # Before the client is told: it may ask again at once, and at another router.
                 ends_here = await self._suspicion.ends_here(flight, pod, failure)
+                if sink.begun:
+                    return await sink.fail(error)
                 if ends_here or flight.tries >= _MOST_TRIES:
                     busy = failure.reason is Reason.BUSY
                     flight.ending = Ending.SHED if busy else Ending.FAILED
@@ -245,8 +262,9 @@ class Forwarder:
         chosen = flight.placement.decode
         if chosen is not None and chosen is not avoid and chosen.usable:
             return chosen
+        stage = Stage.WHOLE if handover is None else Stage.DECODE
         try:
-            async with asyncio.timeout_at(flight.first_token_deadline_s):
+            async with asyncio.timeout_at(self._begin_by_s(flight, stage)):
                 while True:
                     pods = self._fleet.usable(Role.DECODE)
                     same = [pod for pod in pods if pod.endpoint.revision == revision]
@@ -311,7 +329,8 @@ class Forwarder:
                 self._suspicion.silent(flight, attempt, silent_s=self._clock() - began)
                 flight.given_up = pod
                 raise LeaseOver(Lost.SILENT) from None
-            return await self._timed_out(flight, sink, attempt, began=began)
+            stage = Stage.WHOLE if handover is None else Stage.DECODE
+            return await self._silence.ended(flight, sink, attempt, began=began, stage=stage)
         except LeaseOver:
             flight.given_up = pod
             raise
@@ -354,30 +373,3 @@ class Forwarder:
             computed_tokens=0 if pulled else flight.prompt_tokens - cached,
             output_tokens=flight.output_tokens,
         )
-
-    async def _timed_out(
-        self, flight: Flight, sink: Sink, attempt: Attempt, *, began: float
-    ) -> web.StreamResponse:
-        last_s = flight.timeline.last_token_s
-        started = last_s is not None
-        heard_s = began if last_s is None else last_s + sink.stalled_s
-        self._suspicion.silent(flight, attempt, silent_s=self._clock() - heard_s)
-        flight.ending = Ending.FAILED if started else Ending.TIMED_OUT
-        logger.warning(
-            "engine pod was silent for too long",
-            extra={
-                "pod": attempt.pod.name,
-                "phase": "between tokens" if started else "first token",
-            },
-        )
-        error = ApiError(
-            504,
-            "The engine stopped sending in the middle of the answer."
-            if started
-            else "No first token came in time.",
-            kind="server_error",
-            code="idle_timeout" if started else "first_token_timeout",
-        )
-        if sink.begun:
-            return await sink.fail(error)
-        raise error

@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import re
-import uuid
+import secrets
+from itertools import chain
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -27,7 +28,8 @@ def check_head(request: web.BaseRequest, settings: Settings) -> None:
             "Content-Encoding: send the body as it is, without compression.",
             code="unsupported_encoding",
         )
-    header_bytes = sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
+    raw = request.raw_headers
+    header_bytes = sum(map(len, chain.from_iterable(raw))) + 4 * len(raw)
     if header_bytes > limits.header_bytes:
         raise ApiError(
             431,
@@ -80,7 +82,7 @@ def _late(body: Body) -> ApiError:
 def id_of(request: web.BaseRequest) -> str:
     """Return the client's own id of its request, where it is one, else a new one."""
     given = request.headers.get("X-Request-Id", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
 
 
 def salt_of(request: web.BaseRequest, settings: Settings) -> str | None:

@@ -1,4 +1,4 @@
-"""The port for the operator and Prometheus."""
+"""The port for the operator, Prometheus and the pool's other routers."""
 
 import asyncio
 import math
@@ -11,6 +11,8 @@ from tandem_engine.router.connections import error_response
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Accounts
+from tandem_engine.router.hearing import Hearing
+from tandem_engine.router.peers import KILLERS_PATH
 from tandem_engine.router.pod import Role
 from tandem_engine.router.waiting import Waiting
 
@@ -19,18 +21,27 @@ STILL_READ_S = 30.0
 
 
 class InternalServer:
-    """Answers the operator and Prometheus."""
+    """Answers the operator, Prometheus and other routers."""
 
-    def __init__(self, *, fleet: Fleet, waiting: Waiting, accounts: Accounts, busy: Busy) -> None:
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        waiting: Waiting,
+        accounts: Accounts,
+        busy: Busy,
+        hearing: Hearing,
+    ) -> None:
         self._fleet = fleet
         self._waiting = waiting
         self._accounts = accounts
         self._busy = busy
+        self._hearing = hearing
         self._read = asyncio.Event()
         self._read_s = -math.inf
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer `/metrics` and `/arrivals`."""
+        """Answer `/metrics`, `/arrivals` and, to other routers of the pool, `/killers`."""
         if request.path == "/metrics":
             return web.Response(
                 body=self._accounts.metrics.exposition(),
@@ -51,6 +62,14 @@ class InternalServer:
             report = self._accounts.ledger.report(in_system)
             told = {"sick": self._sick(report["now_s"]), "busy_share": round(self._busy.share(), 3)}
             return web.json_response(report | told)
+        if request.path == KILLERS_PATH:
+            try:
+                return await self._hearing.answer(request)
+            except ApiError as error:
+                refused = error_response(error)
+                # What is left of its body nobody reads.
+                refused.force_close()
+                return refused
         return error_response(ApiError(404, "Served here: /metrics, /arrivals."))
 
     async def last_read(self) -> None:

@@ -143,12 +143,12 @@ class Metrics:
             "Generation of the settings in force.",
             registry=registry,
         )
-        for outcome in Outcome:
-            self.requests.labels(outcome.value)
         for cause in Cause:
             self.blame.labels(cause.value)
         for how in Lost:
             self.kv_expired.labels(how.value)
+        # To look a child up takes longer than to count with it.
+        self._ended = {outcome: self.requests.labels(outcome.value) for outcome in Outcome}
         self._parts: dict[Cause, Histogram] = {
             cause: self.ttft_part.labels(cause.value)
             for cause in Cause
@@ -202,7 +202,7 @@ class Metrics:
     ) -> None:
         """Count a request that ended."""
         outcome = verdict.outcome
-        self.requests.labels(outcome.value).inc()
+        self._ended[outcome].inc()
         if outcome is Outcome.REFUSED:
             return
         self.prompt_tokens.inc(prompt_tokens)

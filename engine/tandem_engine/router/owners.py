@@ -1,8 +1,8 @@
 """Which pods are the pool's: those whose ReplicaSet belongs to one of its Deployments.
 
 Anybody who may create pods can give them the pool's labels. A pod that names no ReplicaSet of the
-pool gets no request. ReplicaSets are known before their pods are Ready, and their UIDs are never
-used twice, so what was once known stays true.
+pool gets no request and, as a router, hears nothing. ReplicaSets are known before their pods are
+Ready, and their UIDs are never used twice, so what was once known stays true.
 """
 
 import logging
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tandem_engine.router.pod import Role
+
+ROUTER = "router"
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +24,9 @@ class Owners:
     """
 
     def __init__(self, pool: str) -> None:
-        self._deployments = {f"{pool}-{role}": role for role in Role}
-        self._roles: dict[str, Role] = {}
+        components = (*map(str, Role), ROUTER)
+        self._deployments = {f"{pool}-{component}": component for component in components}
+        self._components: dict[str, str] = {}
         self._by_name = False
         self.known = False
 
@@ -31,10 +34,10 @@ class Owners:
         """Take note of a ReplicaSet; tells whether that is news."""
         metadata = replica_set["metadata"]
         owner = _controller(metadata)
-        role = self._deployments.get(str(owner.get("name")))
-        if owner.get("kind") != "Deployment" or role is None or metadata["uid"] in self._roles:
+        component, uid = self._deployments.get(str(owner.get("name"))), metadata["uid"]
+        if owner.get("kind") != "Deployment" or component is None or uid in self._components:
             return False
-        self._roles[metadata["uid"]] = role
+        self._components[uid] = component
         return True
 
     def refuse(self) -> None:
@@ -46,15 +49,15 @@ class Owners:
             logger.warning("not allowed to list ReplicaSets: pods are told by their owners' names")
         self._by_name = self.known = True
 
-    def own(self, pod: Mapping[str, Any], role: Role) -> bool:
-        """Return whether a pod of this role is the pool's."""
+    def own(self, pod: Mapping[str, Any], component: str) -> bool:
+        """Return whether a pod of this role, or a router, is the pool's."""
         owner = _controller(pod["metadata"])
         if owner.get("kind") != "ReplicaSet":
             return False
         if self._by_name:
             name = str(owner.get("name"))
-            return self._deployments.get(name.rpartition("-")[0]) is role
-        return self._roles.get(str(owner.get("uid"))) is role
+            return self._deployments.get(name.rpartition("-")[0]) == component
+        return self._components.get(str(owner.get("uid"))) == component
 
 
 def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,13 +1,13 @@
 """Takes one request through its prefill leg: two pods at most, then the decode pod does it all."""
 
 import asyncio
-import uuid
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.flight import Accounts, Flight
+from tandem_engine.router.flight import Accounts, Flight, Stage
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.kv_lease import Handover, usable_until_s
 from tandem_engine.router.kv_return import KvReturn
@@ -16,6 +16,7 @@ from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import Waiting
+from tandem_routing.deadlines import begin_by_s
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
 from tandem_routing.verdict import Ending
@@ -95,13 +96,14 @@ class PrefillLeg:
     ) -> PrefillAnswer:
         pod = attempt.pod
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
-        timeouts, lease = flight.settings.timeouts, uuid.uuid4().hex
+        timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
+        # A decode pod may have to do it all.
+        needed = self.accounts.learned.needed_s(flight, stage=Stage.WHOLE)
+        by_s = begin_by_s(flight.first_token_deadline_s, needed=needed, now=started)
         unanswered = True
         self.accounts.ledger.leg_began(pod)
         try:
-            async with asyncio.timeout_at(
-                min(started + timeouts.prefill_s, flight.first_token_deadline_s)
-            ) as leg:
+            async with asyncio.timeout_at(min(started + timeouts.prefill_s, by_s)) as leg:
                 attempt.give_up = lambda: _end(leg)
                 answer = await self.upstream.prefill(
                     pod,

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import aiohttp
@@ -14,6 +14,7 @@ from tandem_engine.router.flight import Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Early
+from tandem_engine.router.peers import Peers
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
 from tandem_engine.router.upstream import Reason, UpstreamFailure, fault_in_stream
@@ -31,6 +32,7 @@ class Relay:
     fleet: Fleet
     waiting: Waiting
     killers: Killers
+    peers: Peers
     clock: Callable[[], float]
 
     async def run(
@@ -50,9 +52,9 @@ class Relay:
         idle_s, deadline_s = flight.settings.timeouts.idle_s, flight.deadline_s
         done = False
         early = None if own_until_s is None else Early(own_until_s)
-        chunks = response.content.iter_any()
+        content = response.content
         while not done:
-            data = await _next(chunks)
+            data = await _next(content)
             if not data:
                 raise UpstreamFailure(Reason.DISCONNECTED)
             payloads, fresh, done, broken = _read(events, count, data)
@@ -80,12 +82,15 @@ class Relay:
         answer = await sink.finish()
         flight.ending = Ending.ANSWERED
         self.fleet.ejection.well(attempt)
-        self.killers.answered(flight.call, credentials=flight.credentials)
+        cleared = self.killers.answered(flight.call, credentials=flight.credentials)
+        if cleared is not None:
+            self.peers.tell_answered(cleared)
         # The end of the body frees the connection for the next request.
         watchdog.move(clock() + 2 * _AFTER_DONE_S)
-        with contextlib.suppress(UpstreamFailure, TimeoutError):
-            async with asyncio.timeout(_AFTER_DONE_S):
-                await _next(chunks)
+        if not content.at_eof():
+            with contextlib.suppress(UpstreamFailure, TimeoutError):
+                async with asyncio.timeout(_AFTER_DONE_S):
+                    await _next(content)
         return answer
 
 
@@ -109,9 +114,10 @@ def _read(
     return payloads, fresh, done, None
 
 
-async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+async def _next(content: aiohttp.StreamReader) -> bytes:
+    """Return what has come; nothing: the stream is at its end."""
     try:
-        return await anext(chunks, None)
+        return await content.readany()
     except (aiohttp.ClientError, OSError) as error:
         raise UpstreamFailure(Reason.DISCONNECTED) from error
 

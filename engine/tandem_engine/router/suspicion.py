@@ -1,13 +1,15 @@
 """What a failure or a silence says: of the pod that it came from, and of the request itself."""
 
+import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tandem_engine.router.errors import ApiError, unavailable
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.flight import Flight
 from tandem_engine.router.health import Attempt, Why
 from tandem_engine.router.killers import Killers
+from tandem_engine.router.peers import Peers
 from tandem_engine.router.pod import Pod
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
 
@@ -25,6 +27,8 @@ class Suspicion:
     fleet: Fleet
     upstream: Upstream
     killers: Killers
+    peers: Peers
+    _noted: set[asyncio.Task[bool]] = field(default_factory=set)
 
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Log that a pod did not serve a request, and hold it against the pod."""
@@ -59,14 +63,23 @@ class Suspicion:
         """Return whether the request must go to no other engine, for it seems to end them.
 
         An engine has ended where it answers for its health no more. One that was leaving did so by
-        itself.
+        itself. Other routers know by then, if they are quick, and have said what they know. A
+        client that leaves meanwhile changes nothing of it.
         """
         if failure.reason not in _MAY_HAVE_ENDED or pod.endpoint.leaving:
             return False
+        noted = asyncio.create_task(self._ended_with(flight, pod))
+        self._noted.add(noted)
+        noted.add_done_callback(self._noted.discard)
+        return await asyncio.shield(noted)
+
+    async def _ended_with(self, flight: Flight, pod: Pod) -> bool:
         if await self.upstream.lives(pod) or pod.endpoint.leaving:
             return False
         self.fleet.ejection.eject(pod, Why.REFUSED)
-        ends_here = self.killers.ended(flight.call, credentials=flight.credentials, pod=pod.name)
+        digest = self.killers.ended(flight.call, credentials=flight.credentials, pod=pod.name)
+        await self.peers.tell_ended(digest, pod=pod.name)
+        ends_here = self.killers.has_ended_two(digest)
         logger.warning(
             "engine ended during a request",
             extra={"pod": pod.name, "request_id": flight.request_id, "again": not ends_here},
@@ -77,14 +90,19 @@ class Suspicion:
 def gateway_error(failure: UpstreamFailure) -> ApiError:
     """Return what the client of a request is told that no engine served."""
     if failure.reason is Reason.BUSY:
-        return unavailable(
-            "The engine is at its limit; try again later.",
-            code="engine_busy",
-            retry_after_s=_BUSY_RETRY_S,
-        )
+        return busy_error()
     return ApiError(
         502,
         "The engine failed before it finished the answer.",
         kind="server_error",
         code="upstream_error",
+    )
+
+
+def busy_error() -> ApiError:
+    """Return what the client of a request is told for which engines have no room."""
+    return unavailable(
+        "The engine is at its limit; try again later.",
+        code="engine_busy",
+        retry_after_s=_BUSY_RETRY_S,
     )

@@ -76,6 +76,8 @@ class Upstream:
     def __init__(self, *, key: str | None = None) -> None:
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._session = aiohttp.ClientSession(
+            # Engines have none for whoever asks next.
+            cookie_jar=aiohttp.DummyCookieJar(),
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=_KEEPALIVE_S, use_dns_cache=True
             ),

@@ -9,8 +9,7 @@ nothing of it.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet
@@ -119,13 +118,16 @@ class Waiting:
         except BaseException:
             placed = waiter.placed
             if placed.done() and not placed.cancelled() and placed.exception() is None:
-                placement = placed.result()
-                self._coming.end(placement)
-                self.computed(placement)
-                self.release(placement.prefill, placement.load)
+                self.give_back(placed.result())
             raise
         finally:
             self._leave(waiter)
+
+    def give_back(self, placement: Placement) -> None:
+        """Take back a place that nobody has gone to."""
+        self._coming.end(placement)
+        self.computed(placement)
+        self.release(placement.prefill, placement.load)
 
     def arrived(self, placement: Placement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
@@ -190,7 +192,7 @@ class Waiting:
         for pod in decode:
             by_revision[pod.endpoint.revision].append(pod)
         nobody = Prospect(self._clock(), pods=1)
-        while True:
+        while self._alive:
             found: Next[Waiter] = Next(None, late=False)
             if prefill:
                 found = self._line.next(self._prospect(prefill, settings))
@@ -203,14 +205,17 @@ class Waiting:
                 room = [] if reason is not None else _with_room(prefill, turn, settings)
                 if reason is None and not room:
                     continue
-                with _blamed_on(turn.waiter):
+                try:
                     chosen, borne = self._chosen(turn, room, by_revision, settings, late=late)
+                except Exception as error:
+                    raise Unfit(turn.waiter) from error
                 if not borne:
                     return True
                 self._place(turn, chosen, reason)
                 break
             else:
                 return False
+        return False
 
     def _chosen(
         self,
@@ -261,8 +266,10 @@ class Waiting:
                 compute_s=turn.expected.whole_s,
                 deadline_s=turn.waiter.deadline_s,
             )
-            with _blamed_on(turn.waiter):
+            try:
                 pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
+            except Exception as error:
+                raise Unfit(turn.waiter) from error
             if pod is not None:
                 pod.stalls.begin(whole.compute_s, now)
                 placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
@@ -325,15 +332,6 @@ class Waiting:
         self._alive.pop(waiter, None)
         for line in (self._line, self._whole):
             line.remove(waiter)
-
-
-@contextmanager
-def _blamed_on(waiter: Waiter) -> Iterator[None]:
-    """Have whatever fails be what makes this one request unfit."""
-    try:
-        yield
-    except Exception as error:
-        raise Unfit(waiter) from error
 
 
 def _with_room(prefill: Sequence[Pod], turn: Turn[Waiter], settings: Settings) -> list[Pod]:

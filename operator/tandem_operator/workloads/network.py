@@ -64,6 +64,8 @@ def _routers(name: PoolName, network: Network) -> Object:
     ingress = [
         # Clients, wherever they are.
         {"ports": _tcp(HTTP_PORT)},
+        # Routers tell each other of requests that end engines.
+        _ingress([_component(name, ROUTER)], _tcp(ROUTER_INTERNAL_PORT)),
         _ingress([_operator(network)], _tcp(ROUTER_INTERNAL_PORT)),
         *_metrics(network, ROUTER_INTERNAL_PORT),
     ]

@@ -12,7 +12,9 @@ import pytest
 
 from tandem_engine.router.cluster import ClusterSource, endpoint_of
 from tandem_engine.router.fleet import Fleet
+from tandem_engine.router.killers import Killers
 from tandem_engine.router.kube import ApiServer
+from tandem_engine.router.peers import Peers
 from tandem_engine.router.pod import Role
 from tandem_engine.router.settings import SettingsHolder
 from tests.unit.router.fake_api_server import KINDS, FakeApiServer, config_map, pod, replica_set
@@ -27,6 +29,9 @@ class Followed:
         self.token_path = token_path
         self.fleet = Fleet(asyncio.get_running_loop().time)
         self.settings = SettingsHolder()
+        clock = asyncio.get_running_loop().time
+        killers = Killers(clock, pool_key=None)
+        self.peers = Peers(killers=killers, pool_key=None, own_name="tiny-router-me", clock=clock)
 
     def usable(self) -> list[str]:
         return sorted(each.name for role in Role for each in self.fleet.usable(role))
@@ -48,6 +53,7 @@ async def following(
         pool="tiny",
         settings=seen.settings,
         fleet=seen.fleet,
+        peers=seen.peers,
     )
     tasks = [asyncio.create_task(watch.run()) for watch in source.watches]
     try:
@@ -280,3 +286,30 @@ def test_pods_without_address_or_engine_role_are_no_endpoints() -> None:
 
     assert endpoint_of(without_address) is None
     assert endpoint_of(router) is None
+
+
+def router_pod(name: str, *, owner: str | None = "router-set", **changes: Any) -> dict[str, Any]:
+    labels = {"tandem-inference.io/role": "router"}
+    return pod(f"tiny-router-{name}", owner=owner, **labels, **changes)
+
+
+async def test_other_routers_are_those_whose_owners_lead_to_the_pools_router(
+    followed: Followed,
+) -> None:
+    server = followed.server
+    server.put("replicasets", replica_set("router"))
+    server.put("replicasets", replica_set("router", uid="other-set", deployment="other-router"))
+
+    server.put("pods", router_pod("me"))
+    server.put("pods", router_pod("ends", leaving=True))
+    server.put("pods", router_pod("by-hand", owner=None))
+    server.put("pods", router_pod("a-guess", owner="a-guess"))
+    server.put("pods", router_pod("of-decode", owner="decode-set"))
+    server.put("pods", router_pod("other", owner="other-set"))
+    server.put("pods", router_pod("a"))
+
+    await until(lambda: "tiny-router-a" in followed.peers.names)
+    assert followed.peers.names == ["tiny-router-a", "tiny-router-ends"]
+    assert followed.usable() == ["d0", "p0"]
+    server.delete("pods", "tiny-router-a")
+    await until(lambda: followed.peers.names == ["tiny-router-ends"])

@@ -13,7 +13,7 @@ from tandem_engine.router.errors import ApiError
 from tandem_engine.router.killers import REFUSED_S, Killers
 from tandem_engine.router.settings import parse_settings
 from tests.unit.router.fake_engine import Script
-from tests.unit.router.pool import Pool, settings_document
+from tests.unit.router.pool import Pool, settings_document, until
 
 POISON = "poison"
 
@@ -54,6 +54,35 @@ async def test_two_engines_at_most_end_with_one_request(
     assert answer["error"]["code"] == "engine_killer"
     assert (await bare_pool.complete("a harmless one"))[0] == 200
     assert bare_pool.metric("tandem_router_engine_killers_total") == 5
+
+
+async def test_copies_that_wait_while_others_end_two_engines_go_to_no_third(
+    bare_pool: Pool,
+) -> None:
+    bare_pool.configure(limits={"prefill_requests_per_pod": 1})
+    await fleet(bare_pool, d=Script(dies_of=POISON))
+    for name in ("p1", "p2"):
+        bare_pool.show(name, ready=False)
+    engine = bare_pool.engines["p0"]
+    gates = [asyncio.Event() for _ in range(3)]
+    engine.script.hold = gates[0]
+    first = asyncio.create_task(bare_pool.complete("a harmless one"))
+    await engine.wait_seen(1)
+
+    copies = [asyncio.create_task(bare_pool.complete(POISON)) for _ in range(3)]
+    await until(lambda: bare_pool.router.waiting.requests == 3)
+    engine.script.hold = gates[1]
+    gates[0].set()
+    await engine.wait_seen(2)
+    engine.script.hold = gates[2]
+    gates[1].set()
+    await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+    gates[2].set()
+
+    assert (await first)[0] == 200
+    assert sorted([status for status, _ in await asyncio.gather(*copies)]) == [422, 422, 502]
+    assert dead(bare_pool) == 2
+    assert len(engine.seen) == 3
 
 
 async def test_a_prefill_and_a_decode_engine_are_two(bare_pool: Pool) -> None:
@@ -139,8 +168,9 @@ def test_many_copies_at_one_engine_that_ends_are_one_end() -> None:
     killers = Killers(clock)
 
     for _ in range(10):
-        assert not killers.ended(call("x"), credentials=None, pod="d0")
+        digest = killers.ended(call("x"), credentials=None, pod="d0")
 
+    assert not killers.has_ended_two(digest)
     killers.check(call("x"), credentials=None)
 
 
@@ -150,7 +180,7 @@ def test_the_same_engine_ended_twice_counts_twice() -> None:
     killers.ended(call("x"), credentials=None, pod="d0")
     clock.now += 60.0
 
-    assert killers.ended(call("x"), credentials=None, pod="d0")
+    assert killers.has_ended_two(killers.ended(call("x"), credentials=None, pod="d0"))
 
     with pytest.raises(ApiError):
         killers.check(call("x"), credentials=None)
@@ -172,4 +202,4 @@ def test_what_was_answered_is_no_killer() -> None:
     killers.ended(call("x"), credentials=None, pod="d0")
     killers.answered(call("x"), credentials=None)
 
-    assert not killers.ended(call("x"), credentials=None, pod="d1")
+    assert not killers.has_ended_two(killers.ended(call("x"), credentials=None, pod="d1"))

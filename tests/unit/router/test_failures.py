@@ -138,7 +138,7 @@ async def test_a_request_whose_own_time_ran_out_says_nothing_about_its_prefill_p
 
     first, second = await asyncio.gather(pool.complete(), pool.complete())
 
-    assert sorted([first[0], second[0]]) == [200, 504]
+    assert [first[0], second[0]] == [200, 200]
     assert pool.metric("tandem_router_decode_only_total", reason="prefill_timeout") == 1
     await asyncio.sleep(0.1)
     assert pool.engines["p0"].probes == 0

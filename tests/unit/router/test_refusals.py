@@ -46,7 +46,23 @@ BAD_BODIES: list[tuple[Any, int, str]] = [
     ({"model": "tiny", "prompt": ["x"] * 3, "best_of": 6}, 400, "at most 16"),
     ({"model": "tiny", "prompt": "x", "logprobs": -1}, 400, "logprobs: a number"),
     ({"model": "tiny", "prompt": "x", "top_logprobs": -1}, 400, "top_logprobs: a number"),
-    ({"model": "tiny", "prompt": "x", "logprobs": 10**400}, 400, "use stream: true"),
+    ({"model": "tiny", "prompt": "x", "logprobs": 10**400}, 400, "logprobs: 2047 or less"),
+    ({"model": "tiny", "prompt": "x", "logprobs": 2047}, 400, "use stream: true"),
+    (
+        {"model": "tiny", "prompt": "x", "logprobs": 2048, "stream": True},
+        400,
+        "logprobs: 2047 or less",
+    ),
+    (
+        {"model": "tiny", "prompt": "x", "n": 16, "logprobs": 200, "stream": True},
+        400,
+        "logprobs: 127 or less",
+    ),
+    (
+        {"model": "tiny", "prompt": "x", "logprob_token_ids": list(range(3000)), "stream": True},
+        400,
+        "logprob_token_ids: 2047 or less",
+    ),
     ({"model": "tiny", "prompt": "x", "n": 16, "logprobs": 20, "max_tokens": 2000}, 400, "262144"),
     ({"model": "tiny", "prompt": [5] * 2048}, 400, "2048"),
     ({"model": "tiny", "prompt": [5] * 2049, "max_tokens": 0}, 400, "2048"),
@@ -66,6 +82,43 @@ async def test_bad_bodies_are_refused_with_a_sentence(
     assert pool.engines["p0"].seen == pool.engines["d0"].seen == []
     assert (await pool.arrivals())["arrivals"] == []
     assert pool.metric("tandem_router_requests_total", outcome="refused") == 1
+
+
+LONG = {"max_model_len": 1_000_000}
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({"n": 16, "logprobs": 20}, {}),
+        ({"n": 16, "logprobs": 20}, LONG),
+        ({"n": 16, "logprobs": 20, "max_tokens": 131_072}, LONG),
+        ({"logprobs": 20, "max_tokens": 1_000_000}, LONG),
+        ({"n": 16, "logprobs": 127}, {}),
+        ({"logprobs": 2047}, {}),
+    ],
+    ids=str,
+)
+async def test_logprobs_that_an_honest_client_asks_for_are_streamed(
+    pool: Pool, fields: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    pool.configure(**settings)
+
+    assert (await pool.stream(**fields))[-1] == "[DONE]"
+
+
+async def test_all_logprobs_of_a_stream_are_bounded_and_the_refusal_names_what_works(
+    pool: Pool,
+) -> None:
+    pool.configure(**LONG)
+    fields = {"model": "tiny", "prompt": "x", "n": 16, "logprobs": 127, "stream": True}
+
+    status, answer, _ = await pool.post({**fields, "max_tokens": 40_000})
+
+    assert status == 400
+    assert answer["error"]["param"] == "logprobs"
+    assert "max_tokens to 32768 or less" in answer["error"]["message"]
+    assert (await pool.stream("x", n=16, logprobs=127, max_tokens=32_768))[-1] == "[DONE]"
 
 
 @pytest.mark.parametrize(

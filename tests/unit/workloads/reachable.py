@@ -19,6 +19,7 @@ NEIGHBOUR = Peer("a pod beside the pool", "10.1.0.9", "serving", {"app": "web"})
 TENANT = Peer("another tenant", "10.4.0.1", "mallory", {"app": "web"})
 LOOKALIKE = pool_pod("router", namespace="mallory")
 OTHER_POOL = pool_pod("decode", pool="chat")
+OTHER_ROUTER = pool_pod("router", pool="chat")
 OUTSIDE = Peer("somebody outside", "203.0.113.9")
 METADATA = Peer("the cloud's metadata", "169.254.169.254")
 STRANGERS = (OPERATOR_ELSEWHERE, NEIGHBOUR, TENANT, LOOKALIKE, OTHER_POOL, OUTSIDE)
@@ -71,6 +72,8 @@ def _cases() -> Iterator[Case]:
     for stranger in (*STRANGERS, *ENGINES):
         yield Case(stranger, ROUTER, 9100, False)
     yield Case(OPERATOR, ROUTER, 9100, True)
+    yield Case(ROUTER, ROUTER, 9100, True)
+    yield Case(OTHER_ROUTER, ROUTER, 9100, False)
     yield Case(PROMETHEUS, ROUTER, 9100, True)
     yield Case(ROUTER, OUTSIDE, 6443, True)
 

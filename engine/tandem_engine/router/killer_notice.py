@@ -1,0 +1,115 @@
+"""What routers of a pool tell each other of requests that end engines: a small closed document.
+
+Moments are told as ages: no two routers need have the same time.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+REFUSED_S = 300.0
+"""For how long a request that ended two engines is refused; what is older matters no more."""
+MOST_IN_A_NOTICE = 512
+MOST_BYTES = 256 * 1024
+"""So many have room in it, however long their pods' names are."""
+
+
+class NoticeError(ValueError):
+    """A document that is no notice; nothing of it is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An engine ended with a request."""
+
+    digest: bytes
+    pod: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A request was answered at which engines had ended."""
+
+    digest: bytes
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What one router tells others."""
+
+    ends: tuple[End, ...] = ()
+    answers: tuple[Answer, ...] = ()
+
+    @property
+    def digests(self) -> frozenset[bytes]:
+        """Return those that it is about."""
+        ended = frozenset(end.digest for end in self.ends)
+        return ended | {answer.digest for answer in self.answers}
+
+    def document(self) -> bytes:
+        """Return it as JSON."""
+        ends = [
+            {"digest": end.digest.hex(), "pod": end.pod, "age_s": _told(end.age_s)}
+            for end in self.ends
+        ]
+        answers = [
+            {"digest": answer.digest.hex(), "age_s": _told(answer.age_s)} for answer in self.answers
+        ]
+        return json.dumps({"schema": 1, "ends": ends, "answers": answers}).encode()
+
+
+def _told(age_s: float) -> float:
+    return round(min(REFUSED_S, max(0.0, age_s)), 3)
+
+
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_Age = Annotated[float, Field(ge=0, le=REFUSED_S, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _End(_Part):
+    digest: _Digest
+    pod: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}$")]
+    age_s: _Age
+
+
+class _Answer(_Part):
+    digest: _Digest
+    age_s: _Age
+
+
+class _Document(_Part):
+    schema_version: Literal[1] = Field(alias="schema")
+    ends: Annotated[list[_End], Field(max_length=MOST_IN_A_NOTICE)] = Field(default_factory=list)
+    answers: Annotated[list[_Answer], Field(max_length=MOST_IN_A_NOTICE)] = Field(
+        default_factory=list
+    )
+
+
+def parse_notice(raw: bytes) -> Notice:
+    """Return the notice in `raw`, or raise `NoticeError` with one sentence."""
+    try:
+        document = _Document.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise NoticeError(f"{field}: {first['msg']}") from error
+    return Notice(tuple(_ends(document)), tuple(_answers(document)))
+
+
+def _ends(document: _Document) -> Iterator[End]:
+    for each in document.ends:
+        yield End(bytes.fromhex(each.digest), each.pod, each.age_s)
+
+
+def _answers(document: _Document) -> Iterator[Answer]:
+    for each in document.answers:
+        yield Answer(bytes.fromhex(each.digest), each.age_s)
