@@ -4,9 +4,34 @@ What is expected may be wrong, so it never takes more than half of what is left:
 nobody wait for less than that.
 """
 
+from enum import Enum, auto
+
+from tandem_routing.deadline_queue import Expected
+
 _TIMES = 2.0
 # Where nothing is expected of a request yet, it needs some time all the same.
 _LEAST_SHARE = 0.05
+
+
+class Stage(Enum):
+    """What a request still has to go through: both legs, a decode pod alone, or the last leg."""
+
+    PREFILL = auto()
+    WHOLE = auto()
+    DECODE = auto()
+
+
+def to_first_token_s(expected: Expected, *, stage: Stage, prefill_leg_s: float | None) -> float:
+    """Return how long a first token is expected to take from a stage on.
+
+    `prefill_leg_s` is the usual time at a prefill pod; `None`: it is not known.
+    """
+    if stage is Stage.DECODE:
+        return expected.rest_s
+    if stage is Stage.WHOLE:
+        return expected.rest_s + expected.whole_s
+    # Its leg is longer than its prefill alone where pods have others as well.
+    return expected.rest_s + max(expected.service_s, prefill_leg_s or 0.0)
 
 
 def needed_s(expected_s: float, *, whole_s: float) -> float:

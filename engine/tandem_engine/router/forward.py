@@ -15,7 +15,7 @@ from aiohttp import web
 
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Deserted, Fleet
-from tandem_engine.router.flight import Accounts, Flight, Stage
+from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
@@ -32,7 +32,7 @@ from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
-from tandem_routing.deadlines import begin_by_s
+from tandem_routing.deadlines import Stage, begin_by_s
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
 from tandem_routing.verdict import Ending

@@ -60,6 +60,11 @@ class Pod(Outstanding):
         self.health.entered(now)
 
     @property
+    def revision(self) -> str:
+        """Return whose pods it works with: prefill and decode of one revision."""
+        return self.endpoint.revision
+
+    @property
     def weight(self) -> int:
         """Return the tokens it has, and those of work that it failed just now.
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from tandem_engine.router.fleet import Deserted, Fleet
 from tandem_engine.router.gate import Underway
 from tandem_engine.router.line import Waiter
-from tandem_engine.router.pairing import bearing, pair
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.settings import Settings, SettingsHolder
@@ -30,6 +29,7 @@ from tandem_routing.deadline_queue import (
 )
 from tandem_routing.outstanding import Load
 from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.pairing import Gate, bearing, pair
 
 _OVERDUE_S = 60.0
 
@@ -227,11 +227,16 @@ class Waiting:
         late: bool,
     ) -> tuple[Pod | None, bool]:
         """Return the one of `prefill` to go to, if any is given, and whether decode bears it."""
-        load, coming, now = turn.decode_load, self._coming, self._clock()
+        load, pace = turn.decode_load, settings.decode
+        gate = Gate(
+            pace if pace is not None and pace.gate else None,
+            tpot_s=settings.slo.tpot_s,
+            late=late,
+            now=self._clock(),
+        )
         if not prefill:
-            found = bearing(load, decode, underway=coming, settings=settings, late=late, now=now)
-            return None, bool(found)
-        pod = pair(load, prefill, decode, underway=coming, settings=settings, late=late, now=now)
+            return None, bool(bearing(load, decode, coming=self._coming, gate=gate))
+        pod = pair(load, prefill, decode, coming=self._coming, gate=gate)
         return pod, pod is not None
 
     def _reconsider(self, prefill: Sequence[Pod]) -> None:

@@ -17,6 +17,7 @@ class Flight:
         made: output tokens made so far.
         compute_tokens: prompt tokens that a decode pod still has to compute by itself.
         service_s: prefill time of this request alone on its pod.
+        begin_by_s: until when it may wait for a prefill pod; `None`: for ever.
         held_s: the part of its wait in the router that decode pods are to blame for.
         load: what its router counts it as at its decode pod, or on the way there.
     """
@@ -24,6 +25,7 @@ class Flight:
     request: TraceRequest
     number: int
     deadline_s: float
+    begin_by_s: float | None = None
     dispatched_s: float | None = None
     prefilled_s: float | None = None
     first_s: float | None = None

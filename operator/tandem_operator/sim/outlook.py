@@ -13,10 +13,13 @@ from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadlines import Stage, begin_by_s, needed_s, to_first_token_s
 from tandem_routing.estimates import MOST_MOVE, Mean
 from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
 
 FIRST_OUTPUT_TOKENS = 128.0
+REVISION = ""
 # A newcomer waits for the step under way, half of one on average, and then for its own.
 STEPS_TO_FIRST = 1.5
 
@@ -51,6 +54,17 @@ class Pace:
         return self.speed.step_s(max(1, round(streams)), kv_tokens)
 
 
+class PrefillSide(Outstanding):
+    """What a router has outstanding at one prefill pod; all pods are of one revision."""
+
+    __slots__ = ("pod",)
+    revision = REVISION
+
+    def __init__(self, pod: Pod[PrefillPod]) -> None:
+        super().__init__(pod.name)
+        self.pod = pod
+
+
 class DecodeSide(Outstanding):
     """What a router has outstanding at one decode pod; `whole`: who computes a prompt there."""
 
@@ -82,7 +96,9 @@ class Outlook:
     decode: DecodeSpeed | None
     coming: Load = NO_LOAD
     _output_tokens: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
-    _prefill: dict[int, Outstanding] = field(default_factory=dict)
+    _prefill_leg_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
+    _pace: Pace | None = None
+    _prefill: dict[int, PrefillSide] = field(default_factory=dict)
     _decode: dict[int, DecodeSide] = field(default_factory=dict)
     _at: dict[Flight, DecodeSide] = field(default_factory=dict)
     _work: dict[Flight, Load] = field(default_factory=dict)
@@ -98,7 +114,13 @@ class Outlook:
         speed = self.decode
         if speed is None:
             return None
-        return Pace(speed, speed.kv_capacity_tokens, speed.max_num_seqs)
+        if self._pace is None or self._pace.speed is not speed:
+            self._pace = Pace(speed, speed.kv_capacity_tokens, speed.max_num_seqs)
+        return self._pace
+
+    def to(self, revision: str) -> Load:
+        """What decode pods may get that is at none yet."""
+        return self.coming
 
     def load_of(self, flight: Flight) -> Load:
         """What a request will be to a decode pod."""
@@ -106,11 +128,11 @@ class Outlook:
         tokens = flight.request.prompt_tokens + output_tokens
         return Load(tokens=tokens, output_tokens=output_tokens)
 
-    def prefill_side(self, pod: Pod[PrefillPod]) -> Outstanding:
+    def prefill_side(self, pod: Pod[PrefillPod]) -> PrefillSide:
         """What the router has outstanding at a prefill pod."""
         found = self._prefill.get(pod.index)
         if found is None:
-            found = self._prefill[pod.index] = Outstanding(pod.name)
+            found = self._prefill[pod.index] = PrefillSide(pod)
         return found
 
     def decode_side(self, pod: Pod[DecodePod]) -> DecodeSide:
@@ -135,6 +157,8 @@ class Outlook:
         side = self.prefill_side(pod)
         for flight in flights:
             side.leave(self._work.pop(flight), now_s)
+            if flight.dispatched_s is not None:
+                self._prefill_leg_s.add(now_s - flight.dispatched_s)
 
     def free_s(self, pod: Pod[PrefillPod], now_s: float) -> float:
         """When a prefill pod will be done with what it has."""
@@ -166,6 +190,18 @@ class Outlook:
                 side.whole.remove(flight)
                 side.stalls.end()
         flight.load = NO_LOAD
+
+    def begin_by_s(
+        self, flight: Flight, expected: Expected, *, first_token_s: float, now_s: float
+    ) -> float:
+        """Until when a request may wait for a prefill pod: later it would be sent in vain."""
+        needed = needed_s(
+            to_first_token_s(
+                expected, stage=Stage.PREFILL, prefill_leg_s=self._prefill_leg_s.value
+            ),
+            whole_s=first_token_s,
+        )
+        return begin_by_s(flight.request.at_s + first_token_s, needed=needed, now=now_s)
 
     def ended_well(self, output_tokens: int) -> None:
         """A good request made so many tokens."""

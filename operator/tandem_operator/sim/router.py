@@ -8,7 +8,7 @@ from tandem_operator.sim.clock import Clock, Stopwatch
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.outlook import DecodeSide, Outlook, Pace
+from tandem_operator.sim.outlook import REVISION, DecodeSide, Outlook, Pace, PrefillSide
 from tandem_operator.sim.pods import E, Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
@@ -20,8 +20,9 @@ from tandem_operator.sim.router_queue import (
     Spread,
     pick,
 )
-from tandem_routing.decode_admission import bears
+from tandem_routing.deadline_queue import Expected
 from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.pairing import Gate, pair
 from tandem_routing.pod_choice import least_loaded
 
 AFFINITY_SLACK_PASSES = 1.0
@@ -74,6 +75,15 @@ class Router:
         flight.held_s = -self._held.total_s(self.clock.now_s)
         self.queue.add(flight)
         self.pump()
+        first_token_s = self.settings.first_token_s
+        if first_token_s is not None and flight.dispatched_s is None:
+            by_s = self.outlook.begin_by_s(
+                flight,
+                Expected(service_s=self._service_s(flight), rest_s=self._rest_s()),
+                first_token_s=first_token_s,
+                now_s=self.clock.now_s,
+            )
+            self.queue.wait_until(flight, by_s)
 
     def held(self) -> list[Flight]:
         """Those who wait and whom decode pods held back for most of their wait."""
@@ -96,16 +106,17 @@ class Router:
         """Send them on; whether decode pods are what the next one waits for."""
         while len(self.queue):
             first, excess = self.queue.sort(now_s)
-            if self.settings.overflow and any(self._overflowed(flight) for flight in excess):
+            if self.settings.overflow and excess and self._overflowed(excess):
                 continue
             free = [] if first is None else self._with_room(first)
             if first is None or not free:
                 return False
-            if self.settings.decode_gate and not self._decode_bears(first):
+            pod = self._paired(first, free)
+            if pod is None:
                 self._look_again()
                 return True
             self._take(first)
-            self._send(first, self._choose_prefill(free, first))
+            self._send(first, pod)
         return False
 
     def came_back(self, pod: Pod[PrefillPod], flights: list[Flight]) -> None:
@@ -136,8 +147,7 @@ class Router:
 
     def _give_up(self, now_s: float) -> None:
         """Shed those who waited as long as they may."""
-        most_s = self.settings.first_token_s
-        while most_s is not None and (flight := self.queue.worn_out(now_s - most_s)) is not None:
+        while (flight := self.queue.worn_out(now_s)) is not None:
             self._take(flight)
             self._shed(flight)
 
@@ -167,8 +177,41 @@ class Router:
         pods = self._prefill.serving
         nobody_s = inf if self.settings.overflow else now_s
         free_s = (self.outlook.free_s(pod, now_s) for pod in pods)
-        rest_s = self.profile.handover_s(0) + self.outlook.first_token_s(self._decode.serving)
-        return Prospect(min(free_s, default=nobody_s), pods=max(1, len(pods)), rest_s=rest_s)
+        return Prospect(
+            min(free_s, default=nobody_s), pods=max(1, len(pods)), rest_s=self._rest_s()
+        )
+
+    def _rest_s(self) -> float:
+        return self.profile.handover_s(0) + self.outlook.first_token_s(self._decode.serving)
+
+    def _paired(self, flight: Flight, free: list[Pod[PrefillPod]]) -> Pod[PrefillPod] | None:
+        """The one of `free` to go to, while decode pods bear one more stream."""
+        pace = self.outlook.pace() if self.settings.decode_gate else None
+        side = self._pair(flight, free, pace)
+        if side is None and pace is not None:
+            # Streams have ended since a pod was last looked at: only then is that worth a look.
+            for pod in self._decode.serving:
+                self._advance(pod)
+            side = self._pair(flight, free, pace)
+        if side is None or self.settings.spread is Spread.LEAST_LOADED:
+            return None if side is None else side.pod
+        return self._choose_prefill(free, flight)
+
+    def _pair(
+        self, flight: Flight, free: list[Pod[PrefillPod]], pace: Pace | None
+    ) -> PrefillSide | None:
+        prefill = [self.outlook.prefill_side(pod) for pod in free]
+        decode = self._decode_sides()
+        if not decode:
+            return None if self.settings.decode_gate else least_loaded(prefill)
+        gate = Gate(
+            pace,
+            tpot_s=self.outlook.tpot_s,
+            late=self.queue.is_hopeless(flight),
+            now=self.clock.now_s,
+        )
+        load = self.outlook.load_of(flight)
+        return pair(load, prefill, {REVISION: decode}, coming=self.outlook, gate=gate)
 
     def _choose_prefill(self, pods: list[Pod[PrefillPod]], flight: Flight) -> Pod[PrefillPod]:
         candidates = [
@@ -214,32 +257,11 @@ class Router:
         if pod.engine.idle:
             self._start_pass(pod)
 
-    def _decode_bears(self, flight: Flight) -> bool:
-        """Whether one more stream leaves every stream of the decode pods its seat and its TPOT."""
-        pace = self.outlook.pace()
-        # Streams have ended since a pod was last looked at: look only where there seem too many.
-        if pace is None or self._bear(flight, pace):
-            return True
-        for pod in self._decode.serving:
-            self._advance(pod)
-        return self._bear(flight, pace)
-
-    def _bear(self, flight: Flight, pace: Pace) -> bool:
-        sides = self._decode_sides()
-        return bool(sides) and bears(
-            pace,
-            sides,
-            self.outlook.load_of(flight),
-            underway=self.outlook.coming,
-            tpot_s=self.outlook.tpot_s,
-            late=self.queue.is_hopeless(flight),
-            now=self.clock.now_s,
-        )
-
     def _decode_sides(self) -> list[DecodeSide]:
         sides = [self.outlook.decode_side(pod) for pod in self._decode.serving]
         for side in sides:
-            side.settle()
+            if side.whole:
+                side.settle()
         return sides
 
     def _look_again(self) -> None:
@@ -254,32 +276,41 @@ class Router:
             self._advance(pod)
         self.pump()
 
-    def _overflowed(self, flight: Flight) -> bool:
-        """Send the whole request to a decode pod that keeps TPOT for all inside, if there is one.
+    def _overflowed(self, excess: list[Flight]) -> bool:
+        """Send one of these whole to a decode pod that keeps TPOT for all inside, if there is one.
 
         Only where it would be on time: the prompts that the pod computes already come first.
         """
         pace = self.outlook.pace()
         if pace is None:
             return False
-        prompt, now_s, tpot_s = flight.request.prompt_tokens, self.clock.now_s, self.outlook.tpot_s
-        whole = Whole(
-            prompt_tokens=prompt,
-            output_tokens=self.outlook.output_tokens,
-            compute_s=self.profile.service_s(prompt),
-            deadline_s=flight.deadline_s,
-        )
         for pod in self._decode.serving:
             self._advance(pod)
+        now_s, tpot_s = self.clock.now_s, self.outlook.tpot_s
         sides = spare(self._decode_sides(), pace, tpot_s=tpot_s)
-        side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
-        if side is None:
+        if not sides:
             return False
+        output_tokens = self.outlook.output_tokens
+        for flight in excess:
+            prompt = flight.request.prompt_tokens
+            whole = Whole(
+                prompt_tokens=prompt,
+                output_tokens=output_tokens,
+                compute_s=self.profile.service_s(prompt),
+                deadline_s=flight.deadline_s,
+            )
+            side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
+            if side is not None:
+                self._send_whole(flight, side, whole.compute_s)
+                return True
+        return False
+
+    def _send_whole(self, flight: Flight, side: DecodeSide, service_s: float) -> None:
+        now_s = self.clock.now_s
         self._take(flight)
         flight.dispatched_s = now_s
         flight.overflowed = True
-        flight.compute_tokens = prompt
-        flight.service_s = whole.compute_s
+        flight.compute_tokens = flight.request.prompt_tokens
+        flight.service_s = service_s
         self.outlook.computes(flight, side, now_s)
         side.pod.engine.join(flight, now_s)
-        return True

@@ -4,10 +4,11 @@ Deadline order is the live router's own; the other orders are what it is compare
 """
 
 from bisect import insort
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heappop, heappush
 from itertools import chain, islice
 
 from tandem_operator.sim.flight import Flight
@@ -46,7 +47,8 @@ class RouterSettings:
             queues stand at the pods.
         tokens_per_prefill_pod: most prompt tokens outstanding there beyond two requests. Short
             prompts share a pass; a long one waits where it can still be put in order.
-        first_token_s: how long a request may wait before it is shed; `None`: for ever.
+        first_token_s: how long a first token may take: who could have none in that time is shed;
+            `None`: nobody is.
         overflow: send whole requests to decode pods when prefill would be late and decode has room.
         decode_gate: let requests wait here, rather than slow down every stream, while the decode
             pods hold as many as keep TPOT.
@@ -131,12 +133,25 @@ class RouterQueue:
         else:
             insort(self._urgent, entry)
 
-    def worn_out(self, entered_before_s: float) -> Flight | None:
-        """One that came before then: whoever is not set aside, or the first who is."""
+    def wait_until(self, flight: Flight, by_s: float) -> None:
+        """Let a request wait no longer than that."""
+        flight.begin_by_s = by_s
         if self._order is Order.DEADLINE:
-            return self._deadline.worn_out(entered_before_s)
+            self._deadline.wait_until(flight, by_s)
+
+    def worn_out(self, now_s: float) -> Flight | None:
+        """One that may wait no more: whoever is not set aside, or the first who is."""
+        if self._order is Order.DEADLINE:
+            return self._deadline.worn_out(now_s)
         candidates = (entry[2] for entry in chain(self._urgent, islice(self._line, 1)))
-        return next((each for each in candidates if each.request.at_s < entered_before_s), None)
+        return next(
+            (
+                each
+                for each in candidates
+                if each.begin_by_s is not None and each.begin_by_s < now_s
+            ),
+            None,
+        )
 
     def sort(self, now_s: float) -> tuple[Flight | None, list[Flight]]:
         """Who goes next, and who could be on time, but not at the prefill pods in this order."""
@@ -239,7 +254,8 @@ class DeadlineOrder:
         self.rest_s = 0.0
         self._elsewhere = elsewhere
         self._queue: DeadlineQueue[_Waiter] = DeadlineQueue()
-        self._waiters: OrderedDict[Flight, _Waiter] = OrderedDict()
+        self._waiters: dict[Flight, _Waiter] = {}
+        self._begin_by: list[tuple[float, int, Flight]] = []
         self._late: Flight | None = None
         self._pods = 0
         self._reconsidered_s = 0.0
@@ -251,17 +267,23 @@ class DeadlineOrder:
         return iter(self._waiters)
 
     def add(self, flight: Flight, service_s: float) -> None:
-        """Let a request wait; one that begins anew came before those that follow it here."""
+        """Let a request wait."""
         waiter = self._waiters[flight] = _Waiter(flight, service_s, self)
-        oldest = next(iter(self._waiters))
-        if flight.request.at_s < oldest.request.at_s:
-            self._waiters.move_to_end(flight, last=False)
         self._queue.add(waiter)
 
-    def worn_out(self, entered_before_s: float) -> Flight | None:
-        """The oldest, if it came before then."""
-        oldest = next(iter(self._waiters), None)
-        return oldest if oldest and oldest.request.at_s < entered_before_s else None
+    def wait_until(self, flight: Flight, by_s: float) -> None:
+        """Let a request wait no longer than that."""
+        heappush(self._begin_by, (by_s, flight.number, flight))
+
+    def worn_out(self, now_s: float) -> Flight | None:
+        """One that may wait no more."""
+        while self._begin_by and self._begin_by[0][0] < now_s:
+            by_s, _, flight = self._begin_by[0]
+            # One that begins anew stands here twice.
+            if flight in self._waiters and flight.begin_by_s == by_s:
+                return flight
+            heappop(self._begin_by)
+        return None
 
     def sort(self, now_s: float, prospect: Prospect) -> tuple[Flight | None, list[Flight]]:
         """Who goes next, and who would be late at the prefill pods."""

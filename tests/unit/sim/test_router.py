@@ -226,7 +226,7 @@ def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
         assert parts["decode_admission"] > parts["router_queue"]
 
 
-def test_who_waits_longer_than_allowed_is_shed() -> None:
+def test_who_could_have_no_first_token_in_time_is_shed_and_not_sent() -> None:
     clump = of(*((0.0, 6000, 20) for _ in range(40)))
     router = replace(FRUGAL, first_token_s=1.5)
 
@@ -239,8 +239,8 @@ def test_who_waits_longer_than_allowed_is_shed() -> None:
     )
 
     assert (patient.failed, patient.completed) == (0, 40)
-    # Each takes an eighth of a second: twelve were begun by then.
-    assert hasty.failed == pytest.approx(40 - 12, abs=2)
+    # Each takes an eighth of a second: twelve would be begun by then, the last ones in vain.
+    assert 40 - 12 <= hasty.failed <= 40 - 6
     assert hasty.completed + hasty.failed == 40
     assert hasty.good == patient.good
 
@@ -300,5 +300,5 @@ def test_nobody_waits_longer_than_for_the_first_token_whatever_the_bound(order: 
     shed = [flight for flight in ended if flight.ending is Ending.SHED]
     sent = [flight for flight in ended if flight.ending is Ending.ANSWERED]
     assert shed
-    assert all((flight.end_s or 0.0) - flight.request.at_s < 2.2 for flight in shed)
+    assert all(1.0 <= (flight.end_s or 0.0) - flight.request.at_s < 2.1 for flight in shed)
     assert all((flight.dispatched_s or 0.0) - flight.request.at_s <= 2.0 for flight in sent)
