@@ -99,6 +99,7 @@ def main() -> None:
         *(Checkout(path.name, path / ".venv/bin/python") for path in arguments.others),
         Checkout(_OURS, Path(sys.executable)),
     ]
+    arguments.out.mkdir(parents=True, exist_ok=True)
     program, done = generator.build(), dict[str, list[Round]]()
     for label in arguments.load or LOADS:
         done[label] = rounds(
