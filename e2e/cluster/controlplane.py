@@ -34,6 +34,7 @@ _READY_S = 60.0
 _STOP_S = 10.0
 _POLL_S = 0.05
 ADMIN = "admin"
+_ESTABLISHED = 'jsonpath={.status.conditions[?(@.type=="Established")].status}'
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 # SEC 1 ECPrivateKey on P-256: version, 32 bytes of key, the curve's name.
 _EC_KEY_HEAD = bytes.fromhex("30310201010420")
@@ -129,6 +130,16 @@ class ControlPlane:
         if result.returncode != 0:
             raise RuntimeError(f"kubectl {' '.join(words)}: {result.stderr.strip()}")
         return result.stdout
+
+    def install_definition(self, file: Path) -> None:
+        """Apply a CustomResourceDefinition and wait until its objects are served."""
+        self.run_kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
+        deadline = time.monotonic() + _READY_S
+        # `kubectl wait` fails on a definition that has no conditions yet.
+        while self.run_kubectl("get", "-f", str(file), "-o", _ESTABLISHED) != "True":
+            if time.monotonic() > deadline:
+                raise CannotContinueError(f"{file.name} is not served after {_READY_S:g} s")
+            time.sleep(_POLL_S)
 
     @contextlib.contextmanager
     def api_server_frozen(self) -> Iterator[None]:

@@ -26,10 +26,8 @@ NOT_IN_THE_POLICY = {"own account"}
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """An API server with the CRD, the policy in force in one namespace, and accounts there."""
-    definition = ROOT / "crds" / "inferencepools.tandem-inference.io.yaml"
+    control_plane.install_definition(ROOT / "crds" / "inferencepools.tandem-inference.io.yaml")
     run = control_plane.run_kubectl
-    run("apply", "--server-side", "--force-conflicts", "-f", str(definition))
-    run("wait", "--for=condition=Established", "crd/inferencepools.tandem-inference.io")
     ensure_namespace(control_plane, NAMESPACE)
     for name in ("tiny-prefill", "tiny-decode", "admin"):
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}

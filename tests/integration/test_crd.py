@@ -22,10 +22,8 @@ Kubectl = Callable[..., str]
 @pytest.fixture(scope="module")
 def kubectl(control_plane: ControlPlane) -> Kubectl:
     """kubectl on an API server that knows our CRD."""
-    run = control_plane.run_kubectl
-    run("apply", "--server-side", "--force-conflicts", "-f", str(DEFINITION))
-    run("wait", "--for=condition=Established", f"crd/{RESOURCE}")
-    return run
+    control_plane.install_definition(DEFINITION)
+    return control_plane.run_kubectl
 
 
 @pytest.fixture
