@@ -34,12 +34,12 @@ def wait_until(look: Callable[[], Seen | None], *, within_s: float, what: str) -
         time.sleep(0.5)
 
 
-def wait_for_door(url: str, *, within_s: float = 30.0) -> None:
-    """Wait until the node passes a port on to a router: that follows a pod's readiness."""
+def wait_for_door(url: str, *, path: str = "/ready", within_s: float = 30.0) -> None:
+    """Wait until the node passes a port on to a pod: that follows the pod's readiness."""
 
     def answers() -> bool:
         try:
-            return requests.get(f"{url}/ready", timeout=5.0).ok
+            return requests.get(f"{url}{path}", timeout=5.0).ok
         except requests.RequestException:
             return False
 

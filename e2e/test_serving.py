@@ -6,16 +6,20 @@ import pytest
 import requests
 
 from e2e.commands import CommandError, kubectl_json
+from e2e.demo.setup import engine_key
 from e2e.pools import Pool, wait_until
+from e2e.trial import open_engine_door
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
 
 PROMPT = list(range(20, 420))
 
 
-def complete(url, **changes):
+def complete(url, *, headers=None, **changes):
     body = {"model": "tiny", "prompt": PROMPT, "max_tokens": 12, "temperature": 0, **changes}
-    return requests.post(f"{url}/v1/completions", json=body, timeout=60, stream=True)
+    return requests.post(
+        f"{url}/v1/completions", json=body, headers=headers, timeout=60, stream=True
+    )
 
 
 def events(answer):
@@ -66,6 +70,17 @@ def test_a_chat_is_answered_streamed_and_whole(url):
 def test_no_kv_parameter_reaches_a_client(url):
     assert "kv_transfer_params" not in complete(url).text
     assert "kv_transfer_params" not in complete(url, stream=True).text
+
+
+def test_an_engine_serves_those_alone_that_have_the_pools_key(pool: Pool):
+    engine = open_engine_door(pool)
+    key = engine_key(namespace=pool.namespace, pool=pool.name)
+
+    refused = complete(engine)
+    served = complete(engine, headers={"Authorization": f"Bearer {key}"})
+
+    assert refused.status_code == 401
+    assert served.status_code == 200
 
 
 def test_the_decode_pods_get_the_prompt_as_kv_and_compute_none_of_it(pool: Pool, url):

@@ -8,8 +8,8 @@ from e2e.pools import LABEL, Pool, wait_for_door
 
 NAMESPACE = "tandem-e2e"
 NAME = "trial"
-DOOR_PORT = 30081
-"""One of the NodePorts that kind publishes on 127.0.0.1."""
+DOOR_PORT, ENGINE_DOOR_PORT = 30081, 30084
+"""Two of the NodePorts that kind publishes on 127.0.0.1."""
 COUNTS = {"prefill": 1, "decode": 2, "router": 1}
 
 
@@ -39,16 +39,26 @@ def trial_manifest(
 
 def open_door(pool: Pool) -> str:
     """Make the pool's router reachable from this machine, and from no other."""
-    selector = {f"{LABEL}/pool": pool.name, f"{LABEL}/role": "router"}
-    port = {"name": "http", "port": 80, "targetPort": 8000, "nodePort": DOOR_PORT}
+    return _open(pool, "router", port=DOOR_PORT, answers="/ready")
+
+
+def open_engine_door(pool: Pool) -> str:
+    """Make the pool's prefill engine reachable likewise: no client ever should be."""
+    return _open(pool, "prefill", port=ENGINE_DOOR_PORT, answers="/health")
+
+
+def _open(pool: Pool, role: str, *, port: int, answers: str) -> str:
+    selector = {f"{LABEL}/pool": pool.name, f"{LABEL}/role": role}
+    opened = {"name": "http", "port": 80, "targetPort": 8000, "nodePort": port}
+    name = f"{pool.name}-door" if role == "router" else f"{pool.name}-door-{role}"
     apply(
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": f"{pool.name}-door", "namespace": pool.namespace},
-            "spec": {"type": "NodePort", "selector": selector, "ports": [port]},
+            "metadata": {"name": name, "namespace": pool.namespace},
+            "spec": {"type": "NodePort", "selector": selector, "ports": [opened]},
         }
     )
-    url = f"http://127.0.0.1:{DOOR_PORT}"
-    wait_for_door(url)
+    url = f"http://127.0.0.1:{port}"
+    wait_for_door(url, path=answers)
     return url

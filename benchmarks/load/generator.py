@@ -17,6 +17,8 @@ from benchmarks.load.record import Record
 class LoadGenerator:
     """An async context that holds the connections of one client.
 
+    `api_key` goes with every request, as clients of OpenAI's API send theirs.
+
     Attributes:
         in_flight: requests sent and not yet ended.
     """
@@ -26,6 +28,7 @@ class LoadGenerator:
         *,
         url: str,
         model: str,
+        api_key: str | None = None,
         timeout_s: float = 120.0,
         record_path: Path | None = None,
         on_record: Callable[[Record], None] | None = None,
@@ -33,6 +36,7 @@ class LoadGenerator:
         self.in_flight = 0
         self._url = url.rstrip("/")
         self._model = model
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
         self._timeout_s = timeout_s
         self._record_path = record_path
         self._record_file: TextIO | None = None
@@ -49,6 +53,7 @@ class LoadGenerator:
         # routers behind one Service share the load. The only timeout is the request's, in `send`.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=None),
         )
         return self

@@ -143,6 +143,7 @@ def run_demo(console: Console) -> bool:
     answer = _start_pool(watch=watch, console=console, images=images)
     first_answer_s = watch.total_s
     slo = setup.slo_in_force(namespace=NAMESPACE, pool=POOL)
+    engine_key = setup.engine_key(namespace=NAMESPACE, pool=POOL)
     starts = setup.pod_starts(namespace=NAMESPACE, pool=POOL)
     cold_start_s = max(start.seconds for start in starts)
     console.print(f"Engine pods took up to {cold_start_s:.0f} s to become Ready.", highlight=False)
@@ -160,8 +161,8 @@ def run_demo(console: Console) -> bool:
         generator = LoadGenerator(url=URL, model=POOL, record_path=records, on_record=dashboard.add)
         async with (
             generator,
-            LoadGenerator(url=PREFILL_URL, model=POOL) as prefill,
-            LoadGenerator(url=DECODE_URL, model=POOL) as decode,
+            LoadGenerator(url=PREFILL_URL, model=POOL, api_key=engine_key) as prefill,
+            LoadGenerator(url=DECODE_URL, model=POOL, api_key=engine_key) as decode,
         ):
             speed = await measure_speed(
                 prefill=prefill, decode=decode, prompt_tokens=Lengths(1600, 1900)

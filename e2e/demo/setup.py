@@ -1,5 +1,6 @@
 """From nothing to a Ready pool: the commands a user would type, in order."""
 
+import base64
 import contextlib
 import json
 import subprocess
@@ -144,6 +145,13 @@ def slo_in_force(*, namespace: str, pool: str) -> Slo:
     """The bounds that the pool's router judges by at this moment."""
     settings = kubectl_json("get", "configmap", "-n", namespace, f"{pool}-router")
     return Slo(**json.loads(settings["data"]["router.json"])["slo"])
+
+
+def engine_key(*, namespace: str, pool: str) -> str:
+    """The key that engines of a pool ask for; only its routers have it otherwise."""
+    selector = f"tandem-inference.io/pool={pool}"
+    [secret] = kubectl_json("get", "secrets", "-n", namespace, "-l", selector)["items"]
+    return base64.b64decode(secret["data"]["key"]).decode()
 
 
 def remove_pool(*, namespace: str) -> None:

@@ -30,6 +30,7 @@ class Server:
     def __init__(self, answer):
         self.answer = answer
         self.asked = []
+        self.keys = []
         app = web.Application()
         app.router.add_post("/v1/completions", self.handle)
         self.runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -37,6 +38,7 @@ class Server:
     async def handle(self, request):
         body = await request.json()
         self.asked.append((request.headers["X-Request-Id"], body))
+        self.keys.append(request.headers.get("Authorization"))
         return await self.answer(self, request, body)
 
     async def __aenter__(self):
@@ -108,6 +110,16 @@ async def test_the_tokens_of_an_answer_are_kept_for_who_wants_them_streamed_or_n
     assert "stream" not in bodies["r-2"]
     assert "cache_salt" not in bodies["r-3"]
     assert Record.from_json(records[0].to_json()) == records[0]
+
+
+@pytest.mark.parametrize(("key", "sent"), [("secret", "Bearer secret"), (None, None)])
+async def test_a_key_goes_with_each_request_where_there_is_one(key, sent):
+    async def answer(_, request, __):
+        return await stream(request, [token(), "[DONE]"])
+
+    server, _ = await load(answer, [planned(1)], api_key=key)
+
+    assert server.keys == [sent]
 
 
 async def test_later_requests_do_not_wait_for_earlier_answers():
