@@ -212,6 +212,9 @@ def promises(draw: st.DrawFn) -> Promise:
         hold_s=draw(st.sampled_from([0.0, 60.0, 1800.0])),
         end_s=draw(st.none() | st.just(int(START_S))),
         recurring=steady or draw(st.booleans()),
+        most=draw(st.dictionaries(roles, st.integers(1, 30))),
+        busy=draw(st.dictionaries(roles, st.floats(0.0, 10.0))),
+        since_s=draw(st.none() | st.just(int(START_S))),
     )
     history = DemandHistory(
         end_s=int(START_S),

@@ -231,7 +231,10 @@ def insurance_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
         yield f"{role} held at", f"{floor}{why}"
     if cover.steady:
         yield "more than that", "not before more load comes than ever came in the last hours"
-    elif cover.hold_s:
+    elif cover.most:
+        most = ", ".join(f"{count} {role}" for role, count in cover.most.items())
+        yield "no more than", f"{most}, before more load comes than ever came in the last hours"
+    if cover.hold_s:
         yield "what was needed is kept for", f"{amount(cover.hold_s / 60.0)} min at least"
     if held or cover.hold_s:
         yield (

@@ -121,9 +121,15 @@ class ErrorBudget:
             burn_rates={name: rate for name, rate in rates.items() if rate is not None},
         )
 
-    def allowed_late(self, attainment: float) -> float:
-        """The late share to plan for, so that the window's budget is kept."""
-        remaining = self.remaining(attainment)
+    def allowed_late(self, attainment: float, *, since_s: int | None = None) -> float:
+        """The late share to plan for, so that the window's budget is kept.
+
+        What was late before `since_s` has been answered: what has held since then is judged.
+        """
+        window_s = WINDOW_S
+        if since_s is not None and self.folded_s is not None:
+            window_s = min(WINDOW_S, max(MINUTE_S, self.folded_s - since_s))
+        remaining = self.remaining(attainment, window_s)
         share = 1.0 if remaining is None else REST + remaining
         return (1.0 - attainment) * min(1.0, max(LEAST_ALLOWED, share))
 

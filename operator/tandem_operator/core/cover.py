@@ -1,45 +1,15 @@
-"""What this pool's own bursts are worth insuring against.
+"""The insurance in force against bursts that come back, and whether today is like its history."""
 
-The history is played again under a few policies: a floor for each role, and how long the fleet
-keeps what it once needed, up to one that never moves. That tells who would have been late and which
-GPUs would have been held: the newsvendor's problem over what really came, with the time that a
-replica is kept as the ski-rental's. The cheapest policy inside the error budget is taken.
-What is older counts less, so a pattern that ended is forgotten as other traffic comes.
-"""
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import sqrt
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import ceil, sqrt
-
-from tandem_operator.core.history import BUCKET_S, DemandHistory
-from tandem_operator.core.play import (
-    PEAK_DEVIATIONS,
-    Bursts,
-    Late,
-    LateShare,
-    Option,
-    Part,
-    bursts_beyond,
-    following,
-    options,
-    parts_of,
-    rate_of,
-    surprises,
-)
+from tandem_operator.core.history import DemandHistory
+from tandem_operator.core.play import PEAK_DEVIATIONS, Bursts
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec, RoleSpec
 
-HOLDS_S = (0.0, 60.0, 180.0, 600.0, 1800.0)
-HALF_LIFE_S = 3600.0
-LEAST_HISTORY_S = 120.0
-# In units of the GPU time of a request, over the share that may be late: the most that is paid to
-# have one request less late, so that no fleet is held for ever for a burst that was small.
-MOST_PRICE = 10.0
-# Each change costs a start. Another insurance must be so much cheaper than the one in force, or
-# that one must miss so many times what is allowed. The other must miss no more than so much of
-# what is allowed: what just passes now may not pass in a minute.
-LOYALTY, TOLERATED, SURE = 0.93, 1.3, 0.6
-EASY_LOAD, MOST_FLOORS = 0.5, 16
+# Requests that cost so many times as much are no longer those of the history.
+HEAVIER = 1.1
 RECORD_SHARE, DIP_SHARE, OFTEN = 0.8, 0.6, 2
 
 
@@ -50,6 +20,10 @@ class Cover:
     Attributes:
         floors: by role, what is held through lulls.
         steady: whether the floors are also the most, while no more load comes than came before.
+        most: by role, what nobody of the history would have been late with: more is not held while
+            no more load comes than came before.
+        busy: by role, replicas that one request per second kept busy then.
+        since_s: since when no less than it insures now could be ready.
         hold_s: how long what was needed is kept.
         end_s: the end of the history that it was looked for on last.
         late_share: share late in the play with it; `bare_share` without any.
@@ -65,153 +39,13 @@ class Cover:
     bare_share: float = 0.0
     recurring: bool = False
     bursts: Mapping[Role, Bursts] = field(default_factory=dict)
+    most: Mapping[Role, int] = field(default_factory=dict)
+    busy: Mapping[Role, float] = field(default_factory=dict)
+    since_s: int | None = None
 
     def floor(self, role: Role) -> int:
         """What is held of a role at least."""
         return max(1, self.floors.get(role, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What requests of today cost and may wait.
-
-    Attributes:
-        busy: by role, replicas that one request per second keeps busy.
-        late_share: by role, the late share of steady traffic, by rate and replicas.
-        dispersion: variance of the arrivals over that of a Poisson process.
-    """
-
-    busy: Mapping[Role, float]
-    late_share: Mapping[Role, LateShare]
-    mean_prompt_tokens: float
-    dispersion: float
-
-
-def cover_for(
-    spec: PoolSpec,
-    history: DemandHistory,
-    work: Work,
-    *,
-    lead_s: Mapping[Role, float],
-    allowed_late: float,
-    before: Cover,
-) -> Cover:
-    """The cheapest insurance that keeps the late share of the history within `allowed_late`.
-
-    `lead_s` is how long a start takes. `before` is in force and stays where another is hardly
-    cheaper.
-    """
-    size = len(history)
-    weights = [0.5 ** ((size - i) * BUCKET_S / HALF_LIFE_S) for i in range(size)]
-    parts = parts_of(
-        history,
-        weights,
-        mean_prompt_tokens=work.mean_prompt_tokens,
-        dispersion=work.dispersion,
-    )
-    if size * BUCKET_S < LEAST_HISTORY_S or not parts:
-        return replace(before, end_s=history.end_s)
-    requests = sum(part.requests for part in parts)
-    gpus = {role: spec.roles[role].gpus_per_replica for role in Role}
-    request_gpu_s = sum(work.busy[role] * gpus[role] for role in Role)
-    price = MOST_PRICE * request_gpu_s / max(1e-3, 1.0 - spec.slo.attainment)
-    late = {role: Late(work.late_share[role], busy=work.busy[role]) for role in Role}
-    floors = {role: _floors(spec.roles[role], parts, role, work.busy[role]) for role in Role}
-    recurring = recurs(history)
-    least = {role: floors[role].start for role in Role}
-    alone = {
-        role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
-        for role in Role
-    }
-    if surprises(parts, late=late, fleets=alone, least=least) < OFTEN:
-        # What came once may never come again.
-        return Cover(floors=least, end_s=history.end_s, recurring=recurring)
-    played = [
-        _Played(hold_s, prefill, decode)
-        for hold_s in ((*HOLDS_S, None) if recurring else HOLDS_S)
-        for by_role in (
-            {
-                role: options(
-                    parts,
-                    weights,
-                    role=role,
-                    late=late[role],
-                    fleet=following(
-                        history,
-                        role,
-                        hold_s=None if hold_s is None else max(hold_s, spec.stabilization_s),
-                        lead_s=lead_s[role],
-                    ),
-                    floors=floors[role],
-                )
-                for role in Role
-            },
-        )
-        for prefill in by_role[Role.PREFILL]
-        for decode in by_role[Role.DECODE]
-    ]
-
-    def cost(each: _Played) -> float:
-        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, SURE)
-        excess = max(0.0, each.late - allowed * allowed_late * requests)
-        return loyalty * (each.gpu_s(gpus) + price * excess)
-
-    found = min(played, key=cost)
-    best = Cover(
-        floors=found.floors,
-        steady=found.hold_s is None,
-        hold_s=found.hold_s or 0.0,
-        end_s=history.end_s,
-        late_share=min(1.0, found.late / requests),
-        bare_share=min(1.0, played[0].late / requests),
-        recurring=recurring,
-    )
-    if found.is_like(before):
-        # What it was taken for stays as it was told.
-        return replace(best, bursts=before.bursts)
-    told = {
-        role: bursts_beyond(history, parts, role=role, late=late[role], replicas=floor - 1)
-        for role, floor in best.floors.items()
-        if floor > floors[role].start
-    }
-    return replace(best, bursts={role: each for role, each in told.items() if each is not None})
-
-
-@dataclass(frozen=True, slots=True)
-class _Played:
-    """One policy, played. `hold_s` is `None` for a fleet that never moves."""
-
-    hold_s: float | None
-    prefill: Option
-    decode: Option
-
-    @property
-    def floors(self) -> dict[Role, int]:
-        return {Role.PREFILL: self.prefill.floor, Role.DECODE: self.decode.floor}
-
-    @property
-    def late(self) -> float:
-        return self.prefill.late + self.decode.late
-
-    def gpu_s(self, gpus: Mapping[Role, int]) -> float:
-        prefill_s, decode_s = self.prefill.replica_s, self.decode.replica_s
-        return prefill_s * gpus[Role.PREFILL] + decode_s * gpus[Role.DECODE]
-
-    def is_like(self, cover: Cover) -> bool:
-        """Whether this is the insurance in force."""
-        same = cover.steady == (self.hold_s is None) and cover.hold_s == (self.hold_s or 0.0)
-        return same and cover.floors == self.floors
-
-
-def _floors(bounds: RoleSpec, parts: Sequence[Part], role: Role, busy: float) -> range:
-    """Counts to try, up to what carries the highest load with ease; a few of a large fleet."""
-    least = max(1, bounds.min_replicas)
-    load = busy * rate_of(max(part.steps[role] for part in parts))
-    most = min(max(least, bounds.max_replicas), max(least, ceil(load / EASY_LOAD)) + 1)
-    step = 1
-    while (most - least) // step > MOST_FLOORS:
-        step *= 2
-    return range(least, most + 1, step)
 
 
 def recurs(history: DemandHistory) -> bool:
@@ -230,3 +64,16 @@ def within_record(history: DemandHistory, requests: float) -> bool:
     """Whether `requests` in the time of a bucket are no more than came before, chance allowed."""
     record = max(history.requests, default=0)
     return requests <= record + PEAK_DEVIATIONS * sqrt(max(1.0, record))
+
+
+def most_of(
+    cover: Cover, history: DemandHistory, requests: float, busy: Mapping[Role, float]
+) -> dict[Role, int]:
+    """By role, the most that is worth holding now: `requests` came in the time of a bucket."""
+    if not within_record(history, requests):
+        return {}
+    return {
+        role: most
+        for role, most in cover.most.items()
+        if busy[role] <= HEAVIER * cover.busy.get(role, 0.0)
+    }

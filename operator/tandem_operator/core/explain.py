@@ -220,7 +220,8 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
 def held_for(bursts: Bursts) -> str:
     """The bursts that an insurance is for, and what one replica less would miss of them."""
     rate = f"about {float(f'{bursts.rate_rps:.2g}'):g} requests/s"
-    span = f"in the last {max(1, round(bursts.span_s / 60.0))} minutes"
+    minutes = max(1, round(bursts.span_s / 60.0))
+    span = "in the last minute" if minutes == 1 else f"in the last {minutes} minutes"
     missed = f"one replica less would make {percent(bursts.late_share)}"
     if bursts.times == 1:
         return f"a burst of {rate} came {span}; {missed} of it late"

@@ -122,11 +122,17 @@ class Fleet:
     ready: Sequence[int]
 
 
-def following(history: DemandHistory, role: Role, *, hold_s: float | None, lead_s: float) -> Fleet:
-    """The fleet of a role that follows the forecast alone; none where `hold_s` is `None`."""
-    wants = history.wants[role]
-    if hold_s is None:
-        return Fleet(asked=[0] * len(wants), ready=[0] * len(wants))
+def unmoved(history: DemandHistory) -> Fleet:
+    """No fleet at all: what is held then is a floor alone."""
+    nothing = [0] * len(history)
+    return Fleet(asked=nothing, ready=nothing)
+
+
+def following(
+    history: DemandHistory, role: Role, *, hold_s: float, lead_s: float, most: int | None = None
+) -> Fleet:
+    """The fleet of a role that follows the forecast alone, up to `most`."""
+    wants = [want if most is None else min(want, most) for want in history.wants[role]]
     hold, lead = ceil(hold_s / BUCKET_S), ceil(lead_s / BUCKET_S)
     asked = [max(0, *wants[max(0, i - hold) : i + 1]) for i in range(len(wants))]
     # Ready is what was asked for all the time that a start takes.

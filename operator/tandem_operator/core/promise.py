@@ -11,7 +11,8 @@ from typing import Protocol
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.choose import Choice
-from tandem_operator.core.cover import HALF_LIFE_S, Cover, cover_for, within_record
+from tandem_operator.core.choose_cover import HALF_LIFE_S, cover_for
+from tandem_operator.core.cover import Cover, most_of
 from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.plan import Plan
@@ -66,7 +67,7 @@ class Promise:
                 history,
                 situation.work(overflow=spec.insurance.overflow),
                 lead_s=lead_s,
-                allowed_late=budget.allowed_late(spec.slo.attainment),
+                allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
                 before=cover,
             )
         return Promise(budget=budget, history=history, cover=cover)
@@ -80,11 +81,18 @@ class Promise:
         return {role: max(seen.get(role, 1), self.cover.floor(role)) for role in Role}
 
     def insure(
-        self, planned: Planned, *, floors: Floors, arrivals: Arrivals, idle: bool
+        self,
+        planned: Planned,
+        *,
+        floors: Floors,
+        arrivals: Arrivals,
+        busy: Mapping[Role, float] | None,
+        idle: bool,
     ) -> tuple[Plan | None, "Promise"]:
         """The plan with what the insurance holds, and the promise with what it wants without.
 
-        `planned` makes a plan under floors; `floors` are those of violations seen by now.
+        `planned` makes a plan under floors; `floors` are those of violations seen by now; `busy` is
+        what one request per second keeps busy today.
         """
         plan = planned(floors=floors)
         if plan is None:
@@ -101,10 +109,13 @@ class Promise:
             }
             plan = replace(plan, held_for=held_for)
         lately = sum(arrivals.counts[-BUCKET_S:])
-        if self.cover.steady and within_record(self.history, lately):
-            plan = plan.each(partial(_no_more, most=held))
+        most = {} if busy is None else most_of(self.cover, self.history, lately, busy)
+        if most:
+            allowed = {role: max(held.get(role, 1), n) for role, n in most.items()}
+            plan = plan.each(partial(_no_more, most=allowed))
         return plan, noted
 
 
 def _no_more(choice: Choice, *, most: Floors) -> Choice:
-    return replace(choice, target={role: min(n, most[role]) for role, n in choice.target.items()})
+    target = {role: min(n, most.get(role, n)) for role, n in choice.target.items()}
+    return replace(choice, target=target)

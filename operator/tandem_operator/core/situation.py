@@ -7,8 +7,8 @@ from math import ceil
 from tandem_operator.core.arrivals import Arrivals, outcomes
 from tandem_operator.core.chance import believed
 from tandem_operator.core.choose import Demand
+from tandem_operator.core.choose_cover import Work
 from tandem_operator.core.correct import Correction
-from tandem_operator.core.cover import Work
 from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
@@ -63,7 +63,7 @@ class Situation:
             )
 
         return Work(
-            busy={role: demand.busy for role, demand in self.demands.items()},
+            busy=self.busy,
             late_share={
                 Role.PREFILL: late_prefill,
                 Role.DECODE: self.demands[Role.DECODE].late_share,
@@ -71,6 +71,11 @@ class Situation:
             mean_prompt_tokens=self.sample.mean_prompt_tokens,
             dispersion=self.sample.dispersion,
         )
+
+    @property
+    def busy(self) -> dict[Role, float]:
+        """By role, replicas that one request per second keeps busy."""
+        return {role: demand.busy for role, demand in self.demands.items()}
 
     @property
     def feasible(self) -> bool:

@@ -140,7 +140,11 @@ def decide(
         known_s=arrivals.known_s,
     )
     plan, promise = promise.insure(
-        partial(planned, spec), floors=floors, arrivals=arrivals, idle=idle
+        partial(planned, spec),
+        floors=floors,
+        arrivals=arrivals,
+        busy=None if situation is None else situation.busy,
+        idle=idle,
     )
     own, share, crest = spec, None, None
     if quota is not None:

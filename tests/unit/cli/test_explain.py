@@ -92,6 +92,16 @@ def test_tells_that_a_steady_fleet_waits_for_more_than_ever_came(explain):
     assert "not before more load comes than ever came" in result.stdout
 
 
+def test_tells_up_to_how_many_a_level_that_came_before_may_hold(explain):
+    most = {Role.PREFILL: 4, Role.DECODE: 2}
+
+    told = json.loads(explain(pool(), insured(replace(HELD, most=most)), words=("--json",)).stdout)
+
+    assert told["insurance"]["no more than"] == (
+        "4 prefill, 2 decode, before more load comes than ever came in the last hours"
+    )
+
+
 def test_a_pool_without_bursts_tells_of_no_insurance(explain):
     assert "What it insures against" not in explain(pool(), insured(Cover())).stdout
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from math import ceil
 
-from tandem_operator.core.cover import Cover, Work, cover_for
+from tandem_operator.core.choose_cover import Work, cover_for
+from tandem_operator.core.cover import Cover
 from tandem_operator.core.history import BUCKET_S, PEAK_S, DemandHistory
 from tandem_operator.core.queueing import queue_late_share
 from tandem_operator.core.role import Role

@@ -208,5 +208,14 @@ def test_a_burnt_budget_is_given_time_by_missing_less_than_the_objective() -> No
     assert spent(0.06).allowed_late(0.95) < 0.5 * spent(0.0).allowed_late(0.95)
 
 
+def test_what_an_insurance_has_answered_is_not_held_against_it() -> None:
+    minutes = [1000] * 60
+    budget = ErrorBudget(folded_s=3600, finished=tuple(minutes), good=(*[800] * 30, *minutes[30:]))
+
+    assert budget.allowed_late(0.95) < 0.01
+    assert budget.allowed_late(0.95, since_s=1800) == pytest.approx(0.05)
+    assert budget.allowed_late(0.95, since_s=9000) == pytest.approx(0.05)
+
+
 def test_all_of_the_objective_is_allowed_while_nothing_is_known() -> None:
     assert ErrorBudget().allowed_late(0.99) == pytest.approx(0.01)

@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.cover import Cover, recurs, within_record
+from tandem_operator.core.cover import Cover, most_of, recurs, within_record
 from tandem_operator.core.history import UNKNOWN
 from tandem_operator.core.role import Role
-from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, Span, covered, lived, lulls_and_bursts
+from tests.unit.core.bursts import (
+    HIGH_RPS,
+    LOW_RPS,
+    SERVICE_S,
+    Span,
+    covered,
+    lived,
+    lulls_and_bursts,
+)
 from tests.unit.core.scene import make_spec
 
 HOUR_S = 3600.0
@@ -50,12 +58,27 @@ def test_one_burst_does_not_recur() -> None:
 
 
 def test_what_came_once_is_not_insured_and_what_came_twice_is() -> None:
-    burst: list[Span] = [(LOW_RPS, 600.0), (HIGH_RPS, 60.0)]
+    burst: list[Span] = [(LOW_RPS, 1200.0), (HIGH_RPS, 20.0)]
 
     once, twice = covered([*burst, (LOW_RPS, 300.0)]), covered([*burst * 2, (LOW_RPS, 300.0)])
 
     assert [once.floor(role) for role in Role] == [1, 1]
     assert twice.floor(Role.PREFILL) > 1
+
+
+def test_what_came_once_is_insured_where_it_spent_the_budget_several_times() -> None:
+    burst: list[Span] = [(LOW_RPS, 600.0), (HIGH_RPS, 60.0), (LOW_RPS, 300.0)]
+
+    assert covered(burst).floor(Role.PREFILL) >= NEEDED
+    assert covered(burst, spec=make_spec(high=12, attainment=0.8)).floor(Role.PREFILL) == 1
+
+
+def test_an_insurance_against_one_burst_is_released_as_calm_traffic_comes() -> None:
+    burst: list[Span] = [(LOW_RPS, 600.0), (HIGH_RPS, 60.0)]
+
+    held = covered([*burst, (LOW_RPS, 300.0)])
+
+    assert covered([*burst, (LOW_RPS, HOUR_S)], before=held).floor(Role.PREFILL) == 1
 
 
 def test_a_burst_with_a_short_dip_in_it_is_one() -> None:
@@ -140,6 +163,35 @@ def test_a_much_cheaper_insurance_replaces_the_one_in_force() -> None:
     dear = Cover(floors=dict.fromkeys(Role, 6), steady=True)
 
     assert like(covered(CALM, before=dear)) != like(dear)
+
+
+def test_what_was_late_counts_once_as_much_could_be_ready() -> None:
+    first = covered(lulls_and_bursts(6))
+    less = replace(first, floors=dict.fromkeys(Role, 1), steady=False, since_s=7)
+    more = replace(first, floors=dict.fromkeys(Role, 12), since_s=7)
+
+    assert covered(lulls_and_bursts(6), before=less).since_s == (first.end_s or 0) + 60
+    assert covered(lulls_and_bursts(6), before=more).since_s == 7
+
+
+def test_within_the_record_nobody_holds_more_than_the_record_needed() -> None:
+    spans = lulls_and_bursts(6)
+    cover, history = covered(spans, lead_s=20.0), lived(spans)
+    record = max(history.requests)
+
+    assert most_of(cover, history, record, SERVICE_S) == cover.most
+    assert cover.most[Role.PREFILL] >= NEEDED
+    assert most_of(cover, history, 2 * record, SERVICE_S) == {}
+
+
+def test_a_role_whose_requests_cost_more_than_before_may_hold_more_than_before() -> None:
+    spans = lulls_and_bursts(6)
+    longer = {**SERVICE_S, Role.PREFILL: 1.5 * SERVICE_S[Role.PREFILL]}
+
+    most = most_of(covered(spans), lived(spans), LOW_RPS, longer)
+
+    assert Role.PREFILL not in most
+    assert Role.DECODE in most
 
 
 def times_high(*levels: float) -> Sequence[Span]:

@@ -17,6 +17,7 @@ from tandem_operator.core.play import (
     options,
     parts_of,
     rate_of,
+    unmoved,
 )
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
@@ -116,9 +117,15 @@ def test_what_was_asked_for_is_kept_as_long_as_it_is_held() -> None:
 
 
 def test_a_fleet_that_never_moves_asks_for_nothing_beyond_its_floor() -> None:
-    fleet = following(wants(1, 4, 1), Role.PREFILL, hold_s=None, lead_s=0.0)
+    fleet = unmoved(wants(1, 4, 1))
 
     assert list(fleet.asked) == list(fleet.ready) == [0, 0, 0]
+
+
+def test_a_fleet_follows_the_forecast_up_to_the_most() -> None:
+    fleet = following(wants(1, 9, 1), Role.PREFILL, hold_s=0.0, lead_s=0.0, most=4)
+
+    assert list(fleet.asked) == [1, 4, 1]
 
 
 def played(history: DemandHistory, *, hold_s: float | None = 0.0) -> list[Option]:
@@ -127,7 +134,9 @@ def played(history: DemandHistory, *, hold_s: float | None = 0.0) -> list[Option
         [1.0] * len(history),
         role=Role.PREFILL,
         late=late(),
-        fleet=following(history, Role.PREFILL, hold_s=hold_s, lead_s=60.0),
+        fleet=unmoved(history)
+        if hold_s is None
+        else following(history, Role.PREFILL, hold_s=hold_s, lead_s=60.0),
         floors=range(1, 13),
     )
 

@@ -31,6 +31,8 @@ STEADY = Cover(
     steady=True,
     recurring=True,
     bursts={Role.PREFILL: BURSTS},
+    most={Role.PREFILL: 5, Role.DECODE: 2},
+    busy=WORK.busy,
 )
 
 
@@ -59,6 +61,7 @@ def insured(
         Wanting(want),
         floors={Role.PREFILL: seen} if seen > 1 else {},
         arrivals=arriving(rate),
+        busy=WORK.busy,
         idle=idle,
     )
     assert plan is not None
@@ -81,7 +84,7 @@ def test_a_lull_holds_what_the_insurance_holds_and_says_for_what() -> None:
 
 
 def test_nothing_is_held_for_bursts_where_the_forecast_wants_as_much() -> None:
-    plan, _ = insured(promised(replace(STEADY, steady=False)), 6)
+    plan, _ = insured(promised(replace(STEADY, steady=False, most={})), 6)
 
     assert target(plan) == (6, 6)
     assert plan.held_for == {}
@@ -142,6 +145,7 @@ def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
         lambda *, floors: None,
         floors={},
         arrivals=arriving(1.0),
+        busy=None,
         idle=False,
     )
 

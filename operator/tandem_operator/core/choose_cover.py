@@ -1,0 +1,231 @@
+"""What this pool's own bursts are worth insuring against.
+
+The history is played again under a few policies: a floor for each role, and how long the fleet
+keeps what it once needed, up to one that never moves. That tells who would have been late and which
+GPUs would have been held: the newsvendor's problem over what really came, with the time that a
+replica is kept as the ski-rental's. The cheapest policy inside the error budget is taken.
+What is older counts less, so a pattern that ended is forgotten as other traffic comes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from tandem_operator.core.cover import OFTEN, Cover, recurs
+from tandem_operator.core.history import BUCKET_S, DemandHistory
+from tandem_operator.core.play import (
+    Fleet,
+    Late,
+    LateShare,
+    Option,
+    Part,
+    bursts_beyond,
+    following,
+    options,
+    parts_of,
+    rate_of,
+    surprises,
+    unmoved,
+)
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec, RoleSpec
+
+HOLDS_S = (0.0, 60.0, 180.0, 600.0, 1800.0)
+HALF_LIFE_S = 3600.0
+LEAST_HISTORY_S = 120.0
+# In units of the GPU time of a request, over the share that may be late: the most that is paid to
+# have one request less late, so that no fleet is held for ever for a burst that was small.
+MOST_PRICE = 10.0
+# Each change costs a start. Another insurance must be so much cheaper than the one in force, or
+# that one must miss so many times what is allowed. The other must miss no more than so much of
+# what is allowed: what just passes now may not pass in a minute.
+LOYALTY, TOLERATED, SURE = 0.93, 1.3, 0.6
+EASY_LOAD, MOST_FLOORS = 0.5, 16
+# What came once is insured too where it alone made so many times as many late as are allowed.
+GROSS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What requests of today cost and may wait.
+
+    Attributes:
+        busy: by role, replicas that one request per second keeps busy.
+        late_share: by role, the late share of steady traffic, by rate and replicas.
+        dispersion: variance of the arrivals over that of a Poisson process.
+    """
+
+    busy: Mapping[Role, float]
+    late_share: Mapping[Role, LateShare]
+    mean_prompt_tokens: float
+    dispersion: float
+
+
+def cover_for(
+    spec: PoolSpec,
+    history: DemandHistory,
+    work: Work,
+    *,
+    lead_s: Mapping[Role, float],
+    allowed_late: float,
+    before: Cover,
+) -> Cover:
+    """The cheapest insurance that keeps the late share of the history within `allowed_late`.
+
+    `lead_s` is how long a start takes. `before` is in force and stays where another is hardly
+    cheaper.
+    """
+    size = len(history)
+    weights = [0.5 ** ((size - i) * BUCKET_S / HALF_LIFE_S) for i in range(size)]
+    parts = parts_of(
+        history,
+        weights,
+        mean_prompt_tokens=work.mean_prompt_tokens,
+        dispersion=work.dispersion,
+    )
+    if size * BUCKET_S < LEAST_HISTORY_S or not parts:
+        return replace(before, end_s=history.end_s)
+    requests = sum(part.requests for part in parts)
+    gpus = {role: spec.roles[role].gpus_per_replica for role in Role}
+    request_gpu_s = sum(work.busy[role] * gpus[role] for role in Role)
+    price = MOST_PRICE * request_gpu_s / max(1e-3, 1.0 - spec.slo.attainment)
+    late = {role: Late(work.late_share[role], busy=work.busy[role]) for role in Role}
+    floors = {role: _floors(spec.roles[role], parts, role, work.busy[role]) for role in Role}
+    recurring = recurs(history)
+    least = {role: floors[role].start for role in Role}
+    bare = {
+        role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
+        for role in Role
+    }
+    if not _is_worth_it(spec, parts, weights, late=late, fleets=bare, least=least):
+        # What came once may never come again.
+        return Cover(floors=least, end_s=history.end_s, recurring=recurring)
+
+    def tried(fleets: Mapping[Role, Fleet]) -> dict[Role, list[Option]]:
+        return {
+            role: options(
+                parts, weights, role=role, late=late[role], fleet=fleet, floors=floors[role]
+            )
+            for role, fleet in fleets.items()
+        }
+
+    alone = tried(dict.fromkeys(Role, unmoved(history)))
+    enough = {role: each[-1].floor for role, each in alone.items()}
+    by_hold: dict[float | None, dict[Role, list[Option]]] = {
+        hold_s: tried(
+            {
+                role: following(
+                    history,
+                    role,
+                    hold_s=max(hold_s, spec.stabilization_s),
+                    lead_s=lead_s[role],
+                    most=enough[role],
+                )
+                for role in Role
+            }
+        )
+        for hold_s in HOLDS_S
+    }
+    if recurring:
+        by_hold[None] = alone
+    played = [
+        _Played(hold_s, prefill, decode)
+        for hold_s, by_role in by_hold.items()
+        for prefill in by_role[Role.PREFILL]
+        for decode in by_role[Role.DECODE]
+    ]
+
+    def cost(each: _Played) -> float:
+        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, SURE)
+        excess = max(0.0, each.late - allowed * allowed_late * requests)
+        return loyalty * (each.gpu_s(gpus) + price * excess)
+
+    found = min(played, key=cost)
+    ready_s = (history.end_s or 0) + ceil(max(lead_s.values()))
+    best = Cover(
+        floors=found.floors,
+        steady=found.hold_s is None,
+        hold_s=found.hold_s or 0.0,
+        end_s=history.end_s,
+        late_share=min(1.0, found.late / requests),
+        bare_share=min(1.0, played[0].late / requests),
+        recurring=recurring,
+        most=found.floors if found.hold_s is None else enough if recurring else {},
+        busy=work.busy,
+        since_s=before.since_s if found.insures_no_more(before) else ready_s,
+    )
+    if found.is_like(before):
+        # What it was taken for stays as it was told.
+        return replace(best, bursts=before.bursts)
+    told = {
+        role: bursts_beyond(history, parts, role=role, late=late[role], replicas=floor - 1)
+        for role, floor in best.floors.items()
+        if floor > floors[role].start
+    }
+    return replace(best, bursts={role: each for role, each in told.items() if each is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """One policy, played. `hold_s` is `None` for a fleet that never moves."""
+
+    hold_s: float | None
+    prefill: Option
+    decode: Option
+
+    @property
+    def floors(self) -> dict[Role, int]:
+        return {Role.PREFILL: self.prefill.floor, Role.DECODE: self.decode.floor}
+
+    @property
+    def late(self) -> float:
+        return self.prefill.late + self.decode.late
+
+    def gpu_s(self, gpus: Mapping[Role, int]) -> float:
+        prefill_s, decode_s = self.prefill.replica_s, self.decode.replica_s
+        return prefill_s * gpus[Role.PREFILL] + decode_s * gpus[Role.DECODE]
+
+    def is_like(self, cover: Cover) -> bool:
+        """Whether this is the insurance in force."""
+        same = cover.steady == (self.hold_s is None) and cover.hold_s == (self.hold_s or 0.0)
+        return same and cover.floors == self.floors
+
+    def insures_no_more(self, cover: Cover) -> bool:
+        """Whether that insurance held as much, for as long."""
+        held = inf if cover.steady else cover.hold_s
+        as_long = (inf if self.hold_s is None else self.hold_s) <= held
+        return as_long and all(floor <= cover.floor(r) for r, floor in self.floors.items())
+
+
+def _is_worth_it(
+    spec: PoolSpec,
+    parts: Sequence[Part],
+    weights: Sequence[float],
+    *,
+    late: Mapping[Role, Late],
+    fleets: Mapping[Role, Fleet],
+    least: Mapping[Role, int],
+) -> bool:
+    """Whether surprises came often, or one of them spent the budget several times over."""
+    times = surprises(parts, late=late, fleets=fleets, least=least)
+    if not 0 < times < OFTEN:
+        return times > 0
+    missed = sum(
+        late[role].share(part.steps[role], max(least[role], fleets[role].ready[part.bucket]))
+        * part.requests
+        for role in Role
+        for part in parts
+    )
+    allowed = (1.0 - spec.slo.attainment) * sum(part.requests for part in parts)
+    return missed > GROSS * allowed
+
+
+def _floors(bounds: RoleSpec, parts: Sequence[Part], role: Role, busy: float) -> range:
+    """Counts to try, up to what carries the highest load with ease; a few of a large fleet."""
+    least = max(1, bounds.min_replicas)
+    load = busy * rate_of(max(part.steps[role] for part in parts))
+    most = min(max(least, bounds.max_replicas), max(least, ceil(load / EASY_LOAD)) + 1)
+    step = 1
+    while (most - least) // step > MOST_FLOORS:
+        step *= 2
+    return range(least, most + 1, step)
