@@ -4,35 +4,27 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from tandem_engine.router.call import Call
-from tandem_engine.router.deadlines import needed_s
-from tandem_engine.router.estimates import MOST_MOVE, Mean, PromptSizes, ServiceTime
 from tandem_engine.router.ledger import Ledger, prompt_bucket
-from tandem_engine.router.line import Expected
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.placement import NOWHERE, DecodeOnly, Placement
 from tandem_engine.router.pod import Pod
+from tandem_engine.router.prompt_sizes import PromptSizes
 from tandem_engine.router.recent import Recent, Seen
 from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
-from tandem_engine.router.truth import Cause, Ending, Outcome, Timeline, blame, judge
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadlines import Stage, needed_s, to_first_token_s
+from tandem_routing.estimates import MOST_MOVE, Mean, ServiceTime
+from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, blame, judge
 
 _DEFAULT_OUTPUT_TOKENS = 128.0
 # No engine makes more at once, whatever number a client gives.
 _MOST_STREAMS = 16_384
 # One hiccup must not make overflow look hopeless: while it does, nothing more is learned of it.
 _MOST_WHOLE_RATIO = 4.0
-
-
-class Stage(Enum):
-    """What a request still has to go through: both legs, a decode pod alone, or the last leg."""
-
-    PREFILL = auto()
-    WHOLE = auto()
-    DECODE = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -176,13 +168,9 @@ class Learned:
 
     def needed_s(self, flight: Flight, *, stage: Stage) -> float:
         """Return the time to leave for a request's first token, from a stage on."""
-        expected = self.expected(flight)
-        expected_s = expected.rest_s
-        if stage is Stage.PREFILL:
-            # Its leg is longer than its prefill alone where pods have others as well.
-            expected_s += max(expected.service_s, self.prefill_leg_s.value or 0.0)
-        elif stage is Stage.WHOLE:
-            expected_s += expected.whole_s
+        expected_s = to_first_token_s(
+            self.expected(flight), stage=stage, prefill_leg_s=self.prefill_leg_s.value
+        )
         return needed_s(expected_s, whole_s=flight.first_token_s)
 
     def service_s(self, revision: str, flight: Flight) -> float | None:

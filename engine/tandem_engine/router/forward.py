@@ -14,10 +14,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from tandem_engine.router.deadlines import begin_by_s
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Deserted, Fleet
-from tandem_engine.router.flight import Accounts, Flight, Stage
+from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
@@ -25,16 +24,19 @@ from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.line import Waiter
 from tandem_engine.router.peers import Peers
 from tandem_engine.router.placement import DecodeOnly, Placement
-from tandem_engine.router.pod import Load, Pod, Role, least_loaded
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.relay import Relay
 from tandem_engine.router.silence import Silence
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.suspicion import Suspicion, gateway_error
-from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
+from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import least_loaded
+from tandem_routing.verdict import Ending
 
 _MOST_TRIES = 2
 _MOST_LEASES = 2

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandem_engine.router.pod import Pod, Role
-from tandem_engine.router.truth import Cause, Outcome, Verdict
+from tandem_routing.verdict import Cause, Outcome, Verdict
 
 BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
 HISTORY_S = 1200

@@ -5,19 +5,21 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tandem_engine.router.deadlines import begin_by_s
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.flight import Accounts, Flight, Stage
+from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.kv_lease import Handover, usable_until_s
 from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.placement import DecodeOnly
-from tandem_engine.router.pod import Load, Pod, Role, least_loaded
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.suspicion import Suspicion, gateway_error
-from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import Waiting
+from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import least_loaded
+from tandem_routing.verdict import Ending
 
 # The engine may have finished the prompt all the same.
 _UNREAD = frozenset({Reason.DISCONNECTED, Reason.MALFORMED})

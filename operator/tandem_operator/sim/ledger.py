@@ -5,7 +5,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Latency, Quantiles
-from tandem_operator.sim.flight import Ending, Flight, Verdict
+from tandem_operator.sim.flight import Flight, Verdict
+from tandem_routing.verdict import Cause, Ending, blame
 
 BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
 HISTORY_S = 1200
@@ -33,7 +34,7 @@ class Finished:
     output_tokens_squared: int = 0
     blame: dict[str, int] = field(default_factory=dict)
 
-    def add(self, flight: Flight, verdict: Verdict, cause: str | None) -> None:
+    def add(self, flight: Flight, verdict: Verdict, cause: Cause | None) -> None:
         """Count one."""
         self.finished += 1
         self.good += verdict.good
@@ -43,7 +44,7 @@ class Finished:
         self.output_tokens += flight.made
         self.output_tokens_squared += flight.made * flight.made
         if cause is not None:
-            self.blame[cause] = self.blame.get(cause, 0) + 1
+            self.blame[cause.value] = self.blame.get(cause.value, 0) + 1
 
 
 class Ledger:
@@ -56,7 +57,7 @@ class Ledger:
         self._finished: dict[int, Finished] = {}
         self._arrived_rows: deque[ArrivalSecond] = deque()
         self._finished_rows: deque[FinishedSecond] = deque()
-        self._usual: dict[int, dict[str, float]] = {}
+        self._usual: dict[int, dict[Cause, float]] = {}
         self._recent: deque[tuple[float, float, float | None]] = deque()
 
     def arrive(self, flight: Flight) -> None:
@@ -81,18 +82,14 @@ class Ledger:
         if flight.ttft_s is not None:
             self._recent.append((ended_s, flight.ttft_s, flight.tpot_s))
 
-    def _blame(self, flight: Flight, verdict: Verdict) -> str | None:
-        """The part that outgrew most what it takes in good requests of like length."""
+    def _blame(self, flight: Flight, verdict: Verdict) -> Cause | None:
+        """What the router blames for its violation."""
         usual = self._usual.setdefault(bucket_of(flight.request.prompt_tokens), {})
         if verdict.good:
-            for part, seconds in verdict.parts.items():
+            for part, seconds in verdict.found.parts.items():
                 usual[part] = seconds + USUAL_KEEP * (usual.get(part, seconds) - seconds)
             return None
-        if flight.ending is Ending.FAILED:
-            return "error"
-        if not (verdict.late_ttft or verdict.failed):
-            return "decode_step"
-        return max(verdict.parts, key=lambda part: verdict.parts[part] - usual.get(part, 0.0))
+        return blame(verdict.found, flight.ending or Ending.FAILED, usual=usual)
 
     def arrivals(self, now_s: float) -> tuple[ArrivalSecond, ...]:
         """Rows of arrivals. A second's row is final once nothing of it can still be computed."""

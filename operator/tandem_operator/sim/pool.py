@@ -14,7 +14,7 @@ from tandem_operator.sim.clock import Clock
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.faults import Fault, PodLoss, Reclaimed, SlowPod
 from tandem_operator.sim.fleet import Fleet
-from tandem_operator.sim.flight import Ending, Flight, judge
+from tandem_operator.sim.flight import Flight, judge
 from tandem_operator.sim.ledger import Ledger
 from tandem_operator.sim.pods import Cluster, E, Engine, Pod
 from tandem_operator.sim.policy import EPOCH_S
@@ -23,6 +23,7 @@ from tandem_operator.sim.profile import EngineProfile, jitter_factors
 from tandem_operator.sim.router import Router
 from tandem_operator.sim.router_queue import RouterSettings
 from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_routing.verdict import Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +173,11 @@ class Pool:
                 self.decode.end(pod, engine.at_s)
 
     def _finish(self, flight: Flight) -> None:
-        if flight.made:
-            self.router.outlook.ended(flight.made)
-        self.ledger.finish(flight, judge(flight, self.spec.slo))
+        self.router.outlook.left(flight, self.clock.now_s)
+        verdict = judge(flight, self.spec.slo)
+        if verdict.good:
+            self.router.outlook.ended_well(flight.made)
+        self.ledger.finish(flight, verdict)
         self.ended.append(flight)
 
     def _fail(self, flight: Flight, ending: Ending = Ending.FAILED) -> None:
@@ -213,6 +216,7 @@ class Pool:
             if flight.first_s is not None:
                 self._fail(flight)
             else:
+                self.router.outlook.left(flight, self.clock.now_s)
                 flight.forget_progress()
                 self.router.add(flight)
 

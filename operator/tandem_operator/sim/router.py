@@ -8,7 +8,7 @@ from tandem_operator.sim.clock import Clock, Stopwatch
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.outlook import DecodeSpeed, Outlook
+from tandem_operator.sim.outlook import REVISION, DecodeSide, Outlook, Pace, PrefillSide
 from tandem_operator.sim.pods import E, Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
@@ -20,13 +20,12 @@ from tandem_operator.sim.router_queue import (
     Spread,
     pick,
 )
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.pairing import Gate, pair
+from tandem_routing.pod_choice import least_loaded
 
 AFFINITY_SLACK_PASSES = 1.0
-OVERFLOW_TPOT_SHARE = 0.8
-GATE_TPOT_SHARE = 0.95
-# Who is late already takes no place that somebody on time may need in a moment.
-GATE_TPOT_SHARE_HOPELESS = 0.9
-GATE_KV_SHARE = 0.95
 GATE_LOOK_S = 0.02
 
 
@@ -76,6 +75,15 @@ class Router:
         flight.held_s = -self._held.total_s(self.clock.now_s)
         self.queue.add(flight)
         self.pump()
+        first_token_s = self.settings.first_token_s
+        if first_token_s is not None and flight.dispatched_s is None:
+            by_s = self.outlook.begin_by_s(
+                flight,
+                Expected(service_s=self._service_s(flight), rest_s=self._rest_s()),
+                first_token_s=first_token_s,
+                now_s=self.clock.now_s,
+            )
+            self.queue.wait_until(flight, by_s)
 
     def held(self) -> list[Flight]:
         """Those who wait and whom decode pods held back for most of their wait."""
@@ -98,16 +106,17 @@ class Router:
         """Send them on; whether decode pods are what the next one waits for."""
         while len(self.queue):
             first, excess = self.queue.sort(now_s)
-            if self.settings.overflow and any(self._overflowed(flight) for flight in excess):
+            if self.settings.overflow and excess and self._overflowed(excess):
                 continue
             free = [] if first is None else self._with_room(first)
             if first is None or not free:
                 return False
-            if self.settings.decode_gate and not self._decode_bears(first):
+            pod = self._paired(first, free)
+            if pod is None:
                 self._look_again()
                 return True
             self._take(first)
-            self._send(first, self._choose_prefill(free, first))
+            self._send(first, pod)
         return False
 
     def came_back(self, pod: Pod[PrefillPod], flights: list[Flight]) -> None:
@@ -125,7 +134,9 @@ class Router:
         for pod in pods:
             self._advance(pod)
         flight.handover_s = self.profile.handover_s(flight.request.prompt_tokens)
-        self._choose_decode(pods).engine.join(flight, self.clock.now_s + flight.handover_s)
+        chosen = self._choose_decode(pods)
+        self.outlook.joined(flight, self.outlook.decode_side(chosen), self.clock.now_s)
+        chosen.engine.join(flight, self.clock.now_s + flight.handover_s)
 
     def decode_ready(self) -> None:
         """A decode pod has come up."""
@@ -136,8 +147,7 @@ class Router:
 
     def _give_up(self, now_s: float) -> None:
         """Shed those who waited as long as they may."""
-        most_s = self.settings.first_token_s
-        while most_s is not None and (flight := self.queue.worn_out(now_s - most_s)) is not None:
+        while (flight := self.queue.worn_out(now_s)) is not None:
             self._take(flight)
             self._shed(flight)
 
@@ -167,8 +177,41 @@ class Router:
         pods = self._prefill.serving
         nobody_s = inf if self.settings.overflow else now_s
         free_s = (self.outlook.free_s(pod, now_s) for pod in pods)
-        rest_s = self.profile.handover_s(0) + self.outlook.first_token_s(self._decode.serving)
-        return Prospect(min(free_s, default=nobody_s), pods=max(1, len(pods)), rest_s=rest_s)
+        return Prospect(
+            min(free_s, default=nobody_s), pods=max(1, len(pods)), rest_s=self._rest_s()
+        )
+
+    def _rest_s(self) -> float:
+        return self.profile.handover_s(0) + self.outlook.first_token_s(self._decode.serving)
+
+    def _paired(self, flight: Flight, free: list[Pod[PrefillPod]]) -> Pod[PrefillPod] | None:
+        """The one of `free` to go to, while decode pods bear one more stream."""
+        pace = self.outlook.pace() if self.settings.decode_gate else None
+        side = self._pair(flight, free, pace)
+        if side is None and pace is not None:
+            # Streams have ended since a pod was last looked at: only then is that worth a look.
+            for pod in self._decode.serving:
+                self._advance(pod)
+            side = self._pair(flight, free, pace)
+        if side is None or self.settings.spread is Spread.LEAST_LOADED:
+            return None if side is None else side.pod
+        return self._choose_prefill(free, flight)
+
+    def _pair(
+        self, flight: Flight, free: list[Pod[PrefillPod]], pace: Pace | None
+    ) -> PrefillSide | None:
+        prefill = [self.outlook.prefill_side(pod) for pod in free]
+        decode = self._decode_sides()
+        if not decode:
+            return None if self.settings.decode_gate else least_loaded(prefill)
+        gate = Gate(
+            pace,
+            tpot_s=self.outlook.tpot_s,
+            late=self.queue.is_hopeless(flight),
+            now=self.clock.now_s,
+        )
+        load = self.outlook.load_of(flight)
+        return pair(load, prefill, {REVISION: decode}, coming=self.outlook, gate=gate)
 
     def _choose_prefill(self, pods: list[Pod[PrefillPod]], flight: Flight) -> Pod[PrefillPod]:
         candidates = [
@@ -184,6 +227,10 @@ class Router:
     def _choose_decode(self, pods: list[Pod[DecodePod]]) -> Pod[DecodePod]:
         # A pod that computes a prompt makes no first token until that is done.
         pods = [pod for pod in pods if not pod.engine.computing] or pods
+        if self.settings.spread is Spread.LEAST_LOADED:
+            chosen = least_loaded(self.outlook.decode_side(pod) for pod in pods)
+            if chosen is not None:
+                return chosen.pod
         # Requests decide: each takes a place in the batch whatever its length.
         capacity = self.profile.kv_capacity_tokens
         candidates = [
@@ -210,44 +257,12 @@ class Router:
         if pod.engine.idle:
             self._start_pass(pod)
 
-    def _decode_bears(self, flight: Flight) -> bool:
-        """Whether one more stream leaves every stream of the decode pods its seat and its TPOT."""
-        speed = self.outlook.decode
-        if speed is None:
-            return True
-        late = self.queue.is_hopeless(flight)
-        bound_s = (GATE_TPOT_SHARE_HOPELESS if late else GATE_TPOT_SHARE) * self.outlook.tpot_s
-        if speed.step_s(1, flight.request.prompt_tokens) > bound_s:
-            # Not even alone: waiting helps nobody.
-            bound_s = inf
-        # Streams have ended since a pod was last looked at: look only where there seem too many.
-        if self._bear(flight, speed, bound_s):
-            return True
-        for pod in self._decode.serving:
-            self._advance(pod)
-        return self._bear(flight, speed, bound_s)
-
-    def _bear(self, flight: Flight, speed: DecodeSpeed, bound_s: float) -> bool:
-        """Whether there is room once all that prefill holds has come over, spread evenly."""
-        pods = self._decode.serving
-        inside = sum(pod.engine.requests for pod in pods)
-        coming = 1 + len(self.between) + sum(pod.engine.requests for pod in self._prefill.pods)
-        if inside + coming <= 1:
-            return True
-        tokens = coming * (flight.request.prompt_tokens + 0.5 * self.outlook.output_tokens)
-        held = sum(pod.engine.kv_tokens for pod in pods) + tokens
-        capacity = speed.kv_capacity_tokens or inf
-        if (
-            inside + coming > len(pods) * speed.max_num_seqs
-            or held > GATE_KV_SHARE * len(pods) * capacity
-        ):
-            return False
-        more, now_s = round(coming / len(pods)), self.clock.now_s
-        paces = (
-            self.outlook.pace_s(speed, pod, now_s, more=more, kv_tokens=tokens / len(pods))
-            for pod in pods
-        )
-        return sum(paces) / len(pods) <= bound_s
+    def _decode_sides(self) -> list[DecodeSide]:
+        sides = [self.outlook.decode_side(pod) for pod in self._decode.serving]
+        for side in sides:
+            if side.whole:
+                side.settle()
+        return sides
 
     def _look_again(self) -> None:
         """Streams end without anybody being told: look in a moment."""
@@ -261,42 +276,41 @@ class Router:
             self._advance(pod)
         self.pump()
 
-    def _overflowed(self, flight: Flight) -> bool:
-        """Send the whole request to a decode pod that keeps TPOT for all inside, if there is one.
+    def _overflowed(self, excess: list[Flight]) -> bool:
+        """Send one of these whole to a decode pod that keeps TPOT for all inside, if there is one.
 
         Only where it would be on time: the prompts that the pod computes already come first.
         """
-        profile, prompt = self.profile, flight.request.prompt_tokens
-        speed = self.outlook.decode
-        if speed is None:
+        pace = self.outlook.pace()
+        if pace is None:
             return False
-        service_s, now_s = profile.service_s(prompt), self.clock.now_s
-        fit = []
         for pod in self._decode.serving:
             self._advance(pod)
-            engine = pod.engine
-            if engine.computing or engine.waiting(now_s):
-                continue
-            kv_tokens = prompt + self.outlook.output_tokens
-            pace_s = self.outlook.pace_s(
-                speed, pod, now_s, more=1, kv_tokens=kv_tokens, stall_s=service_s
-            )
-            step_s = speed.step_s(engine.requests + 1, engine.kv_tokens + prompt)
-            room = (
-                engine.kv_tokens + kv_tokens <= profile.kv_capacity_tokens
-                and engine.requests < profile.max_num_seqs
-            )
-            on_time = now_s + service_s + 2.0 * step_s <= flight.deadline_s
-            if room and on_time and pace_s <= OVERFLOW_TPOT_SHARE * self.outlook.tpot_s:
-                fit.append(pod)
-        if not fit:
+        now_s, tpot_s = self.clock.now_s, self.outlook.tpot_s
+        sides = spare(self._decode_sides(), pace, tpot_s=tpot_s)
+        if not sides:
             return False
-        pod = self._choose_decode(fit)
+        output_tokens = self.outlook.output_tokens
+        for flight in excess:
+            prompt = flight.request.prompt_tokens
+            whole = Whole(
+                prompt_tokens=prompt,
+                output_tokens=output_tokens,
+                compute_s=self.profile.service_s(prompt),
+                deadline_s=flight.deadline_s,
+            )
+            side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
+            if side is not None:
+                self._send_whole(flight, side, whole.compute_s)
+                return True
+        return False
+
+    def _send_whole(self, flight: Flight, side: DecodeSide, service_s: float) -> None:
+        now_s = self.clock.now_s
         self._take(flight)
         flight.dispatched_s = now_s
         flight.overflowed = True
-        flight.compute_tokens = prompt
+        flight.compute_tokens = flight.request.prompt_tokens
         flight.service_s = service_s
-        self.outlook.stall(pod, service_s, now_s)
-        pod.engine.join(flight, now_s)
-        return True
+        self.outlook.computes(flight, side, now_s)
+        side.pod.engine.join(flight, now_s)

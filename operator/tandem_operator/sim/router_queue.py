@@ -1,13 +1,19 @@
-"""The one queue in front of a pool, and the choice of the pod that a request goes to."""
+"""The one queue in front of a pool, and the choice of the pod that a request goes to.
+
+Deadline order is the live router's own; the other orders are what it is compared with.
+"""
 
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heappop, heappush
 from itertools import chain, islice
 
 from tandem_operator.sim.flight import Flight
+from tandem_routing import deadline_queue
+from tandem_routing.deadline_queue import RECONSIDERED_EVERY_S, DeadlineQueue, Expected
 
 # One under way and one that goes on at once.
 ALWAYS_AT_A_POD = 2
@@ -41,7 +47,8 @@ class RouterSettings:
             queues stand at the pods.
         tokens_per_prefill_pod: most prompt tokens outstanding there beyond two requests. Short
             prompts share a pass; a long one waits where it can still be put in order.
-        first_token_s: how long a request may wait before it is shed; `None`: for ever.
+        first_token_s: how long a first token may take: who could have none in that time is shed;
+            `None`: nobody is.
         overflow: send whole requests to decode pods when prefill would be late and decode has room.
         decode_gate: let requests wait here, rather than slow down every stream, while the decode
             pods hold as many as keep TPOT.
@@ -104,31 +111,53 @@ class RouterQueue:
         self._urgent: list[Entry] = []
         self._line: deque[Entry] = deque()
         self._line_work_s = 0.0
+        self._deadline = DeadlineOrder(elsewhere=elsewhere)
         self.prompt_tokens = 0
 
     def __len__(self) -> int:
-        return len(self._urgent) + len(self._line)
+        return len(self._urgent) + len(self._line) + len(self._deadline)
 
     def __iter__(self) -> Iterator[Flight]:
-        return (entry[2] for entry in chain(self._urgent, self._line))
+        waiting = (entry[2] for entry in chain(self._urgent, self._line))
+        return chain(waiting, self._deadline)
 
     def add(self, flight: Flight) -> None:
         """Let a request wait."""
-        entry = (flight.deadline_s, flight.number, flight, self._service_s(flight))
         self.prompt_tokens += flight.request.prompt_tokens
+        entry = (flight.deadline_s, flight.number, flight, self._service_s(flight))
+        if self._order is Order.DEADLINE:
+            self._deadline.add(flight, entry[3])
+            return
         if self._order is Order.FIFO:
             self._put_in_line(entry)
         else:
             insort(self._urgent, entry)
 
-    def worn_out(self, entered_before_s: float) -> Flight | None:
-        """One that came before then: whoever is not set aside, or the first who is."""
+    def wait_until(self, flight: Flight, by_s: float) -> None:
+        """Let a request wait no longer than that."""
+        flight.begin_by_s = by_s
+        if self._order is Order.DEADLINE:
+            self._deadline.wait_until(flight, by_s)
+
+    def worn_out(self, now_s: float) -> Flight | None:
+        """One that may wait no more: whoever is not set aside, or the first who is."""
+        if self._order is Order.DEADLINE:
+            return self._deadline.worn_out(now_s)
         candidates = (entry[2] for entry in chain(self._urgent, islice(self._line, 1)))
-        return next((each for each in candidates if each.request.at_s < entered_before_s), None)
+        return next(
+            (
+                each
+                for each in candidates
+                if each.begin_by_s is not None and each.begin_by_s < now_s
+            ),
+            None,
+        )
 
     def sort(self, now_s: float) -> tuple[Flight | None, list[Flight]]:
         """Who goes next, and who could be on time, but not at the prefill pods in this order."""
         prospect = self._prospect(now_s)
+        if self._order is Order.DEADLINE:
+            return self._deadline.sort(now_s, prospect)
         if self._order is Order.FIFO:
             first = self._line[0][2] if self._line else None
             return first, self._late_newcomer(prospect)
@@ -142,9 +171,7 @@ class RouterQueue:
             start_s = prospect.start_s + work_s / prospect.pods
             work_s += service_s
             if start_s + service_s + prospect.rest_s > deadline_s:
-                victim = entry
-                if self._order is Order.GOODPUT:
-                    victim = max(kept, key=lambda each: (each[3], each[0], each[1]))
+                victim = max(kept, key=lambda each: (each[3], each[0], each[1]))
                 kept.remove(victim)
                 work_s -= victim[3]
                 excess.append(victim)
@@ -156,6 +183,9 @@ class RouterQueue:
     def take(self, flight: Flight) -> None:
         """Let a request leave."""
         self.prompt_tokens -= flight.request.prompt_tokens
+        if self._order is Order.DEADLINE:
+            self._deadline.take(flight)
+            return
         for index, entry in enumerate(self._urgent):
             if entry[2] is flight:
                 del self._urgent[index]
@@ -168,6 +198,8 @@ class RouterQueue:
 
     def is_hopeless(self, flight: Flight) -> bool:
         """Whether a request was set aside because it can no longer be on time."""
+        if self._order is Order.DEADLINE:
+            return self._deadline.is_late(flight)
         return self._order is not Order.FIFO and bool(self._line) and self._line[0][2] is flight
 
     def _put_in_line(self, entry: Entry) -> None:
@@ -191,6 +223,90 @@ class RouterQueue:
         deadline_s, _, flight, _ = self._line[-1]
         end_s = prospect.start_s + self._line_work_s / prospect.pods + prospect.rest_s
         return [flight] if end_s > deadline_s else []
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A request as the shared queue sees it."""
+
+    flight: Flight
+    service_s: float
+    queue: "DeadlineOrder"
+    split: bool = True
+    settled: bool = False
+
+    @property
+    def deadline_s(self) -> float:
+        return self.flight.deadline_s
+
+    @property
+    def tokens(self) -> int:
+        return self.flight.request.prompt_tokens
+
+    def expects(self) -> Expected:
+        return Expected(service_s=self.service_s, rest_s=self.queue.rest_s)
+
+
+class DeadlineOrder:
+    """The live router's queue, with the flights of a simulation in it."""
+
+    def __init__(self, *, elsewhere: bool) -> None:
+        self.rest_s = 0.0
+        self._elsewhere = elsewhere
+        self._queue: DeadlineQueue[_Waiter] = DeadlineQueue()
+        self._waiters: dict[Flight, _Waiter] = {}
+        self._begin_by: list[tuple[float, int, Flight]] = []
+        self._late: Flight | None = None
+        self._pods = 0
+        self._reconsidered_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __iter__(self) -> Iterator[Flight]:
+        return iter(self._waiters)
+
+    def add(self, flight: Flight, service_s: float) -> None:
+        """Let a request wait."""
+        waiter = self._waiters[flight] = _Waiter(flight, service_s, self)
+        self._queue.add(waiter)
+
+    def wait_until(self, flight: Flight, by_s: float) -> None:
+        """Let a request wait no longer than that."""
+        heappush(self._begin_by, (by_s, flight.number, flight))
+
+    def worn_out(self, now_s: float) -> Flight | None:
+        """One that may wait no more."""
+        while self._begin_by and self._begin_by[0][0] < now_s:
+            by_s, _, flight = self._begin_by[0]
+            # One that begins anew stands here twice.
+            if flight in self._waiters and flight.begin_by_s == by_s:
+                return flight
+            heappop(self._begin_by)
+        return None
+
+    def sort(self, now_s: float, prospect: Prospect) -> tuple[Flight | None, list[Flight]]:
+        """Who goes next, and who would be late at the prefill pods."""
+        self.rest_s = prospect.rest_s
+        due_s = self._reconsidered_s + RECONSIDERED_EVERY_S
+        if prospect.pods != self._pods or now_s >= due_s:
+            self._pods, self._reconsidered_s = prospect.pods, now_s
+            self._queue.reconsider(now_s)
+        elsewhere_s = now_s if self._elsewhere else None
+        found = self._queue.next(
+            deadline_queue.Prospect(prospect.start_s, prospect.pods, elsewhere_s)
+        )
+        first = None if found.first is None else found.first.waiter.flight
+        self._late = first if found.late else None
+        return first, [turn.waiter.flight for turn in found.excess]
+
+    def take(self, flight: Flight) -> None:
+        """Let a request leave."""
+        self._queue.remove(self._waiters.pop(flight))
+
+    def is_late(self, flight: Flight) -> bool:
+        """Whether the next one can no longer be on time."""
+        return self._late is flight
 
 
 @dataclass(frozen=True, slots=True)

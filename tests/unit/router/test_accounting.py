@@ -16,7 +16,7 @@ from tandem_engine.router.pod import Endpoint, Pod, Role
 from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.settings import Slo
 from tandem_engine.router.timing_record import TimingRecord
-from tandem_engine.router.truth import Ending, Timeline, judge
+from tandem_routing.verdict import Ending, Timeline, judge
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
 

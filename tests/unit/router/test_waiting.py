@@ -8,9 +8,11 @@ import weakref
 
 import pytest
 
-from tandem_engine.router.line import Expected, Waiter
-from tandem_engine.router.pod import Endpoint, Load, Pod, Role
+from tandem_engine.router.line import Waiter
+from tandem_engine.router.pod import Endpoint, Pod, Role
 from tandem_engine.router.settings import Limits, parse_settings
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.outstanding import Load
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool, decode_pace, settings_document, until
 

@@ -10,13 +10,14 @@ from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import PodLoss
-from tandem_operator.sim.flight import Ending, judge
+from tandem_operator.sim.flight import judge
 from tandem_operator.sim.policy import Answer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_routing.verdict import Ending
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 
 FRUGAL = RouterSettings(requests_per_prefill_pod=2, overflow=False, decode_gate=False)
@@ -220,12 +221,12 @@ def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
     late = [f for f in pool.ended if judge(f, setup.spec.slo).late_ttft]
     assert late
     for flight in late:
-        parts = judge(flight, setup.spec.slo).parts
+        parts = judge(flight, setup.spec.slo).found.parts
         assert sum(parts.values()) == pytest.approx(flight.ttft_s)
         assert parts["decode_admission"] > parts["router_queue"]
 
 
-def test_who_waits_longer_than_allowed_is_shed() -> None:
+def test_who_could_have_no_first_token_in_time_is_shed_and_not_sent() -> None:
     clump = of(*((0.0, 6000, 20) for _ in range(40)))
     router = replace(FRUGAL, first_token_s=1.5)
 
@@ -238,8 +239,8 @@ def test_who_waits_longer_than_allowed_is_shed() -> None:
     )
 
     assert (patient.failed, patient.completed) == (0, 40)
-    # Each takes an eighth of a second: twelve were begun by then.
-    assert hasty.failed == pytest.approx(40 - 12, abs=2)
+    # Each takes an eighth of a second: twelve would be begun by then, the last ones in vain.
+    assert 40 - 12 <= hasty.failed <= 40 - 6
     assert hasty.completed + hasty.failed == 40
     assert hasty.good == patient.good
 
@@ -299,5 +300,5 @@ def test_nobody_waits_longer_than_for_the_first_token_whatever_the_bound(order: 
     shed = [flight for flight in ended if flight.ending is Ending.SHED]
     sent = [flight for flight in ended if flight.ending is Ending.ANSWERED]
     assert shed
-    assert all((flight.end_s or 0.0) - flight.request.at_s < 2.2 for flight in shed)
+    assert all(1.0 <= (flight.end_s or 0.0) - flight.request.at_s < 2.1 for flight in shed)
     assert all((flight.dispatched_s or 0.0) - flight.request.at_s <= 2.0 for flight in sent)

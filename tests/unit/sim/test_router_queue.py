@@ -90,7 +90,7 @@ def test_in_an_overload_the_longest_prompt_gives_way_where_goodput_decides() -> 
     long, short = flight(0, tokens=900, deadline_s=1.0), flight(1, tokens=200, deadline_s=1.05)
     other = flight(2, tokens=200, deadline_s=1.06)
 
-    by_deadline = make_queue(Order.DEADLINE, long, short, other).sort(0.0)
+    by_deadline = make_queue(Order.DEADLINE, long, short, other, elsewhere=True).sort(0.0)
     by_goodput = make_queue(Order.GOODPUT, long, short, other).sort(0.0)
 
     assert by_deadline[0] is long
@@ -102,8 +102,8 @@ def test_in_an_overload_the_longest_prompt_gives_way_where_goodput_decides() -> 
 def test_two_pods_do_in_time_what_one_cannot() -> None:
     flights = [flight(n, tokens=400) for n in range(4)]
 
-    _, excess_of_one = make_queue(Order.DEADLINE, *flights).sort(0.0)
-    _, excess_of_two = make_queue(Order.DEADLINE, *flights, pods=2).sort(0.0)
+    _, excess_of_one = make_queue(Order.DEADLINE, *flights, elsewhere=True).sort(0.0)
+    _, excess_of_two = make_queue(Order.DEADLINE, *flights, pods=2, elsewhere=True).sort(0.0)
 
     assert len(excess_of_one) == 2
     assert excess_of_two == []

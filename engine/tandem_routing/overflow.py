@@ -7,15 +7,32 @@ for it, so a pod takes a prompt only while all of them keep TPOT by a margin.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from tandem_engine.router.gate import KV_SHARE, held_tokens, stream_life_s, streams_at
-from tandem_engine.router.pod import Pod, least_loaded
-from tandem_engine.router.settings import DecodePace
+from tandem_routing.decode_admission import (
+    KV_SHARE,
+    DecodePace,
+    held_tokens,
+    stream_life_s,
+    streams_at,
+)
+from tandem_routing.outstanding import Outstanding
+from tandem_routing.pod_choice import least_loaded
 
 # Outputs may be longer than expected, and what a prompt takes is known from prefill pods.
 TPOT_SHARE = 0.8
 # The step under way, and the one that makes the first token.
 STEPS_TO_FIRST = 2.0
+
+P = TypeVar("P", bound=Outstanding)
+
+
+class OverflowPace(DecodePace, Protocol):
+    """How fast one decode pod is, and whether it may be sent whole requests."""
+
+    @property
+    def overflow(self) -> bool:
+        """Return whether it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +50,7 @@ class Whole:
     deadline_s: float
 
 
-def spare(pods: Iterable[Pod], pace: DecodePace, *, tpot_s: float) -> list[Pod]:
+def spare(pods: Iterable[P], pace: OverflowPace, *, tpot_s: float) -> list[P]:
     """Return those of `pods` that may have slack for any request at all.
 
     A pod that computes a prompt takes no second one.
@@ -50,8 +67,8 @@ def spare(pods: Iterable[Pod], pace: DecodePace, *, tpot_s: float) -> list[Pod]:
 
 
 def slack_for(
-    whole: Whole, pods: Sequence[Pod], pace: DecodePace, *, now: float, tpot_s: float
-) -> Pod | None:
+    whole: Whole, pods: Sequence[P], pace: DecodePace, *, now: float, tpot_s: float
+) -> P | None:
     """Return the least loaded of `spare` pods that serves it in time and keeps all inside to TPOT.
 
     None where it is not known how long the prompt takes.
@@ -63,7 +80,9 @@ def slack_for(
     )
 
 
-def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s: float) -> bool:
+def _bears_whole(
+    whole: Whole, pod: Outstanding, pace: DecodePace, *, now: float, tpot_s: float
+) -> bool:
     streams, own = 1 + streams_at(pod, pace), 1 + pod.streams
     tokens = pod.tokens + whole.prompt_tokens + whole.output_tokens
     output_tokens = pod.output_tokens + whole.output_tokens
