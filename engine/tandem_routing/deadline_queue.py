@@ -3,6 +3,7 @@
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 from tandem_routing.outstanding import Load
@@ -11,6 +12,8 @@ from tandem_routing.outstanding import Load
 _LOOKED_AT = 64
 # What is expected of requests moves slowly, and each of hundreds is asked.
 RECONSIDERED_EVERY_S = 1.0
+# Of who is on time more often: still, no request is asked at each of a hundred looks a second.
+ASKED_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +139,34 @@ def turn_of(waiter: W) -> Turn[W]:
         raise Unfit(waiter) from error
 
 
+class _Place(Generic[W]):
+    """One place in the queue, and what was expected of who has it when that was asked last."""
+
+    __slots__ = ("ask_again_s", "service_s", "to_first_s", "turn", "waiter")
+
+    def __init__(self, waiter: W) -> None:
+        self.waiter = waiter
+        self.turn: Turn[W] | None = None
+        self.service_s = self.to_first_s = 0.0
+        self.ask_again_s = -inf
+
+    def ask(self, now: float) -> Turn[W]:
+        """Return what is expected, asked anew where that was long ago; raises `Unfit`."""
+        turn = self.turn
+        if turn is None or now >= self.ask_again_s:
+            turn = self.turn = turn_of(self.waiter)
+            self.service_s, self.to_first_s = turn.expected.service_s, turn.to_first_s
+            self.ask_again_s = now + ASKED_EVERY_S
+        return turn
+
+
 class DeadlineQueue(Generic[W]):
     """Those who wait for one kind of pod; who gave up a moment ago is passed over until removed."""
 
     def __init__(self) -> None:
-        self._urgent: list[tuple[float, int, W]] = []
+        self._urgent: list[tuple[float, int, _Place[W]]] = []
         self._hopeless: OrderedDict[W, None] = OrderedDict()
-        self._entries: dict[W, tuple[float, int, W]] = {}
+        self._entries: dict[W, tuple[float, int, _Place[W]]] = {}
         self._entered = 0
 
     def __len__(self) -> int:
@@ -152,7 +176,7 @@ class DeadlineQueue(Generic[W]):
     def add(self, waiter: W) -> None:
         """Let one more wait."""
         self._entered += 1
-        entry = self._entries[waiter] = (waiter.deadline_s, self._entered, waiter)
+        entry = self._entries[waiter] = (waiter.deadline_s, self._entered, _Place(waiter))
         insort(self._urgent, entry)
 
     def remove(self, waiter: W) -> None:
@@ -171,52 +195,55 @@ class DeadlineQueue(Generic[W]):
             del self._hopeless[waiter]
             insort(self._urgent, self._entries[waiter])
 
-    def next(self, prospect: Prospect) -> Next[W]:
+    def next(self, prospect: Prospect, *, now: float) -> Next[W]:
         """Say who goes next: the most urgent who will be on time, else the first who cannot."""
         if not self._entries:
             return _NOBODY
         elsewhere_s = prospect.elsewhere_s
         excess: tuple[Turn[W], ...] = ()
-        first = self._set_hopeless_aside(prospect.start_s if elsewhere_s is None else elsewhere_s)
+        start_s = prospect.start_s if elsewhere_s is None else elsewhere_s
+        first = self._set_hopeless_aside(start_s, now)
         if elsewhere_s is not None:
-            first, excess = self._sorted(prospect)
+            first, excess = self._sorted(prospect, now)
         if first is not None:
             return Next(first, late=False, excess=excess)
         waiter = next((waiter for waiter in self._hopeless if not waiter.settled), None)
-        return Next(None if waiter is None else turn_of(waiter), late=True, excess=excess)
+        turn = None if waiter is None else self._entries[waiter][2].ask(now)
+        return Next(turn, late=True, excess=excess)
 
-    def shed(self, start_s: float) -> W | None:
+    def shed(self, start_s: float, *, now: float) -> W | None:
         """Return the one that was found to be late last; `None`: nobody is."""
-        self._set_hopeless_aside(start_s)
+        self._set_hopeless_aside(start_s, now)
         late = (waiter for waiter in reversed(self._hopeless) if not waiter.settled)
         return next(late, None)
 
-    def _set_hopeless_aside(self, start_s: float) -> Turn[W] | None:
+    def _set_hopeless_aside(self, start_s: float, now: float) -> Turn[W] | None:
         """Leave at the front of the urgent, and return, who can still meet its TTFT."""
         while self._urgent:
-            deadline_s, _, waiter = self._urgent[0]
+            deadline_s, _, place = self._urgent[0]
+            waiter = place.waiter
             if waiter.settled:
                 self.remove(waiter)
                 continue
-            turn = turn_of(waiter)
-            if start_s + turn.to_first_s <= deadline_s:
+            turn = place.ask(now)
+            if start_s + place.to_first_s <= deadline_s:
                 return turn
             del self._urgent[0]
             self._hopeless[waiter] = None
         return None
 
-    def _sorted(self, prospect: Prospect) -> tuple[Turn[W] | None, tuple[Turn[W], ...]]:
+    def _sorted(self, prospect: Prospect, now: float) -> tuple[Turn[W] | None, tuple[Turn[W], ...]]:
         """Return the first of the urgent that will be on time, and those who will not be."""
         first: Turn[W] | None = None
         excess: list[Turn[W]] = []
-        start_s = prospect.start_s
-        for deadline_s, _, waiter in self._urgent[:_LOOKED_AT]:
-            if waiter.settled:
+        start_s, pods = prospect.start_s, prospect.pods
+        for deadline_s, _, place in self._urgent[:_LOOKED_AT]:
+            if place.waiter.settled:
                 continue
-            turn = turn_of(waiter)
-            if start_s + turn.to_first_s > deadline_s:
+            turn = place.ask(now)
+            if start_s + place.to_first_s > deadline_s:
                 excess.append(turn)
                 continue
             first = first or turn
-            start_s += turn.expected.service_s / prospect.pods
+            start_s += place.service_s / pods
         return first, tuple(excess)

@@ -7,6 +7,7 @@ for it, so a pod takes a prompt only while all of them keep TPOT by a margin.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol, TypeVar
 
 from tandem_routing.decode_admission import (
@@ -50,7 +51,11 @@ class Whole:
     deadline_s: float
 
 
-def spare(pods: Iterable[P], pace: OverflowPace, *, tpot_s: float) -> list[P]:
+# Less than any request: a pod whose streams leave no slack for this has none for any.
+_LEAST = Whole(prompt_tokens=0, output_tokens=0, compute_s=0.0, deadline_s=inf)
+
+
+def spare(pods: Iterable[P], pace: OverflowPace, *, now: float, tpot_s: float) -> list[P]:
     """Return those of `pods` that may have slack for any request at all.
 
     A pod that computes a prompt takes no second one.
@@ -61,8 +66,8 @@ def spare(pods: Iterable[P], pace: OverflowPace, *, tpot_s: float) -> list[P]:
         pod
         for pod in pods
         if not pod.stalls.computing
-        and (streams := 1 + streams_at(pod, pace)) <= pace.max_num_seqs
-        and pace.seconds(streams, 0.0) <= TPOT_SHARE * tpot_s
+        and 1 + streams_at(pod, pace) <= pace.max_num_seqs
+        and (not pod.streams or _bears_whole(_LEAST, pod, pace, now=now, tpot_s=tpot_s))
     ]
 
 
@@ -91,11 +96,13 @@ def _bears_whole(
     if capacity is not None and kv_tokens > KV_SHARE * capacity:
         return False
     step_s = pace.seconds(streams, kv_tokens)
+    bound_s = TPOT_SHARE * tpot_s
+    if step_s > bound_s or now + whole.compute_s + STEPS_TO_FIRST * step_s > whole.deadline_s:
+        return False
     stalled = pod.stalls.share(
         now,
         life_s=stream_life_s(pod, tpot_s=tpot_s, next_tokens=whole.output_tokens),
         more_s=whole.compute_s,
         routers=pace.routers,
     )
-    on_time = now + whole.compute_s + STEPS_TO_FIRST * step_s <= whole.deadline_s
-    return on_time and step_s <= TPOT_SHARE * tpot_s * (1.0 - stalled)
+    return step_s <= bound_s * (1.0 - stalled)

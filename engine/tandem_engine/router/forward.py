@@ -141,7 +141,7 @@ class Forwarder:
             deadline_s=flight.timeline.received_s
             + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
             tokens=flight.prompt_tokens,
-            expected=lambda: self._learned.expected(flight),
+            expected=lambda: self._learned.expected_of(flight),
             split=call.split and flight.leases_lost < _MOST_LEASES,
         )
         held_s = self._without_decode_s()
@@ -172,7 +172,7 @@ class Forwarder:
 
     def _begin_by_s(self, flight: Flight, stage: Stage) -> float:
         """Return until when a request may wait before `stage`: later it would be sent in vain."""
-        needed = self._learned.needed_s(flight, stage=stage)
+        needed = self._learned.needed_of(flight, stage=stage)
         return begin_by_s(flight.first_token_deadline_s, needed=needed, now=self._clock())
 
     def _without_decode_s(self) -> float:
@@ -352,7 +352,7 @@ class Forwarder:
                 flight, tokens=count.prompt_tokens, cached=count.cached_tokens
             )
             if not flight.timeline.prefill_started:
-                flight.timeline.service_s = self._learned.service_s(pod.endpoint.revision, flight)
+                flight.timeline.service_s = self._learned.service_of(pod.endpoint.revision, flight)
             if flight.timeline.first_token_s is not None:
                 self._decode_served(flight, pod, began, handover)
 

@@ -98,7 +98,7 @@ class PrefillLeg:
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
         timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
         # A decode pod may have to do it all.
-        needed = self.accounts.learned.needed_s(flight, stage=Stage.WHOLE)
+        needed = self.accounts.learned.needed_of(flight, stage=Stage.WHOLE)
         by_s = begin_by_s(flight.first_token_deadline_s, needed=needed, now=started)
         unanswered = True
         self.accounts.ledger.leg_began(pod)
@@ -131,19 +131,21 @@ class PrefillLeg:
         self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
         self.accounts.learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
         cached = flight.cached_tokens or 0
-        uncached = flight.prompt_tokens - cached
         self.accounts.ledger.leg_served(
             pod,
             prompt_tokens=flight.prompt_tokens,
             cached_tokens=cached,
-            computed_tokens=uncached,
+            computed_tokens=flight.prompt_tokens - cached,
             output_tokens=0,
         )
-        flight.timeline.service_s = self.accounts.learned.service_s(pod.endpoint.revision, flight)
+        flight.timeline.service_s = self.accounts.learned.service_of(pod.endpoint.revision, flight)
         if alone and pod.entries == entries:
-            model = self.accounts.learned.service[pod.endpoint.revision]
-            model.learn(uncached=uncached, cached=cached, leg_s=ended - started)
-            self.accounts.learned.newest_revision = pod.endpoint.revision
+            self.accounts.learned.prefilled_alone(
+                pod.endpoint.revision,
+                prompt_tokens=flight.prompt_tokens,
+                cached_tokens=flight.cached_tokens,
+                leg_s=ended - started,
+            )
         return answer
 
     def _learn(self, flight: Flight, answer: PrefillAnswer, started: float) -> None:

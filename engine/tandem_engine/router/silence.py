@@ -66,4 +66,4 @@ class Silence:
         """
         given_s = self.clock() - began
         served_others = pod.health.progress_s > began
-        return served_others or given_s < self.learned.needed_s(flight, stage=stage)
+        return served_others or given_s < self.learned.needed_of(flight, stage=stage)

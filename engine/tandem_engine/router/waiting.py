@@ -30,6 +30,7 @@ from tandem_routing.deadline_queue import (
 from tandem_routing.outstanding import Load
 from tandem_routing.overflow import Whole, slack_for, spare
 from tandem_routing.pairing import Gate, bearing, pair
+from tandem_routing.pod_choice import Room
 
 _OVERDUE_S = 60.0
 
@@ -191,16 +192,17 @@ class Waiting:
         by_revision = defaultdict(list)
         for pod in decode:
             by_revision[pod.endpoint.revision].append(pod)
-        nobody = Prospect(self._clock(), pods=1)
+        now = self._clock()
+        nobody = Prospect(now, pods=1)
         while self._alive:
             found: Next[Waiter] = Next(None, late=False)
             if prefill:
-                found = self._line.next(self._prospect(prefill, settings))
+                found = self._line.next(self._prospect(prefill, settings), now=now)
                 if self._overflowed(found.excess, decode, settings):
                     continue
             elif alone is not None:
-                found = self._line.next(nobody)
-            for turn, late in _in_order(found, self._whole.next(nobody)):
+                found = self._line.next(nobody, now=now)
+            for turn, late in _in_order(found, self._whole.next(nobody, now=now)):
                 reason = alone if turn.waiter.split else DecodeOnly.UNSUPPORTED
                 room = [] if reason is not None else _with_room(prefill, turn, settings)
                 if reason is None and not room:
@@ -263,7 +265,7 @@ class Waiting:
         pace, tpot_s, now = settings.decode, settings.slo.tpot_s, self._clock()
         if pace is None or not excess:
             return False
-        pods = spare(decode, pace, tpot_s=tpot_s)
+        pods = spare(decode, pace, now=now, tpot_s=tpot_s)
         for turn in excess:
             whole = Whole(
                 prompt_tokens=turn.waiter.tokens,
@@ -286,11 +288,12 @@ class Waiting:
         settings = self._settings.current
         if settings is None or len(self._alive) <= settings.limits.queued_requests:
             return
+        now = self._clock()
         prospect = self._prospect(self._fleet.usable(Role.PREFILL), settings)
         try:
             waiter = (
-                self._line.shed(prospect.start_s)
-                or self._whole.shed(self._clock())
+                self._line.shed(prospect.start_s, now=now)
+                or self._whole.shed(now, now=now)
                 or next(reversed(self._alive))
             )
         except Unfit as unfit:
@@ -340,8 +343,9 @@ class Waiting:
 
 
 def _with_room(prefill: Sequence[Pod], turn: Turn[Waiter], settings: Settings) -> list[Pod]:
-    limits, tokens = settings.limits, turn.waiter.tokens
-    return [pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)]
+    limits = settings.limits
+    room = Room(requests=limits.prefill_requests_per_pod, tokens=limits.prefill_tokens_per_pod)
+    return room.at(prefill, prompt_tokens=turn.waiter.tokens)
 
 
 def _in_order(*found: Next[Waiter]) -> list[tuple[Turn[Waiter], bool]]:

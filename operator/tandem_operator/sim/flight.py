@@ -16,7 +16,7 @@ class Flight:
     Attributes:
         made: output tokens made so far.
         compute_tokens: prompt tokens that a decode pod still has to compute by itself.
-        service_s: prefill time of this request alone on its pod.
+        service_s: S(u) as the router knew it when the prefill ended; `None` while unknown.
         begin_by_s: until when it may wait for a prefill pod; `None`: for ever.
         held_s: the part of its wait in the router that decode pods are to blame for.
         load: what its router counts it as at its decode pod, or on the way there.
@@ -34,7 +34,7 @@ class Flight:
     made: int = 0
     compute_tokens: int = 0
     cached_tokens: int = 0
-    service_s: float = 0.0
+    service_s: float | None = None
     handover_s: float = 0.0
     overflowed: bool = False
     held_s: float = 0.0
@@ -56,7 +56,7 @@ class Flight:
         """Begin anew: the pod that held its work is gone."""
         self.dispatched_s = self.prefilled_s = None
         self.compute_tokens = self.cached_tokens = 0
-        self.service_s = self.handover_s = 0.0
+        self.service_s, self.handover_s = None, 0.0
         self.overflowed = False
 
 
@@ -86,7 +86,7 @@ def judge(flight: Flight, slo: Slo) -> Verdict:
         held_s=flight.held_s,
         first_token_s=flight.first_s,
         last_token_s=flight.end_s,
-        service_s=flight.service_s or None,
+        service_s=flight.service_s,
         transfer_s=flight.handover_s,
     )
     found = verdict.judge(

@@ -1,61 +1,73 @@
-"""What a router can reckon from what it sent where: the data that the routing policy asks for.
+"""What the simulated router sent where and what it learned: the data that the policy asks for.
 
-It knows a prompt's length and the engines' prefill speed. How many tokens a request will make it
-does not know: it goes by those that ended well.
+It learns as the live router does, from what it sees: nobody tells it how fast engines are, how much
+of a prompt they have cached, or how many tokens a request will make. A simulation begins with pods
+that are ready, so with a router that has served a few prompts alone already.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.regression import Triple
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
 from tandem_routing.deadline_queue import Expected
-from tandem_routing.deadlines import Stage, begin_by_s, needed_s, to_first_token_s
-from tandem_routing.estimates import MOST_MOVE, Mean
+from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_routing.history import BUCKET_EDGES_TOKENS
+from tandem_routing.learned import Learned
 from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
 
-FIRST_OUTPUT_TOKENS = 128.0
 REVISION = ""
-# A newcomer waits for the step under way, half of one on average, and then for its own.
-STEPS_TO_FIRST = 1.5
-
-
-class DecodeSpeed(Protocol):
-    """What is known of a decode replica: an engine's profile, or what the operator tells."""
-
-    @property
-    def kv_capacity_tokens(self) -> float | None:
-        """Tokens that its cache holds; `None`: not known."""
-
-    @property
-    def max_num_seqs(self) -> int:
-        """Most streams in its batch."""
-
-    def step_s(self, batch: int, kv_tokens: float, /) -> float:
-        """Seconds of a step with so many streams that hold so many tokens."""
+LEARNED_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """A decode replica's speed as the routing policy asks for it."""
+class ToldPace:
+    """How fast a decode replica is, as the operator told the router."""
 
-    speed: DecodeSpeed
+    step_s: Triple
     kv_capacity_tokens: float | None
     max_num_seqs: int
+    output_tokens: float | None
     routers: int = 1
     overflow: bool = True
 
     def seconds(self, streams: float, kv_tokens: float, /) -> float:
+        """Seconds of a step with so many streams that hold so many tokens."""
+        least_s, per_stream_s, per_token_s = self.step_s
+        return least_s + per_stream_s * streams + per_token_s * kv_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TruePace:
+    """How fast a decode replica is, as long as nobody has told the router anything."""
+
+    profile: EngineProfile
+    output_tokens: None = None
+    routers: int = 1
+    overflow: bool = True
+
+    @property
+    def kv_capacity_tokens(self) -> float:
+        """Tokens that its cache holds."""
+        return self.profile.kv_capacity_tokens
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Most streams in its batch."""
+        return self.profile.max_num_seqs
+
+    def seconds(self, streams: float, kv_tokens: float, /) -> float:
         """Seconds of a step; a profile knows whole batches alone."""
-        return self.speed.step_s(max(1, round(streams)), kv_tokens)
+        return self.profile.step_s(max(1, round(streams)), kv_tokens)
 
 
 class PrefillSide(Outstanding):
-    """What a router has outstanding at one prefill pod; all pods are of one revision."""
+    """What the router has outstanding at one prefill pod; all pods are of one revision."""
 
     __slots__ = ("pod",)
     revision = REVISION
@@ -66,7 +78,7 @@ class PrefillSide(Outstanding):
 
 
 class DecodeSide(Outstanding):
-    """What a router has outstanding at one decode pod; `whole`: who computes a prompt there."""
+    """What the router has outstanding at one decode pod; `whole`: who computes a prompt there."""
 
     __slots__ = ("pod", "whole")
 
@@ -82,51 +94,65 @@ class DecodeSide(Outstanding):
             self.stalls.end()
 
 
+@dataclass(frozen=True, slots=True)
+class _PrefillLeg:
+    """A request at a prefill pod; `entries`: those of the pod then, where it had none but this."""
+
+    side: PrefillSide
+    load: Load
+    sent_s: float
+    entries: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _DecodeLeg:
+    """A request at a decode pod since `began_s`; `overflow`: the pod had slack for all of it."""
+
+    side: DecodeSide
+    began_s: float
+    overflow: bool
+
+
 @dataclass(slots=True)
 class Outlook:
-    """Expectations of one pool; pods are known by their index.
+    """One pool as its router sees it; pods are known by their index.
 
     Attributes:
-        decode: how fast decode replicas are; `None` while nobody told.
+        pace: how fast decode replicas are; `None`: not known.
         coming: what was let in and is at no decode pod yet.
     """
 
-    profile: EngineProfile
     tpot_s: float
-    decode: DecodeSpeed | None
+    max_model_len: int
+    pace: ToldPace | TruePace | None
     coming: Load = NO_LOAD
-    _output_tokens: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
-    _prefill_leg_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
-    _pace: Pace | None = None
+    learned: Learned = field(default_factory=Learned)
     _prefill: dict[int, PrefillSide] = field(default_factory=dict)
     _decode: dict[int, DecodeSide] = field(default_factory=dict)
-    _at: dict[Flight, DecodeSide] = field(default_factory=dict)
-    _work: dict[Flight, Load] = field(default_factory=dict)
+    _prefilling: dict[Flight, _PrefillLeg] = field(default_factory=dict)
+    _decoding: dict[Flight, _DecodeLeg] = field(default_factory=dict)
 
     @property
     def output_tokens(self) -> int:
         """Tokens that a request is expected to make."""
-        told = getattr(self.decode, "output_tokens", None)
-        return round(self._output_tokens.value or told or FIRST_OUTPUT_TOKENS)
+        told = None if self.pace is None else self.pace.output_tokens
+        return round(min(self.max_model_len, self.learned.answer_tokens(told=told)))
 
-    def pace(self) -> Pace | None:
-        """How fast decode replicas are, as the policy asks for it."""
-        speed = self.decode
-        if speed is None:
-            return None
-        if self._pace is None or self._pace.speed is not speed:
-            self._pace = Pace(speed, speed.kv_capacity_tokens, speed.max_num_seqs)
-        return self._pace
+    def hear(self, told: DecodePace | None) -> None:
+        """Go by what the operator tells of decode replicas."""
+        self.pace = None
+        if told is not None:
+            self.pace = ToldPace(
+                told.steps, told.kv_capacity_tokens, told.max_num_seqs, told.output_tokens
+            )
 
     def to(self, revision: str) -> Load:
         """What decode pods may get that is at none yet."""
         return self.coming
 
-    def load_of(self, flight: Flight) -> Load:
-        """What a request will be to a decode pod."""
-        output_tokens = self.output_tokens
-        tokens = flight.request.prompt_tokens + output_tokens
-        return Load(tokens=tokens, output_tokens=output_tokens)
+    def expected(self, flight: Flight) -> Expected:
+        """What to expect of a request, as far as it is known."""
+        return self.learned.expected(flight.request.prompt_tokens, output_tokens=self.output_tokens)
 
     def prefill_side(self, pod: Pod[PrefillPod]) -> PrefillSide:
         """What the router has outstanding at a prefill pod."""
@@ -142,74 +168,103 @@ class Outlook:
             found = self._decode[pod.index] = DecodeSide(pod)
         return found
 
-    def sent(self, pod: Pod[PrefillPod], flight: Flight, service_s: float, now_s: float) -> None:
+    def sent(self, side: PrefillSide, flight: Flight, expected: Expected, now_s: float) -> None:
         """A prompt went to a prefill pod."""
-        side = self.prefill_side(pod)
-        if side.requests:
-            service_s = max(0.0, service_s - self.profile.work_s(0))
-        work = self._work[flight] = Load(flight.request.prompt_tokens, service_s)
-        side.enter(work, now_s)
-        flight.load = self.load_of(flight)
-        self.coming += flight.load
+        alone, work_s = not side.requests, expected.service_s
+        if not alone:
+            work_s = max(0.0, work_s - expected.pass_s)
+        load = Load(flight.request.prompt_tokens, work_s)
+        side.enter(load, now_s)
+        self._prefilling[flight] = _PrefillLeg(side, load, now_s, side.entries if alone else None)
+        self._let_in(flight, expected.output_tokens)
 
-    def came_back(self, pod: Pod[PrefillPod], flights: Iterable[Flight], now_s: float) -> None:
+    def came_back(self, flights: Iterable[Flight], now_s: float) -> None:
         """A prefill pod is done with some: what is left there begins now."""
-        side = self.prefill_side(pod)
         for flight in flights:
-            side.leave(self._work.pop(flight), now_s)
-            if flight.dispatched_s is not None:
-                self._prefill_leg_s.add(now_s - flight.dispatched_s)
+            leg = self._prefilling.pop(flight)
+            side, prompt, cached = leg.side, flight.request.prompt_tokens, flight.cached_tokens
+            side.leave(leg.load, now_s)
+            learned, leg_s = self.learned, now_s - leg.sent_s
+            learned.prefilled(prompt, cached_tokens=cached)
+            flight.service_s = learned.service_s(
+                REVISION, prompt_tokens=prompt, cached_tokens=cached
+            )
+            if leg.entries == side.entries:
+                learned.prefilled_alone(
+                    REVISION, prompt_tokens=prompt, cached_tokens=cached, leg_s=leg_s
+                )
+            learned.prefill_leg_s.add(leg_s)
 
-    def free_s(self, pod: Pod[PrefillPod], now_s: float) -> float:
-        """When a prefill pod will be done with what it has."""
-        return self.prefill_side(pod).free_s(now_s)
+    def sent_whole(
+        self, flight: Flight, expected: Expected, side: DecodeSide | None, now_s: float
+    ) -> None:
+        """A request goes to a decode pod whole; `side`: the one that has slack for that."""
+        if side is not None:
+            side.stalls.begin(expected.whole_s, now_s)
+            side.whole.append(flight)
+        self._let_in(flight, expected.output_tokens)
 
-    def joined(self, flight: Flight, side: DecodeSide, now_s: float) -> None:
+    def joined(
+        self, flight: Flight, side: DecodeSide, now_s: float, *, overflow: bool = False
+    ) -> None:
         """A request is at a decode pod."""
         self.coming -= flight.load
-        self._at[flight] = side
+        self._decoding[flight] = _DecodeLeg(side, now_s, overflow)
+        flight.load = _decode_load(flight, self.output_tokens)
         side.enter(flight.load, now_s)
-
-    def computes(self, flight: Flight, side: DecodeSide, now_s: float) -> None:
-        """A decode pod was sent a whole request."""
-        flight.load = self.load_of(flight)
-        self.coming += flight.load
-        side.stalls.begin(flight.service_s, now_s)
-        side.whole.append(flight)
-        self.joined(flight, side, now_s)
 
     def left(self, flight: Flight, now_s: float) -> None:
         """A request is nowhere any more, or begins anew."""
-        side = self._at.pop(flight, None)
-        self._work.pop(flight, None)
-        if side is None:
+        self._prefilling.pop(flight, None)
+        leg = self._decoding.pop(flight, None)
+        if leg is None:
             self.coming -= flight.load
         else:
+            self._served(flight, leg)
+            side = leg.side
             side.leave(flight.load, now_s)
             if flight in side.whole:
                 side.whole.remove(flight)
                 side.stalls.end()
         flight.load = NO_LOAD
 
-    def begin_by_s(
-        self, flight: Flight, expected: Expected, *, first_token_s: float, now_s: float
-    ) -> float:
+    def begin_by_s(self, flight: Flight, *, first_token_s: float, now_s: float) -> float:
         """Until when a request may wait for a prefill pod: later it would be sent in vain."""
-        needed = needed_s(
-            to_first_token_s(
-                expected, stage=Stage.PREFILL, prefill_leg_s=self._prefill_leg_s.value
-            ),
-            whole_s=first_token_s,
+        needed = self.learned.needed_s(
+            self.expected(flight), stage=Stage.PREFILL, first_token_s=first_token_s
         )
         return begin_by_s(flight.request.at_s + first_token_s, needed=needed, now=now_s)
 
-    def ended_well(self, output_tokens: int) -> None:
-        """A good request made so many tokens."""
-        self._output_tokens.add(output_tokens)
+    def learn_prefill(self, profile: EngineProfile) -> None:
+        """Take the times of prompts of all lengths, each alone on its pod."""
+        for prompt in LEARNED_ROUNDS * BUCKET_EDGES_TOKENS:
+            self.learned.prefilled_alone(
+                REVISION,
+                prompt_tokens=prompt,
+                cached_tokens=0,
+                leg_s=profile.service_s(prompt),
+            )
 
-    def first_token_s(self, pods: Iterable[Pod[DecodePod]]) -> float:
-        """From a hand-over to the first token, at the idlest decode pod as last seen."""
-        steps = (
-            self.profile.step_s(max(1, pod.engine.requests), pod.engine.kv_tokens) for pod in pods
-        )
-        return STEPS_TO_FIRST * min(steps, default=0.0)
+    def _let_in(self, flight: Flight, output_tokens: int) -> None:
+        flight.load = _decode_load(flight, output_tokens)
+        self.coming += flight.load
+
+    def _served(self, flight: Flight, leg: _DecodeLeg) -> None:
+        """Learn from a decode leg that made a first token."""
+        learned, whole = self.learned, flight.prefilled_s is None
+        if whole:
+            flight.service_s = learned.service_s(
+                REVISION, prompt_tokens=flight.request.prompt_tokens, cached_tokens=None
+            )
+        if flight.first_s is None:
+            return
+        first_s = flight.first_s - leg.began_s
+        if not whole:
+            learned.decode_first_s.add(first_s)
+        elif leg.overflow:
+            learned.overflowed(REVISION, first_s=first_s, service_s=flight.service_s)
+
+
+def _decode_load(flight: Flight, output_tokens: int) -> Load:
+    tokens = flight.request.prompt_tokens + output_tokens
+    return Load(tokens=tokens, output_tokens=output_tokens)

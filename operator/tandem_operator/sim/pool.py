@@ -155,7 +155,7 @@ class Pool:
         for flight in done:
             flight.prefilled_s = self.clock.now_s
             self.ledger.cached(flight)
-        self.router.came_back(pod, done)
+        self.router.came_back(done)
         # The engine goes on with what it has; what the router sends now comes a moment later.
         self._start_pass(pod)
         self.router.pump()
@@ -175,9 +175,13 @@ class Pool:
     def _finish(self, flight: Flight) -> None:
         self.router.outlook.left(flight, self.clock.now_s)
         verdict = judge(flight, self.spec.slo)
-        if verdict.good:
-            self.router.outlook.ended_well(flight.made)
-        self.ledger.finish(flight, verdict)
+        cause = self.router.outlook.learned.ended(
+            verdict.found,
+            flight.ending or Ending.FAILED,
+            prompt_tokens=flight.request.prompt_tokens,
+            output_tokens=flight.made,
+        )
+        self.ledger.finish(flight, verdict.found, cause)
         self.ended.append(flight)
 
     def _fail(self, flight: Flight, ending: Ending = Ending.FAILED) -> None:

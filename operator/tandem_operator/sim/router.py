@@ -1,28 +1,28 @@
 """A pool's router: who waits, who goes to which pod, and what goes to decode pods whole."""
 
-from collections.abc import Callable
-from math import inf
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.clock import Clock, Stopwatch
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.outlook import REVISION, DecodeSide, Outlook, Pace, PrefillSide
+from tandem_operator.sim.outlook import REVISION, DecodeSide, Outlook, PrefillSide, TruePace
 from tandem_operator.sim.pods import E, Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.router_queue import (
     Candidate,
-    Prospect,
     RouterQueue,
     RouterSettings,
     Spread,
+    Waiter,
     pick,
 )
-from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadline_queue import Next, Prospect, Turn
 from tandem_routing.overflow import Whole, slack_for, spare
-from tandem_routing.pairing import Gate, pair
+from tandem_routing.pairing import Gate, bearing, pair
 from tandem_routing.pod_choice import least_loaded
 
 AFFINITY_SLACK_PASSES = 1.0
@@ -53,13 +53,11 @@ class Router:
         self.profile = profile
         self.clock = clock
         self.between: list[Flight] = []
-        self.outlook = Outlook(profile, tpot_s=spec.slo.tpot_s, decode=profile)
-        self.queue = RouterQueue(
-            settings.order,
-            service_s=self._service_s,
-            prospect=self._prospect,
-            elsewhere=settings.overflow,
+        self.outlook = Outlook(
+            tpot_s=spec.slo.tpot_s, max_model_len=spec.max_model_len, pace=TruePace(profile)
         )
+        self.outlook.learn_prefill(profile)
+        self.queue = RouterQueue(settings.order, expected=self.outlook.expected)
         self._prefill = prefill
         self._decode = decode
         self._start_pass = start_pass
@@ -69,6 +67,7 @@ class Router:
         self._affine = settings.spread is Spread.PREFIX_AFFINE
         self._looking = False
         self._held = Stopwatch()
+        self._whole: deque[tuple[Flight, DecodeSide | None]] = deque()
 
     def add(self, flight: Flight) -> None:
         """Take a request in."""
@@ -78,10 +77,7 @@ class Router:
         first_token_s = self.settings.first_token_s
         if first_token_s is not None and flight.dispatched_s is None:
             by_s = self.outlook.begin_by_s(
-                flight,
-                Expected(service_s=self._service_s(flight), rest_s=self._rest_s()),
-                first_token_s=first_token_s,
-                now_s=self.clock.now_s,
+                flight, first_token_s=first_token_s, now_s=self.clock.now_s
             )
             self.queue.wait_until(flight, by_s)
 
@@ -99,29 +95,83 @@ class Router:
         """Send on every request that there is room for."""
         now_s = self.clock.now_s
         self._give_up(now_s)
-        if self._decode.oldest:
+        if not self._decode.serving:
+            return
+        self._held.turn(on=self._pumped(now_s), now_s=now_s)
+        while self._whole:
+            # Live, a request reaches its decode pod once the look at the queue is over.
+            self._join_whole(*self._whole.popleft())
             self._held.turn(on=self._pumped(now_s), now_s=now_s)
 
     def _pumped(self, now_s: float) -> bool:
         """Send them on; whether decode pods are what the next one waits for."""
+        if not len(self.queue):
+            return False
+        prefill = [self.outlook.prefill_side(pod) for pod in self._prefill.serving]
+        sides = [self.outlook.decode_side(pod) for pod in self._decode.serving]
+        self.queue.reconsider(prefill, now_s)
         while len(self.queue):
-            first, excess = self.queue.sort(now_s)
-            if self.settings.overflow and excess and self._overflowed(excess):
+            found = self.queue.next(self._prospect(prefill, now_s), now_s)
+            if prefill and self._overflowed(found.excess, sides, now_s):
                 continue
-            free = [] if first is None else self._with_room(first)
-            if first is None or not free:
+            if found.first is None:
                 return False
-            pod = self._paired(first, free)
-            if pod is None:
+            room = self.settings.with_room(prefill, found.first.waiter.tokens)
+            if prefill and not room:
+                return False
+            if not self._placed(found, room, sides, now_s):
                 self._look_again()
                 return True
-            self._take(first)
-            self._send(first, pod)
         return False
 
-    def came_back(self, pod: Pod[PrefillPod], flights: list[Flight]) -> None:
+    def _placed(
+        self, found: Next[Waiter], room: list[PrefillSide], decode: list[DecodeSide], now_s: float
+    ) -> bool:
+        """Send the next one on while decode pods bear it; to one of `room` if any is given."""
+        turn = found.first
+        if turn is None:
+            return False
+        side, borne = self._chosen(turn, room, decode, late=found.late)
+        if not borne and self.settings.decode_gate:
+            # Streams have ended since a pod was last looked at: only then is that worth a look.
+            self._catch_up()
+            side, borne = self._chosen(turn, room, decode, late=found.late)
+        if not borne:
+            return False
+        self._take(turn.waiter.flight)
+        if side is None:
+            self._send_whole(turn, None)
+        elif self.settings.spread is Spread.LEAST_LOADED:
+            self._send(turn, side)
+        else:
+            self._send(turn, self._choose_prefill(room, turn.waiter.flight))
+        return True
+
+    def _chosen(
+        self,
+        turn: Turn[Waiter],
+        room: list[PrefillSide],
+        decode: list[DecodeSide],
+        *,
+        late: bool,
+    ) -> tuple[PrefillSide | None, bool]:
+        """The one of `room` to go to, if any is given, and whether decode bears the request."""
+        gate = Gate(
+            self.outlook.pace if self.settings.decode_gate else None,
+            tpot_s=self.outlook.tpot_s,
+            late=late,
+            now=self.clock.now_s,
+        )
+        pods = {REVISION: _settled(decode)}
+        load, coming = turn.decode_load, self.outlook
+        if not room:
+            return None, bool(bearing(load, pods, coming=coming, gate=gate))
+        side = pair(load, room, pods, coming=coming, gate=gate)
+        return side, side is not None
+
+    def came_back(self, flights: list[Flight]) -> None:
         """A prefill pod is done with these."""
-        self.outlook.came_back(pod, flights, self.clock.now_s)
+        self.outlook.came_back(flights, self.clock.now_s)
         for flight in flights:
             self.hand_over(flight)
 
@@ -131,8 +181,7 @@ class Router:
         if not pods:
             self.between.append(flight)
             return
-        for pod in pods:
-            self._advance(pod)
+        self._catch_up()
         flight.handover_s = self.profile.handover_s(flight.request.prompt_tokens)
         chosen = self._choose_decode(pods)
         self.outlook.joined(flight, self.outlook.decode_side(chosen), self.clock.now_s)
@@ -155,87 +204,39 @@ class Router:
         self.queue.take(flight)
         flight.held_s += self._held.total_s(self.clock.now_s)
 
-    def _with_room(self, flight: Flight) -> list[Pod[PrefillPod]]:
-        return [
-            pod
-            for pod in self._prefill.serving
-            if self.settings.has_room(
-                requests=pod.engine.requests,
-                tokens=pod.engine.outstanding_tokens,
-                prompt_tokens=flight.request.prompt_tokens,
-            )
-        ]
-
-    def _service_s(self, flight: Flight) -> float:
-        cached = 0
-        if self._affine and flight.request.blocks:
-            pods = self._prefill.serving
-            cached = max((pod.engine.cached_tokens(flight) for pod in pods), default=0)
-        return self.profile.service_s(flight.request.prompt_tokens, cached)
-
-    def _prospect(self, now_s: float) -> Prospect:
-        pods = self._prefill.serving
-        nobody_s = inf if self.settings.overflow else now_s
-        free_s = (self.outlook.free_s(pod, now_s) for pod in pods)
+    def _prospect(self, prefill: list[PrefillSide], now_s: float) -> Prospect:
+        pace = self.outlook.pace
+        helped = bool(prefill) and self.settings.overflow and pace is not None
         return Prospect(
-            min(free_s, default=nobody_s), pods=max(1, len(pods)), rest_s=self._rest_s()
+            start_s=min((side.free_s(now_s) for side in prefill), default=now_s),
+            pods=max(1, len(prefill)),
+            elsewhere_s=now_s if helped else None,
         )
 
-    def _rest_s(self) -> float:
-        return self.profile.handover_s(0) + self.outlook.first_token_s(self._decode.serving)
-
-    def _paired(self, flight: Flight, free: list[Pod[PrefillPod]]) -> Pod[PrefillPod] | None:
-        """The one of `free` to go to, while decode pods bear one more stream."""
-        pace = self.outlook.pace() if self.settings.decode_gate else None
-        side = self._pair(flight, free, pace)
-        if side is None and pace is not None:
-            # Streams have ended since a pod was last looked at: only then is that worth a look.
-            for pod in self._decode.serving:
-                self._advance(pod)
-            side = self._pair(flight, free, pace)
-        if side is None or self.settings.spread is Spread.LEAST_LOADED:
-            return None if side is None else side.pod
-        return self._choose_prefill(free, flight)
-
-    def _pair(
-        self, flight: Flight, free: list[Pod[PrefillPod]], pace: Pace | None
-    ) -> PrefillSide | None:
-        prefill = [self.outlook.prefill_side(pod) for pod in free]
-        decode = self._decode_sides()
-        if not decode:
-            return None if self.settings.decode_gate else least_loaded(prefill)
-        gate = Gate(
-            pace,
-            tpot_s=self.outlook.tpot_s,
-            late=self.queue.is_hopeless(flight),
-            now=self.clock.now_s,
-        )
-        load = self.outlook.load_of(flight)
-        return pair(load, prefill, {REVISION: decode}, coming=self.outlook, gate=gate)
-
-    def _choose_prefill(self, pods: list[Pod[PrefillPod]], flight: Flight) -> Pod[PrefillPod]:
+    def _choose_prefill(self, room: list[PrefillSide], flight: Flight) -> PrefillSide:
         candidates = [
             Candidate(
-                index=pod.index,
-                load_tokens=pod.engine.outstanding_tokens,
-                cached_tokens=pod.engine.cached_tokens(flight) if self._affine else 0,
+                index=side.pod.index,
+                load_tokens=side.tokens,
+                cached_tokens=side.pod.engine.cached_tokens(flight) if self._affine else 0,
             )
-            for pod in pods
+            for side in room
         ]
-        return self._picked(pods, candidates, "prefill")
+        chosen = self._picked([side.pod for side in room], candidates, "prefill")
+        return self.outlook.prefill_side(chosen)
 
     def _choose_decode(self, pods: list[Pod[DecodePod]]) -> Pod[DecodePod]:
+        sides = _settled([self.outlook.decode_side(pod) for pod in pods])
         # A pod that computes a prompt makes no first token until that is done.
-        pods = [pod for pod in pods if not pod.engine.computing] or pods
+        sides = [side for side in sides if not side.stalls.computing] or sides
         if self.settings.spread is Spread.LEAST_LOADED:
-            chosen = least_loaded(self.outlook.decode_side(pod) for pod in pods)
+            chosen = least_loaded(sides)
             if chosen is not None:
                 return chosen.pod
         # Requests decide: each takes a place in the batch whatever its length.
         capacity = self.profile.kv_capacity_tokens
         candidates = [
-            Candidate(pod.index, pod.engine.requests * capacity + pod.engine.kv_tokens)
-            for pod in pods
+            Candidate(side.pod.index, side.requests * capacity + side.tokens) for side in sides
         ]
         return self._picked(pods, candidates, "decode")
 
@@ -249,20 +250,28 @@ class Router:
         self._last[role] = chosen.index
         return next(pod for pod in pods if pod.index == chosen.index)
 
-    def _send(self, flight: Flight, pod: Pod[PrefillPod]) -> None:
-        now_s = self.clock.now_s
+    def _send(self, turn: Turn[Waiter], side: PrefillSide) -> None:
+        flight, now_s, pod = turn.waiter.flight, self.clock.now_s, side.pod
         flight.dispatched_s = now_s
-        self.outlook.sent(pod, flight, self._service_s(flight), now_s)
+        self.outlook.sent(side, flight, turn.expected, now_s)
         pod.engine.enter(flight, now_s)
         if pod.engine.idle:
             self._start_pass(pod)
 
-    def _decode_sides(self) -> list[DecodeSide]:
-        sides = [self.outlook.decode_side(pod) for pod in self._decode.serving]
-        for side in sides:
-            if side.whole:
-                side.settle()
-        return sides
+    def _send_whole(self, turn: Turn[Waiter], side: DecodeSide | None) -> None:
+        """Send a request to the decode pod that has slack for all of it; `None`: to any."""
+        flight, now_s = turn.waiter.flight, self.clock.now_s
+        flight.dispatched_s = now_s
+        flight.overflowed = True
+        flight.compute_tokens = flight.request.prompt_tokens
+        self.outlook.sent_whole(flight, turn.expected, side, now_s)
+        self._whole.append((flight, side))
+
+    def _join_whole(self, flight: Flight, side: DecodeSide | None) -> None:
+        at = side or self.outlook.decode_side(self._choose_decode(self._decode.serving))
+        now_s = self.clock.now_s
+        self.outlook.joined(flight, at, now_s, overflow=side is not None)
+        at.pod.engine.join(flight, now_s)
 
     def _look_again(self) -> None:
         """Streams end without anybody being told: look in a moment."""
@@ -272,45 +281,41 @@ class Router:
 
     def _looked(self) -> None:
         self._looking = False
-        for pod in self._decode.serving:
-            self._advance(pod)
+        self._catch_up()
         self.pump()
 
-    def _overflowed(self, excess: list[Flight]) -> bool:
-        """Send one of these whole to a decode pod that keeps TPOT for all inside, if there is one.
-
-        Only where it would be on time: the prompts that the pod computes already come first.
-        """
-        pace = self.outlook.pace()
-        if pace is None:
-            return False
+    def _catch_up(self) -> None:
         for pod in self._decode.serving:
             self._advance(pod)
-        now_s, tpot_s = self.clock.now_s, self.outlook.tpot_s
-        sides = spare(self._decode_sides(), pace, tpot_s=tpot_s)
+
+    def _overflowed(
+        self, excess: Sequence[Turn[Waiter]], decode: list[DecodeSide], now_s: float
+    ) -> bool:
+        """Send one of these whole to a decode pod that has slack for it, if there is any."""
+        pace, tpot_s = self.outlook.pace, self.outlook.tpot_s
+        if pace is None or not excess or not self.settings.overflow:
+            return False
+        self._catch_up()
+        sides = spare(_settled(decode), pace, now=now_s, tpot_s=tpot_s)
         if not sides:
             return False
-        output_tokens = self.outlook.output_tokens
-        for flight in excess:
-            prompt = flight.request.prompt_tokens
+        for turn in excess:
             whole = Whole(
-                prompt_tokens=prompt,
-                output_tokens=output_tokens,
-                compute_s=self.profile.service_s(prompt),
-                deadline_s=flight.deadline_s,
+                prompt_tokens=turn.waiter.tokens,
+                output_tokens=turn.expected.output_tokens,
+                compute_s=turn.expected.whole_s,
+                deadline_s=turn.waiter.deadline_s,
             )
             side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
             if side is not None:
-                self._send_whole(flight, side, whole.compute_s)
+                self._take(turn.waiter.flight)
+                self._send_whole(turn, side)
                 return True
         return False
 
-    def _send_whole(self, flight: Flight, side: DecodeSide, service_s: float) -> None:
-        now_s = self.clock.now_s
-        self._take(flight)
-        flight.dispatched_s = now_s
-        flight.overflowed = True
-        flight.compute_tokens = flight.request.prompt_tokens
-        flight.service_s = service_s
-        self.outlook.computes(flight, side, now_s)
-        side.pod.engine.join(flight, now_s)
+
+def _settled(decode: list[DecodeSide]) -> list[DecodeSide]:
+    for side in decode:
+        if side.whole:
+            side.settle()
+    return decode

@@ -3,20 +3,23 @@
 Deadline order is the live router's own; the other orders are what it is compared with.
 """
 
-from bisect import insort
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
-from itertools import chain, islice
+from typing import Protocol
 
 from tandem_operator.sim.flight import Flight
-from tandem_routing import deadline_queue
-from tandem_routing.deadline_queue import RECONSIDERED_EVERY_S, DeadlineQueue, Expected
-
-# One under way and one that goes on at once.
-ALWAYS_AT_A_POD = 2
+from tandem_operator.sim.other_orders import Fifo, Goodput
+from tandem_operator.sim.outlook import PrefillSide
+from tandem_routing.deadline_queue import (
+    RECONSIDERED_EVERY_S,
+    DeadlineQueue,
+    Expected,
+    Next,
+    Prospect,
+)
+from tandem_routing.pod_choice import Room
 
 
 class Order(StrEnum):
@@ -47,8 +50,8 @@ class RouterSettings:
             queues stand at the pods.
         tokens_per_prefill_pod: most prompt tokens outstanding there beyond two requests. Short
             prompts share a pass; a long one waits where it can still be put in order.
-        first_token_s: how long a first token may take: who could have none in that time is shed;
-            `None`: nobody is.
+        first_token_s: how long a first token may take: a request that could have none in that time
+            is shed; `None`: none is.
         overflow: send whole requests to decode pods when prefill would be late and decode has room.
         decode_gate: let requests wait here, rather than slow down every stream, while the decode
             pods hold as many as keep TPOT.
@@ -62,203 +65,57 @@ class RouterSettings:
     overflow: bool = True
     decode_gate: bool = True
 
-    def has_room(self, *, requests: int, tokens: int, prompt_tokens: int) -> bool:
-        """Whether a prefill pod that holds so much takes one more prompt."""
+    def with_room(self, prefill: list[PrefillSide], prompt_tokens: int) -> list[PrefillSide]:
+        """Those prefill pods that take one more prompt."""
         if self.requests_per_prefill_pod is None:
-            return True
-        return requests < self.requests_per_prefill_pod and (
-            requests < ALWAYS_AT_A_POD or tokens + prompt_tokens <= self.tokens_per_prefill_pod
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """When prefill would be done with work that it is sent now.
-
-    Attributes:
-        start_s: when the first prefill pod is free.
-        pods: how many share the work.
-        rest_s: from the end of a request's prefill to its first token.
-    """
-
-    start_s: float
-    pods: int
-    rest_s: float
-
-
-Entry = tuple[float, int, Flight, float]
-
-
-class RouterQueue:
-    """Requests that wait for a prefill pod.
-
-    `service_s`: a request's prefill alone on a pod. `prospect`: what to expect of prefill at a
-    moment. `elsewhere`: whether a decode pod may take a request whole, and at once.
-    """
-
-    def __init__(
-        self,
-        order: Order,
-        *,
-        service_s: Callable[[Flight], float],
-        prospect: Callable[[float], Prospect],
-        elsewhere: bool = False,
-    ) -> None:
-        self._order = order
-        self._service_s = service_s
-        self._prospect = prospect
-        self._elsewhere = elsewhere
-        self._urgent: list[Entry] = []
-        self._line: deque[Entry] = deque()
-        self._line_work_s = 0.0
-        self._deadline = DeadlineOrder(elsewhere=elsewhere)
-        self.prompt_tokens = 0
-
-    def __len__(self) -> int:
-        return len(self._urgent) + len(self._line) + len(self._deadline)
-
-    def __iter__(self) -> Iterator[Flight]:
-        waiting = (entry[2] for entry in chain(self._urgent, self._line))
-        return chain(waiting, self._deadline)
-
-    def add(self, flight: Flight) -> None:
-        """Let a request wait."""
-        self.prompt_tokens += flight.request.prompt_tokens
-        entry = (flight.deadline_s, flight.number, flight, self._service_s(flight))
-        if self._order is Order.DEADLINE:
-            self._deadline.add(flight, entry[3])
-            return
-        if self._order is Order.FIFO:
-            self._put_in_line(entry)
-        else:
-            insort(self._urgent, entry)
-
-    def wait_until(self, flight: Flight, by_s: float) -> None:
-        """Let a request wait no longer than that."""
-        flight.begin_by_s = by_s
-        if self._order is Order.DEADLINE:
-            self._deadline.wait_until(flight, by_s)
-
-    def worn_out(self, now_s: float) -> Flight | None:
-        """One that may wait no more: whoever is not set aside, or the first who is."""
-        if self._order is Order.DEADLINE:
-            return self._deadline.worn_out(now_s)
-        candidates = (entry[2] for entry in chain(self._urgent, islice(self._line, 1)))
-        return next(
-            (
-                each
-                for each in candidates
-                if each.begin_by_s is not None and each.begin_by_s < now_s
-            ),
-            None,
-        )
-
-    def sort(self, now_s: float) -> tuple[Flight | None, list[Flight]]:
-        """Who goes next, and who could be on time, but not at the prefill pods in this order."""
-        prospect = self._prospect(now_s)
-        if self._order is Order.DEADLINE:
-            return self._deadline.sort(now_s, prospect)
-        if self._order is Order.FIFO:
-            first = self._line[0][2] if self._line else None
-            return first, self._late_newcomer(prospect)
-        self._set_hopeless_aside(now_s, prospect)
-        kept: list[Entry] = []
-        excess: list[Entry] = []
-        work_s = 0.0
-        for entry in self._urgent:
-            deadline_s, _, _, service_s = entry
-            kept.append(entry)
-            start_s = prospect.start_s + work_s / prospect.pods
-            work_s += service_s
-            if start_s + service_s + prospect.rest_s > deadline_s:
-                victim = max(kept, key=lambda each: (each[3], each[0], each[1]))
-                kept.remove(victim)
-                work_s -= victim[3]
-                excess.append(victim)
-        if kept:
-            return kept[0][2], [entry[2] for entry in excess]
-        waiting = self._line[0][2] if self._line else None
-        return waiting, [entry[2] for entry in excess]
-
-    def take(self, flight: Flight) -> None:
-        """Let a request leave."""
-        self.prompt_tokens -= flight.request.prompt_tokens
-        if self._order is Order.DEADLINE:
-            self._deadline.take(flight)
-            return
-        for index, entry in enumerate(self._urgent):
-            if entry[2] is flight:
-                del self._urgent[index]
-                return
-        # The next one is the first in line, an overflow of first come first served the last.
-        entry = self._line.popleft() if self._line[0][2] is flight else self._line.pop()
-        if entry[2] is not flight:
-            raise LookupError(f"request {flight.number} is neither first nor last in line")
-        self._line_work_s -= entry[3]
-
-    def is_hopeless(self, flight: Flight) -> bool:
-        """Whether a request was set aside because it can no longer be on time."""
-        if self._order is Order.DEADLINE:
-            return self._deadline.is_late(flight)
-        return self._order is not Order.FIFO and bool(self._line) and self._line[0][2] is flight
-
-    def _put_in_line(self, entry: Entry) -> None:
-        self._line.append(entry)
-        self._line_work_s += entry[3]
-
-    def _set_hopeless_aside(self, now_s: float, prospect: Prospect) -> None:
-        """Those that would be late if they went next, at a decode pod too where one may help."""
-        start_s = now_s if self._elsewhere else prospect.start_s
-        still: list[Entry] = []
-        for entry in self._urgent:
-            if start_s + entry[3] + prospect.rest_s > entry[0]:
-                self._put_in_line(entry)
-            else:
-                still.append(entry)
-        self._urgent = still
-
-    def _late_newcomer(self, prospect: Prospect) -> list[Flight]:
-        if not self._line:
-            return []
-        deadline_s, _, flight, _ = self._line[-1]
-        end_s = prospect.start_s + self._line_work_s / prospect.pods + prospect.rest_s
-        return [flight] if end_s > deadline_s else []
+            return prefill
+        room = Room(requests=self.requests_per_prefill_pod, tokens=self.tokens_per_prefill_pod)
+        return room.at(prefill, prompt_tokens=prompt_tokens)
 
 
 @dataclass(slots=True, eq=False)
-class _Waiter:
-    """A request as the shared queue sees it."""
+class Waiter:
+    """A request as the routing policy sees it."""
 
     flight: Flight
-    service_s: float
-    queue: "DeadlineOrder"
+    deadline_s: float
+    tokens: int
+    expected: Callable[[Flight], Expected]
     split: bool = True
     settled: bool = False
 
-    @property
-    def deadline_s(self) -> float:
-        return self.flight.deadline_s
-
-    @property
-    def tokens(self) -> int:
-        return self.flight.request.prompt_tokens
-
     def expects(self) -> Expected:
-        return Expected(service_s=self.service_s, rest_s=self.queue.rest_s)
+        """What is expected of it now."""
+        return self.expected(self.flight)
 
 
-class DeadlineOrder:
-    """The live router's queue, with the flights of a simulation in it."""
+class Lineup(Protocol):
+    """Requests in the order in which they go."""
 
-    def __init__(self, *, elsewhere: bool) -> None:
-        self.rest_s = 0.0
-        self._elsewhere = elsewhere
-        self._queue: DeadlineQueue[_Waiter] = DeadlineQueue()
-        self._waiters: dict[Flight, _Waiter] = {}
+    def add(self, waiter: Waiter, /) -> None:
+        """Let one more wait."""
+
+    def remove(self, waiter: Waiter, /) -> None:
+        """Let one leave."""
+
+    def reconsider(self, now: float, /) -> None:
+        """Ask those again that were found to be late."""
+
+    def next(self, prospect: Prospect, /, *, now: float) -> Next[Waiter]:
+        """Who goes next, and who would be late at the prefill pods."""
+
+
+class RouterQueue:
+    """Requests that wait for a pod. `expected`: what to expect of one of them now."""
+
+    def __init__(self, order: Order, *, expected: Callable[[Flight], Expected]) -> None:
+        self._expected = expected
+        self._lineup: Lineup = _LINEUPS[order]()
+        self._waiters: dict[Flight, Waiter] = {}
         self._begin_by: list[tuple[float, int, Flight]] = []
-        self._late: Flight | None = None
-        self._pods = 0
+        self._pods: Sequence[PrefillSide] = ()
         self._reconsidered_s = 0.0
+        self.prompt_tokens = 0
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -266,13 +123,23 @@ class DeadlineOrder:
     def __iter__(self) -> Iterator[Flight]:
         return iter(self._waiters)
 
-    def add(self, flight: Flight, service_s: float) -> None:
+    def add(self, flight: Flight) -> None:
         """Let a request wait."""
-        waiter = self._waiters[flight] = _Waiter(flight, service_s, self)
-        self._queue.add(waiter)
+        tokens = flight.request.prompt_tokens
+        waiter = Waiter(flight, flight.deadline_s, tokens, self._expected)
+        self._waiters[flight] = waiter
+        self._lineup.add(waiter)
+        self.prompt_tokens += tokens
+
+    def take(self, flight: Flight) -> None:
+        """Let a request leave."""
+        waiter = self._waiters.pop(flight)
+        self._lineup.remove(waiter)
+        self.prompt_tokens -= waiter.tokens
 
     def wait_until(self, flight: Flight, by_s: float) -> None:
         """Let a request wait no longer than that."""
+        flight.begin_by_s = by_s
         heappush(self._begin_by, (by_s, flight.number, flight))
 
     def worn_out(self, now_s: float) -> Flight | None:
@@ -285,28 +152,22 @@ class DeadlineOrder:
             heappop(self._begin_by)
         return None
 
-    def sort(self, now_s: float, prospect: Prospect) -> tuple[Flight | None, list[Flight]]:
-        """Who goes next, and who would be late at the prefill pods."""
-        self.rest_s = prospect.rest_s
-        due_s = self._reconsidered_s + RECONSIDERED_EVERY_S
-        if prospect.pods != self._pods or now_s >= due_s:
-            self._pods, self._reconsidered_s = prospect.pods, now_s
-            self._queue.reconsider(now_s)
-        elsewhere_s = now_s if self._elsewhere else None
-        found = self._queue.next(
-            deadline_queue.Prospect(prospect.start_s, prospect.pods, elsewhere_s)
-        )
-        first = None if found.first is None else found.first.waiter.flight
-        self._late = first if found.late else None
-        return first, [turn.waiter.flight for turn in found.excess]
+    def reconsider(self, pods: Sequence[PrefillSide], now_s: float) -> None:
+        """Ask those found to be late again: other pods are there, or more is known by now."""
+        if pods != self._pods or now_s >= self._reconsidered_s + RECONSIDERED_EVERY_S:
+            self._pods, self._reconsidered_s = pods, now_s
+            self._lineup.reconsider(now_s)
 
-    def take(self, flight: Flight) -> None:
-        """Let a request leave."""
-        self._queue.remove(self._waiters.pop(flight))
+    def next(self, prospect: Prospect, now_s: float) -> Next[Waiter]:
+        """Who goes next, and who could be on time, but not at the prefill pods in this order."""
+        return self._lineup.next(prospect, now=now_s)
 
-    def is_late(self, flight: Flight) -> bool:
-        """Whether the next one can no longer be on time."""
-        return self._late is flight
+
+_LINEUPS: dict[Order, Callable[[], Lineup]] = {
+    Order.DEADLINE: DeadlineQueue[Waiter],
+    Order.FIFO: Fifo[Waiter],
+    Order.GOODPUT: Goodput[Waiter],
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ class Simulation:
             driven.changes[role] += count != fleet.asked
             fleet.scale(count)
         if answer.told is not None:
-            pool.router.outlook.decode = answer.told.pace
+            pool.router.outlook.hear(answer.told.pace)
         driven.moments.append(
             Moment(
                 at_s=self.clock.now_s,

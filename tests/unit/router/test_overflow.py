@@ -43,7 +43,7 @@ def decode_pods(*requests: int) -> list[Pod]:
 def chosen(
     pods: list[Pod], whole: Whole = ONE, pace: DecodePace = PACE, now: float = 0.0
 ) -> str | None:
-    pod = slack_for(whole, spare(pods, pace, tpot_s=TPOT_S), pace, now=now, tpot_s=TPOT_S)
+    pod = slack_for(whole, spare(pods, pace, now=now, tpot_s=TPOT_S), pace, now=now, tpot_s=TPOT_S)
     return None if pod is None else pod.name
 
 
