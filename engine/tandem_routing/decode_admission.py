@@ -75,29 +75,41 @@ def bears(
     for nothing: it is let in while there are seats. Prompts that the pods compute by themselves
     leave less time for steps.
     """
-    coming, seats = underway + one, pace.max_num_seqs
-    streams = coming.streams + sum(min(seats, streams_at(pod, pace)) for pod in pods)
+    seats = pace.max_num_seqs
+    streams = own = underway.streams + one.streams
+    tokens = underway.tokens + one.tokens
+    output_tokens = underway.output_tokens + one.output_tokens
+    for pod in pods:
+        streams += min(seats, streams_at(pod, pace))
+        own += pod.streams
+        tokens += pod.tokens
+        output_tokens += pod.output_tokens
     if streams <= one.streams:
         return True
     batch = streams / len(pods)
-    own = coming.streams + sum(pod.streams for pod in pods)
-    tokens = coming.tokens + sum(pod.tokens for pod in pods)
-    output_tokens = coming.output_tokens + sum(pod.output_tokens for pod in pods)
     kv_tokens = batch * held_tokens(tokens, output_tokens, streams=own)
     if batch > seats:
         return False
     if pace.kv_capacity_tokens is not None and kv_tokens > KV_SHARE * pace.kv_capacity_tokens:
         return False
     bound_s = (TPOT_SHARE_LATE if late else TPOT_SHARE) * tpot_s
-    alone_tokens = held_tokens(one.tokens, one.output_tokens, streams=one.streams)
+    step_s = pace.seconds(batch, kv_tokens)
+    moving = 1.0 - _stalled_share(pods, one, pace, tpot_s=tpot_s, now=now)
+    if step_s <= bound_s * moving:
+        return True
     # One of its answers: many at once would be a way around the gate.
-    alone_s = pace.seconds(1, alone_tokens)
+    alone_tokens = held_tokens(one.tokens, one.output_tokens, streams=one.streams)
+    return pace.seconds(1, alone_tokens) > bound_s
+
+
+def _stalled_share(
+    pods: Sequence[Outstanding], one: Load, pace: DecodePace, *, tpot_s: float, now: float
+) -> float:
+    """Return the share of time in which streams at `pods` stand still, on average."""
     mean = one.output_tokens / one.streams
-    shares = [
-        pod.stalls.share(
-            now, life_s=stream_life_s(pod, tpot_s=tpot_s, next_tokens=mean), routers=pace.routers
-        )
-        for pod in pods
-    ]
-    moving = 1.0 - sum(shares) / len(shares)
-    return alone_s > bound_s or pace.seconds(batch, kv_tokens) <= bound_s * moving
+    stalled = 0.0
+    for pod in pods:
+        if pod.stalls.begun:
+            life_s = stream_life_s(pod, tpot_s=tpot_s, next_tokens=mean)
+            stalled += pod.stalls.share(now, life_s=life_s, routers=pace.routers)
+    return stalled / len(pods)

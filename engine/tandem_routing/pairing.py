@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from tandem_routing.decode_admission import DecodePace, bears
 from tandem_routing.outstanding import Load, Outstanding
-from tandem_routing.pod_choice import Choosable
+from tandem_routing.pod_choice import Choosable, least_loaded
 
 
 class BeforeDecode(Choosable, Protocol):
@@ -62,6 +62,8 @@ def pair(
     """
     before = {pod.revision: decode[pod.revision] for pod in prefill}
     revisions = bearing(one, before, coming=coming, gate=gate)
+    if len(before) == 1:
+        return least_loaded(prefill) if revisions else None
     tokens = {
         revision: _tokens_per_pod(decode[revision], coming.to(revision)) for revision in revisions
     }

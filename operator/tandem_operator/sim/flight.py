@@ -75,8 +75,8 @@ class Verdict:
         return self.found.outcome is Outcome.GOOD
 
 
-def judge(flight: Flight, slo: Slo) -> Verdict:
-    """The verdict on a request that ended, at the bounds in force now."""
+def found(flight: Flight, slo: Slo) -> verdict.Verdict:
+    """What the router's rules say of a request that ended, at the bounds in force now."""
     request = flight.request
     timeline = Timeline(
         received_s=request.at_s,
@@ -89,7 +89,7 @@ def judge(flight: Flight, slo: Slo) -> Verdict:
         service_s=flight.service_s,
         transfer_s=flight.handover_s,
     )
-    found = verdict.judge(
+    return verdict.judge(
         timeline,
         flight.ending or Ending.FAILED,
         ended_s=request.at_s if flight.end_s is None else flight.end_s,
@@ -97,10 +97,15 @@ def judge(flight: Flight, slo: Slo) -> Verdict:
         prompt_tokens=request.prompt_tokens,
         output_tokens=request.output_tokens,
     )
-    outcome = found.outcome
+
+
+def judge(flight: Flight, slo: Slo) -> Verdict:
+    """Which bounds a request that ended kept, as they are in force now."""
+    told = found(flight, slo)
+    outcome = told.outcome
     return Verdict(
         late_ttft=outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH),
         late_tpot=outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH),
         failed=outcome in (Outcome.FAILED, Outcome.SHED),
-        found=found,
+        found=told,
     )

@@ -94,7 +94,7 @@ class DecodeSide(Outstanding):
             self.stalls.end()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _PrefillLeg:
     """A request at a prefill pod; `entries`: those of the pod then, where it had none but this."""
 
@@ -104,7 +104,7 @@ class _PrefillLeg:
     entries: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _DecodeLeg:
     """A request at a decode pod since `began_s`; `overflow`: the pod had slack for all of it."""
 
@@ -154,29 +154,36 @@ class Outlook:
         """What to expect of a request, as far as it is known."""
         return self.learned.expected(flight.request.prompt_tokens, output_tokens=self.output_tokens)
 
-    def prefill_side(self, pod: Pod[PrefillPod]) -> PrefillSide:
-        """What the router has outstanding at a prefill pod."""
-        found = self._prefill.get(pod.index)
-        if found is None:
-            found = self._prefill[pod.index] = PrefillSide(pod)
-        return found
+    def prefill_sides(self, pods: Iterable[Pod[PrefillPod]]) -> list[PrefillSide]:
+        """What the router has outstanding at each of these."""
+        known = self._prefill
+        return [
+            known.get(pod.index) or known.setdefault(pod.index, PrefillSide(pod)) for pod in pods
+        ]
 
-    def decode_side(self, pod: Pod[DecodePod]) -> DecodeSide:
-        """What the router has outstanding at a decode pod."""
-        found = self._decode.get(pod.index)
-        if found is None:
-            found = self._decode[pod.index] = DecodeSide(pod)
-        return found
+    def decode_sides(self, pods: Iterable[Pod[DecodePod]]) -> list[DecodeSide]:
+        """What the router has outstanding at each of these."""
+        known = self._decode
+        return [
+            known.get(pod.index) or known.setdefault(pod.index, DecodeSide(pod)) for pod in pods
+        ]
 
-    def sent(self, side: PrefillSide, flight: Flight, expected: Expected, now_s: float) -> None:
-        """A prompt went to a prefill pod."""
+    def sent(
+        self,
+        side: PrefillSide,
+        flight: Flight,
+        expected: Expected,
+        decode_load: Load,
+        now_s: float,
+    ) -> None:
+        """A prompt went to a prefill pod; `decode_load` is what it will be to a decode pod."""
         alone, work_s = not side.requests, expected.service_s
         if not alone:
             work_s = max(0.0, work_s - expected.pass_s)
         load = Load(flight.request.prompt_tokens, work_s)
         side.enter(load, now_s)
         self._prefilling[flight] = _PrefillLeg(side, load, now_s, side.entries if alone else None)
-        self._let_in(flight, expected.output_tokens)
+        self._let_in(flight, decode_load)
 
     def came_back(self, flights: Iterable[Flight], now_s: float) -> None:
         """A prefill pod is done with some: what is left there begins now."""
@@ -196,13 +203,18 @@ class Outlook:
             learned.prefill_leg_s.add(leg_s)
 
     def sent_whole(
-        self, flight: Flight, expected: Expected, side: DecodeSide | None, now_s: float
+        self,
+        flight: Flight,
+        expected: Expected,
+        load: Load,
+        side: DecodeSide | None,
+        now_s: float,
     ) -> None:
         """A request goes to a decode pod whole; `side`: the one that has slack for that."""
         if side is not None:
             side.stalls.begin(expected.whole_s, now_s)
             side.whole.append(flight)
-        self._let_in(flight, expected.output_tokens)
+        self._let_in(flight, load)
 
     def joined(
         self, flight: Flight, side: DecodeSide, now_s: float, *, overflow: bool = False
@@ -210,7 +222,10 @@ class Outlook:
         """A request is at a decode pod."""
         self.coming -= flight.load
         self._decoding[flight] = _DecodeLeg(side, now_s, overflow)
-        flight.load = _decode_load(flight, self.output_tokens)
+        output_tokens = self.output_tokens
+        if flight.load.output_tokens != output_tokens:
+            tokens = flight.request.prompt_tokens + output_tokens
+            flight.load = Load(tokens=tokens, output_tokens=output_tokens)
         side.enter(flight.load, now_s)
 
     def left(self, flight: Flight, now_s: float) -> None:
@@ -245,9 +260,9 @@ class Outlook:
                 leg_s=profile.service_s(prompt),
             )
 
-    def _let_in(self, flight: Flight, output_tokens: int) -> None:
-        flight.load = _decode_load(flight, output_tokens)
-        self.coming += flight.load
+    def _let_in(self, flight: Flight, load: Load) -> None:
+        flight.load = load
+        self.coming += load
 
     def _served(self, flight: Flight, leg: _DecodeLeg) -> None:
         """Learn from a decode leg that made a first token."""
@@ -263,8 +278,3 @@ class Outlook:
             learned.decode_first_s.add(first_s)
         elif leg.overflow:
             learned.overflowed(REVISION, first_s=first_s, service_s=flight.service_s)
-
-
-def _decode_load(flight: Flight, output_tokens: int) -> Load:
-    tokens = flight.request.prompt_tokens + output_tokens
-    return Load(tokens=tokens, output_tokens=output_tokens)

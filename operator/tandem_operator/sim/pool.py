@@ -14,7 +14,7 @@ from tandem_operator.sim.clock import Clock
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.faults import Fault, PodLoss, Reclaimed, SlowPod
 from tandem_operator.sim.fleet import Fleet
-from tandem_operator.sim.flight import Flight, judge
+from tandem_operator.sim.flight import Flight, found
 from tandem_operator.sim.ledger import Ledger
 from tandem_operator.sim.pods import Cluster, E, Engine, Pod
 from tandem_operator.sim.policy import EPOCH_S
@@ -174,14 +174,14 @@ class Pool:
 
     def _finish(self, flight: Flight) -> None:
         self.router.outlook.left(flight, self.clock.now_s)
-        verdict = judge(flight, self.spec.slo)
+        verdict = found(flight, self.spec.slo)
         cause = self.router.outlook.learned.ended(
-            verdict.found,
+            verdict,
             flight.ending or Ending.FAILED,
             prompt_tokens=flight.request.prompt_tokens,
             output_tokens=flight.made,
         )
-        self.ledger.finish(flight, verdict.found, cause)
+        self.ledger.finish(flight, verdict, cause)
         self.ended.append(flight)
 
     def _fail(self, flight: Flight, ending: Ending = Ending.FAILED) -> None:

@@ -9,7 +9,7 @@ from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.outlook import REVISION, DecodeSide, Outlook, PrefillSide, TruePace
-from tandem_operator.sim.pods import E, Pod
+from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.router_queue import (
@@ -21,6 +21,7 @@ from tandem_operator.sim.router_queue import (
     pick,
 )
 from tandem_routing.deadline_queue import Next, Prospect, Turn
+from tandem_routing.outstanding import Load
 from tandem_routing.overflow import Whole, slack_for, spare
 from tandem_routing.pairing import Gate, bearing, pair
 from tandem_routing.pod_choice import least_loaded
@@ -65,6 +66,7 @@ class Router:
         self._shed = shed
         self._last: dict[str, int] = {}
         self._affine = settings.spread is Spread.PREFIX_AFFINE
+        self._room = settings.room()
         self._looking = False
         self._held = Stopwatch()
         self._whole: deque[tuple[Flight, DecodeSide | None]] = deque()
@@ -95,20 +97,21 @@ class Router:
         """Send on every request that there is room for."""
         now_s = self.clock.now_s
         self._give_up(now_s)
-        if not self._decode.serving:
+        decode = self._decode.serving
+        if not decode:
             return
-        self._held.turn(on=self._pumped(now_s), now_s=now_s)
+        self._held.turn(on=self._pumped(decode, now_s), now_s=now_s)
         while self._whole:
             # Live, a request reaches its decode pod once the look at the queue is over.
             self._join_whole(*self._whole.popleft())
-            self._held.turn(on=self._pumped(now_s), now_s=now_s)
+            self._held.turn(on=self._pumped(decode, now_s), now_s=now_s)
 
-    def _pumped(self, now_s: float) -> bool:
+    def _pumped(self, decode: list[Pod[DecodePod]], now_s: float) -> bool:
         """Send them on; whether decode pods are what the next one waits for."""
         if not len(self.queue):
             return False
-        prefill = [self.outlook.prefill_side(pod) for pod in self._prefill.serving]
-        sides = [self.outlook.decode_side(pod) for pod in self._decode.serving]
+        prefill = self.outlook.prefill_sides(self._prefill.serving)
+        sides = self.outlook.decode_sides(decode)
         self.queue.reconsider(prefill, now_s)
         while len(self.queue):
             found = self.queue.next(self._prospect(prefill, now_s), now_s)
@@ -116,7 +119,9 @@ class Router:
                 continue
             if found.first is None:
                 return False
-            room = self.settings.with_room(prefill, found.first.waiter.tokens)
+            room = prefill
+            if self._room is not None:
+                room = self._room.at(prefill, prompt_tokens=found.first.waiter.tokens)
             if prefill and not room:
                 return False
             if not self._placed(found, room, sides, now_s):
@@ -131,25 +136,26 @@ class Router:
         turn = found.first
         if turn is None:
             return False
-        side, borne = self._chosen(turn, room, decode, late=found.late)
+        load = turn.decode_load
+        side, borne = self._chosen(load, room, decode, late=found.late)
         if not borne and self.settings.decode_gate:
             # Streams have ended since a pod was last looked at: only then is that worth a look.
             self._catch_up()
-            side, borne = self._chosen(turn, room, decode, late=found.late)
+            side, borne = self._chosen(load, room, decode, late=found.late)
         if not borne:
             return False
         self._take(turn.waiter.flight)
         if side is None:
-            self._send_whole(turn, None)
+            self._send_whole(turn, load, None)
         elif self.settings.spread is Spread.LEAST_LOADED:
-            self._send(turn, side)
+            self._send(turn, load, side)
         else:
-            self._send(turn, self._choose_prefill(room, turn.waiter.flight))
+            self._send(turn, load, self._choose_prefill(room, turn.waiter.flight))
         return True
 
     def _chosen(
         self,
-        turn: Turn[Waiter],
+        load: Load,
         room: list[PrefillSide],
         decode: list[DecodeSide],
         *,
@@ -163,7 +169,7 @@ class Router:
             now=self.clock.now_s,
         )
         pods = {REVISION: _settled(decode)}
-        load, coming = turn.decode_load, self.outlook
+        coming = self.outlook
         if not room:
             return None, bool(bearing(load, pods, coming=coming, gate=gate))
         side = pair(load, room, pods, coming=coming, gate=gate)
@@ -181,11 +187,12 @@ class Router:
         if not pods:
             self.between.append(flight)
             return
-        self._catch_up()
+        for pod in pods:
+            self._advance(pod)
         flight.handover_s = self.profile.handover_s(flight.request.prompt_tokens)
         chosen = self._choose_decode(pods)
-        self.outlook.joined(flight, self.outlook.decode_side(chosen), self.clock.now_s)
-        chosen.engine.join(flight, self.clock.now_s + flight.handover_s)
+        self.outlook.joined(flight, chosen, self.clock.now_s)
+        chosen.pod.engine.join(flight, self.clock.now_s + flight.handover_s)
 
     def decode_ready(self) -> None:
         """A decode pod has come up."""
@@ -222,25 +229,26 @@ class Router:
             )
             for side in room
         ]
-        chosen = self._picked([side.pod for side in room], candidates, "prefill")
-        return self.outlook.prefill_side(chosen)
+        index = self._picked(candidates, "prefill")
+        return next(side for side in room if side.pod.index == index)
 
-    def _choose_decode(self, pods: list[Pod[DecodePod]]) -> Pod[DecodePod]:
-        sides = _settled([self.outlook.decode_side(pod) for pod in pods])
+    def _choose_decode(self, pods: list[Pod[DecodePod]]) -> DecodeSide:
+        sides = _settled(self.outlook.decode_sides(pods))
         # A pod that computes a prompt makes no first token until that is done.
         sides = [side for side in sides if not side.stalls.computing] or sides
         if self.settings.spread is Spread.LEAST_LOADED:
             chosen = least_loaded(sides)
             if chosen is not None:
-                return chosen.pod
+                return chosen
         # Requests decide: each takes a place in the batch whatever its length.
         capacity = self.profile.kv_capacity_tokens
         candidates = [
             Candidate(side.pod.index, side.requests * capacity + side.tokens) for side in sides
         ]
-        return self._picked(pods, candidates, "decode")
+        index = self._picked(candidates, "decode")
+        return next(side for side in sides if side.pod.index == index)
 
-    def _picked(self, pods: list[Pod[E]], candidates: list[Candidate], role: str) -> Pod[E]:
+    def _picked(self, candidates: list[Candidate], role: str) -> int:
         chosen = pick(
             candidates,
             self.settings.spread,
@@ -248,27 +256,27 @@ class Router:
             slack_tokens=AFFINITY_SLACK_PASSES * self.profile.max_num_batched_tokens,
         )
         self._last[role] = chosen.index
-        return next(pod for pod in pods if pod.index == chosen.index)
+        return chosen.index
 
-    def _send(self, turn: Turn[Waiter], side: PrefillSide) -> None:
+    def _send(self, turn: Turn[Waiter], load: Load, side: PrefillSide) -> None:
         flight, now_s, pod = turn.waiter.flight, self.clock.now_s, side.pod
         flight.dispatched_s = now_s
-        self.outlook.sent(side, flight, turn.expected, now_s)
+        self.outlook.sent(side, flight, turn.expected, load, now_s)
         pod.engine.enter(flight, now_s)
         if pod.engine.idle:
             self._start_pass(pod)
 
-    def _send_whole(self, turn: Turn[Waiter], side: DecodeSide | None) -> None:
+    def _send_whole(self, turn: Turn[Waiter], load: Load, side: DecodeSide | None) -> None:
         """Send a request to the decode pod that has slack for all of it; `None`: to any."""
         flight, now_s = turn.waiter.flight, self.clock.now_s
         flight.dispatched_s = now_s
         flight.overflowed = True
         flight.compute_tokens = flight.request.prompt_tokens
-        self.outlook.sent_whole(flight, turn.expected, side, now_s)
+        self.outlook.sent_whole(flight, turn.expected, load, side, now_s)
         self._whole.append((flight, side))
 
     def _join_whole(self, flight: Flight, side: DecodeSide | None) -> None:
-        at = side or self.outlook.decode_side(self._choose_decode(self._decode.serving))
+        at = side or self._choose_decode(self._decode.serving)
         now_s = self.clock.now_s
         self.outlook.joined(flight, at, now_s, overflow=side is not None)
         at.pod.engine.join(flight, now_s)
@@ -309,7 +317,7 @@ class Router:
             side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
             if side is not None:
                 self._take(turn.waiter.flight)
-                self._send_whole(turn, side)
+                self._send_whole(turn, turn.decode_load, side)
                 return True
         return False
 

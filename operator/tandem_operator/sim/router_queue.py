@@ -65,12 +65,11 @@ class RouterSettings:
     overflow: bool = True
     decode_gate: bool = True
 
-    def with_room(self, prefill: list[PrefillSide], prompt_tokens: int) -> list[PrefillSide]:
-        """Those prefill pods that take one more prompt."""
+    def room(self) -> Room | None:
+        """The most that a prefill pod is sent; `None`: all there is."""
         if self.requests_per_prefill_pod is None:
-            return prefill
-        room = Room(requests=self.requests_per_prefill_pod, tokens=self.tokens_per_prefill_pod)
-        return room.at(prefill, prompt_tokens=prompt_tokens)
+            return None
+        return Room(requests=self.requests_per_prefill_pod, tokens=self.tokens_per_prefill_pod)
 
 
 @dataclass(slots=True, eq=False)
