@@ -179,12 +179,13 @@ class Live:
         )
         task = asyncio.create_task(self.waiting.admit(waiter))
         request = self.requests[number] = Request(waiter, task)
-        task.add_done_callback(lambda done: self._placed(number, request, done))
+        # Tasks go on in another order than they are placed in: one need not even wait.
+        waiter.placed.add_done_callback(lambda placed: self._placed(number, request, placed))
 
-    def _placed(self, number: int, request: Request, done: "asyncio.Task[Placement]") -> None:
-        if done.cancelled():
+    def _placed(self, number: int, request: Request, placed: "asyncio.Future[Placement]") -> None:
+        if placed.cancelled():
             return
-        placement = request.placement = done.result()
+        placement = request.placement = placed.result()
         if placement.prefill is not None:
             self.choices.append((number, placement.prefill.name))
         else:
@@ -217,7 +218,6 @@ class Live:
 
     async def ended(self, number: int) -> None:
         request = self.requests[number]
-        await self.first_token(number)
         self.waiting.release(request.decode, request.load)
 
     async def close(self) -> None:
@@ -337,7 +337,7 @@ def _is_whole(simulated: Simulated, number: int) -> bool:
     return simulated.flights[number].overflowed
 
 
-@settings(deadline=None, max_examples=1500)
+@settings(deadline=None, max_examples=100)
 @given(histories)
 def test_one_sequence_of_events_is_one_sequence_of_choices(
     history: list[tuple[float, Arrive | Go | Turn]],
