@@ -9,11 +9,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import Placement
 from tandem_engine.router.pod import Endpoint, Role
 from tandem_engine.router.pod import Pod as LivePod
 from tandem_engine.router.settings import SettingsHolder, parse_settings
+from tandem_engine.router.waiter import Waiter
 from tandem_engine.router.waiting import Waiting
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.sim.clock import Clock

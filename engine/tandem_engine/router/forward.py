@@ -21,7 +21,6 @@ from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
 from tandem_engine.router.kv_return import KvReturn
-from tandem_engine.router.line import Waiter
 from tandem_engine.router.peers import Peers
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Pod, Role
@@ -31,6 +30,7 @@ from tandem_engine.router.silence import Silence
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.suspicion import Suspicion, gateway_error
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
+from tandem_engine.router.waiter import Waiter
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
 from tandem_routing.deadlines import Stage, begin_by_s

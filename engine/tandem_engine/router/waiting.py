@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet
-from tandem_engine.router.gate import Underway
-from tandem_engine.router.line import Waiter
 from tandem_engine.router.placement import DecodeOnly, Placement
 from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
+from tandem_engine.router.underway import Underway
+from tandem_engine.router.waiter import Waiter
 from tandem_routing.deadline_queue import (
     RECONSIDERED_EVERY_S,
     DeadlineQueue,
