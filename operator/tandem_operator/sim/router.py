@@ -22,7 +22,7 @@ from tandem_operator.sim.router_queue import (
 )
 from tandem_routing.deadline_queue import Next, Prospect, Turn
 from tandem_routing.outstanding import Load
-from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.overflow import OverflowPace, Whole, slack_for, spare
 from tandem_routing.pairing import Gate, bearing, pair
 from tandem_routing.pod_choice import least_loaded
 
@@ -300,14 +300,27 @@ class Router:
         self, excess: Sequence[Turn[Waiter]], decode: list[DecodeSide], now_s: float
     ) -> bool:
         """Send one of these whole to a decode pod that has slack for it, if there is any."""
-        pace, tpot_s = self.outlook.pace, self.outlook.tpot_s
+        pace = self.outlook.pace
         if pace is None or not excess or not self.settings.overflow:
             return False
         self._catch_up()
+        if self._sent_whole_to_spare(excess, pace, decode, now_s):
+            return True
+        if any(side.whole for side in decode):
+            # Live, the router hears of the first token that frees a pod for another prompt.
+            self._look_again()
+        return False
+
+    def _sent_whole_to_spare(
+        self,
+        excess: Sequence[Turn[Waiter]],
+        pace: OverflowPace,
+        decode: list[DecodeSide],
+        now_s: float,
+    ) -> bool:
+        tpot_s = self.outlook.tpot_s
         sides = spare(_settled(decode), pace, now=now_s, tpot_s=tpot_s)
-        if not sides:
-            return False
-        for turn in excess:
+        for turn in excess if sides else ():
             whole = Whole(
                 prompt_tokens=turn.waiter.tokens,
                 output_tokens=turn.expected.output_tokens,
