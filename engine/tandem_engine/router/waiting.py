@@ -263,9 +263,9 @@ class Waiting:
     ) -> bool:
         """Place one of these whole at a decode pod that has slack for it, if there is any."""
         pace, tpot_s, now = settings.decode, settings.slo.tpot_s, self._clock()
-        if pace is None or not excess:
+        pods = spare(decode, pace, now=now, tpot_s=tpot_s) if pace is not None and excess else []
+        if pace is None or not pods:
             return False
-        pods = spare(decode, pace, now=now, tpot_s=tpot_s)
         for turn in excess:
             whole = Whole(
                 prompt_tokens=turn.waiter.tokens,
