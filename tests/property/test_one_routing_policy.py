@@ -74,7 +74,7 @@ class Simulated:
         self.prefill, self.decode = (
             Pods(
                 [
-                    Pod(name, index, Recorder(name, self.choices), 1, 0.0, ready_s=0.0)  # type: ignore[type-var]
+                    Pod(name, index, Recorder(name, self.choices), 1, 0.0, ready_s=0.0)
                     for index, name in enumerate(names)
                 ]
             )

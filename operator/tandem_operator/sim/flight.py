@@ -62,17 +62,12 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which bounds an ended request kept; `found` is what the router's own rules say of it."""
+    """Which bounds an ended request kept; `good`: it was answered inside both."""
 
+    good: bool
     late_ttft: bool
     late_tpot: bool
     failed: bool
-    found: verdict.Verdict
-
-    @property
-    def good(self) -> bool:
-        """Whether it was answered inside both bounds."""
-        return self.found.outcome is Outcome.GOOD
 
 
 def found(flight: Flight, slo: Slo) -> verdict.Verdict:
@@ -81,7 +76,7 @@ def found(flight: Flight, slo: Slo) -> verdict.Verdict:
     timeline = Timeline(
         received_s=request.at_s,
         dispatched_s=flight.dispatched_s,
-        prefill_started=flight.prefilled_s is not None,
+        prefill_started=flight.dispatched_s is not None and not flight.overflowed,
         prefill_ended_s=flight.prefilled_s,
         held_s=flight.held_s,
         first_token_s=flight.first_s,
@@ -101,11 +96,10 @@ def found(flight: Flight, slo: Slo) -> verdict.Verdict:
 
 def judge(flight: Flight, slo: Slo) -> Verdict:
     """Which bounds a request that ended kept, as they are in force now."""
-    told = found(flight, slo)
-    outcome = told.outcome
+    outcome = found(flight, slo).outcome
     return Verdict(
+        good=outcome is Outcome.GOOD,
         late_ttft=outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH),
         late_tpot=outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH),
         failed=outcome in (Outcome.FAILED, Outcome.SHED),
-        found=told,
     )

@@ -10,7 +10,7 @@ from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import PodLoss
-from tandem_operator.sim.flight import judge
+from tandem_operator.sim.flight import found, judge
 from tandem_operator.sim.policy import Answer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import straight_profile
@@ -211,7 +211,7 @@ def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
     late = [f for f in pool.ended if judge(f, setup.spec.slo).late_ttft]
     assert late
     for flight in late:
-        parts = judge(flight, setup.spec.slo).found.parts
+        parts = found(flight, setup.spec.slo).parts
         assert sum(parts.values()) == pytest.approx(flight.ttft_s)
         assert parts["decode_admission"] > parts["router_queue"]
 
