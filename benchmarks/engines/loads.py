@@ -13,11 +13,11 @@ from benchmarks.load.plan import Lengths, Traffic, plan_requests
 from benchmarks.load.record import Record
 from benchmarks.priors.fit import least_relative_error
 from benchmarks.router.targets import started_router
-from tandem_engine.router.gate import TPOT_SHARE
 from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.core.regression import dot
 from tandem_operator.core.spec import Slo
 from tandem_operator.sim.profile import Curve
+from tandem_routing.decode_admission import TPOT_SHARE
 
 BUSY_SHARES = (0.5, 0.8)
 STREAMS = (16, 48)

@@ -35,6 +35,7 @@ WORLD = (
             "fleet",
             "flight",
             "generate",
+            "other_orders",
             "outlook",
             "pods",
             "pool",
@@ -46,6 +47,7 @@ WORLD = (
             "trace",
         )
     ),
+    *sorted((REPOSITORY / "engine" / "tandem_routing").glob("*.py")),
     HERE / "traffic.py",
     HERE / "runs.py",
     HERE / "cases.py",

@@ -78,6 +78,7 @@ def enter() -> None:
     python = ensure()
     root = HERE.parents[1]
     os.environ[MARK] = stamp()
-    os.environ["PYTHONPATH"] = os.pathsep.join((str(root / "operator"), str(root)))
+    ours = (root / "operator", root / "engine", root)
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, ours))
     os.environ.setdefault("DYN_LOG", "error")
     os.execv(python, [str(python), *sys.argv])

@@ -23,6 +23,7 @@ ROOT = HERE.parents[1]
 sys.path[:] = [
     str(ROOT),
     str(ROOT / "operator"),
+    str(ROOT / "engine"),
     *(entry for entry in sys.path if Path(entry) != HERE),
 ]
 

@@ -25,8 +25,8 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.sim.ledger import BUCKET_EDGES_TOKENS, HISTORY_S, bucket_of
 from tandem_operator.sim.trace import TraceRequest
+from tandem_routing.history import BUCKET_EDGES_TOKENS, HISTORY_S, prompt_bucket
 
 EPOCH_S = 1_790_000_000.0
 LATENCY_WINDOW_S = 120.0
@@ -309,7 +309,7 @@ def _by_second(requests: Sequence[TraceRequest]) -> dict[int, ArrivalSecond]:
     tokens: dict[int, list[int]] = {}
     for request in requests:
         second = int(request.at_s)
-        bucket = bucket_of(request.prompt_tokens)
+        bucket = prompt_bucket(request.prompt_tokens)
         counts.setdefault(second, [0] * buckets)[bucket] += 1
         tokens.setdefault(second, [0] * buckets)[bucket] += request.prompt_tokens
     return {

@@ -14,7 +14,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
 CACHE = cache_directory()
 # What a result depends on besides what is told of it.
-CODE = ("operator/tandem_operator/core", "operator/tandem_operator/sim", "benchmarks/replay")
+CODE = (
+    "operator/tandem_operator/core",
+    "operator/tandem_operator/sim",
+    "engine/tandem_routing",
+    "benchmarks/replay",
+)
 
 
 def kept(

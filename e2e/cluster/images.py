@@ -19,7 +19,7 @@ from e2e.cluster.store import fingerprint, locked, replace_file
 _IMAGES_ENV = names.BUILD / "images.env"
 _SLIM = (
     *("images/slim", "pyproject.toml", "uv.lock", "LICENSE"),
-    *("operator/tandem_operator", "engine/tandem_engine"),
+    *("operator/tandem_operator", "engine/tandem_engine", "engine/tandem_routing"),
 )
 
 

@@ -18,7 +18,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
 from tandem_operator.core.track import Track
 from tandem_operator.sim.faults import CapacityBlocked, Fault, SlowStarts
-from tandem_operator.sim.flight import Ending, Flight, judge
+from tandem_operator.sim.flight import Flight, judge
 from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Answer, Tandem
@@ -27,6 +27,7 @@ from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.trace import Trace
+from tandem_routing.verdict import Ending
 
 GOOD_SHARE = 0.9
 WINDOW_S = 30.0

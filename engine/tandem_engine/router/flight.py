@@ -4,35 +4,24 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from tandem_engine.router.call import Call
-from tandem_engine.router.deadlines import needed_s
-from tandem_engine.router.estimates import MOST_MOVE, Mean, PromptSizes, ServiceTime
-from tandem_engine.router.ledger import Ledger, prompt_bucket
-from tandem_engine.router.line import Expected
+from tandem_engine.router.ledger import Ledger
 from tandem_engine.router.metrics import Metrics
 from tandem_engine.router.placement import NOWHERE, DecodeOnly, Placement
 from tandem_engine.router.pod import Pod
+from tandem_engine.router.prompt_sizes import PromptSizes
 from tandem_engine.router.recent import Recent, Seen
 from tandem_engine.router.settings import Settings, SettingsHolder, Slo
 from tandem_engine.router.sse import TokenCount
 from tandem_engine.router.timing_record import TimingRecord
-from tandem_engine.router.truth import Cause, Ending, Outcome, Timeline, blame, judge
+from tandem_routing import learned
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadlines import Stage
+from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, judge
 
-_DEFAULT_OUTPUT_TOKENS = 128.0
 # No engine makes more at once, whatever number a client gives.
 _MOST_STREAMS = 16_384
-# One hiccup must not make overflow look hopeless: while it does, nothing more is learned of it.
-_MOST_WHOLE_RATIO = 4.0
-
-
-class Stage(Enum):
-    """What a request still has to go through: both legs, a decode pod alone, or the last leg."""
-
-    PREFILL = auto()
-    WHOLE = auto()
-    DECODE = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -124,99 +113,39 @@ class Flight:
 
 
 @dataclass(slots=True)
-class Learned:
-    """What the router has learned so far.
-
-    Attributes:
-        output_tokens: of one answer.
-        cached_ratio: the share of a prompt that prefill pods have cached, by prompt bucket.
-        whole_ratio: how many times as long a prompt takes at a decode pod as at a prefill pod.
-    """
+class Learned(learned.Learned):
+    """What the router has learned so far, and how many tokens prompts of each kind have."""
 
     sizes: dict[str, PromptSizes] = field(default_factory=lambda: defaultdict(PromptSizes))
-    service: dict[str, ServiceTime] = field(default_factory=lambda: defaultdict(ServiceTime))
-    whole_ratio: dict[str, Mean] = field(
-        default_factory=lambda: defaultdict(lambda: Mean(keep=0.9, value=1.0, most_move=MOST_MOVE))
-    )
-    cached_ratio: dict[int, Mean] = field(
-        default_factory=lambda: defaultdict(lambda: Mean(value=0.0))
-    )
-    newest_revision: str | None = None
-    prefill_leg_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
-    decode_first_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
-    output_tokens: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
-    transfer_s: float | None = None
-    usual: dict[int, dict[Cause, Mean]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(Mean))
-    )
 
-    def expected(self, flight: Flight) -> Expected:
+    def expected_of(self, flight: Flight) -> Expected:
         """Return what to expect of a request, as far as it is known."""
-        prompt_tokens = flight.prompt_tokens
-        service_s = uncached_s = pass_s = ratio = None
-        if self.newest_revision is not None:
-            model = self.service[self.newest_revision]
-            service_s = uncached_s = model.predict_s(uncached=prompt_tokens, cached=0)
-            cached = round(
-                prompt_tokens * (self.cached_ratio[prompt_bucket(prompt_tokens)].value or 0.0)
-            )
-            if cached:
-                service_s = model.predict_s(uncached=prompt_tokens - cached, cached=cached)
-            pass_s = model.predict_s(uncached=0, cached=0)
-            ratio = self.whole_ratio[self.newest_revision].value
-        return Expected(
-            service_s=service_s or 0.0,
-            pass_s=pass_s or 0.0,
-            # A decode pod has its own cache, of which little is known.
-            whole_s=(uncached_s or 0.0) * (ratio or 1.0),
-            rest_s=self.decode_first_s.value or 0.0,
+        return self.expected(
+            flight.prompt_tokens,
             output_tokens=self.expected_output_tokens(flight),
             streams=flight.streams,
         )
 
-    def needed_s(self, flight: Flight, *, stage: Stage) -> float:
+    def needed_of(self, flight: Flight, *, stage: Stage) -> float:
         """Return the time to leave for a request's first token, from a stage on."""
-        expected = self.expected(flight)
-        expected_s = expected.rest_s
-        if stage is Stage.PREFILL:
-            # Its leg is longer than its prefill alone where pods have others as well.
-            expected_s += max(expected.service_s, self.prefill_leg_s.value or 0.0)
-        elif stage is Stage.WHOLE:
-            expected_s += expected.whole_s
-        return needed_s(expected_s, whole_s=flight.first_token_s)
-
-    def service_s(self, revision: str, flight: Flight) -> float | None:
-        """Return S(u) of the request's prompt, as learned from prefill pods of `revision`."""
-        cached = flight.cached_tokens or 0
-        return self.service[revision].predict_s(
-            uncached=flight.prompt_tokens - cached, cached=cached
+        return self.needed_s(
+            self.expected_of(flight), stage=stage, first_token_s=flight.first_token_s
         )
 
-    def prefilled(self, prompt_tokens: int, *, cached_tokens: int | None) -> None:
-        """Take what a prefill pod had cached of a prompt; `None`: it does not say."""
-        if cached_tokens is not None and prompt_tokens > 0:
-            share = min(1.0, cached_tokens / prompt_tokens)
-            self.cached_ratio[prompt_bucket(prompt_tokens)].add(share)
-
-    def overflowed(self, revision: str, *, first_s: float, service_s: float | None) -> None:
-        """Take the time to first token of a request that a decode pod served whole."""
-        if service_s:
-            self.whole_ratio[revision].add(min(_MOST_WHOLE_RATIO, first_s / service_s))
+    def service_of(self, revision: str, flight: Flight) -> float | None:
+        """Return S(u) of the request's prompt, as learned from prefill pods of `revision`."""
+        return self.service_s(
+            revision, prompt_tokens=flight.prompt_tokens, cached_tokens=flight.cached_tokens
+        )
 
     def expected_output_tokens(self, flight: Flight) -> int:
         """Return the output tokens to plan for, of all choices."""
-        pace, most = flight.settings.decode, flight.call.max_output_tokens
-        told = pace.output_tokens if pace is not None else None
-        mean = self.output_tokens.value or told or _DEFAULT_OUTPUT_TOKENS
-        for bound in (most, flight.settings.max_model_len):
+        pace = flight.settings.decode
+        mean = self.answer_tokens(told=None if pace is None else pace.output_tokens)
+        for bound in (flight.call.max_output_tokens, flight.settings.max_model_len):
             if bound is not None and bound < mean:
                 mean = bound
         return flight.streams * round(mean)
-
-    def usual_parts(self, prompt_tokens: int) -> dict[Cause, float]:
-        """Return the TTFT parts of good requests of like length."""
-        means = self.usual[prompt_bucket(prompt_tokens)]
-        return {cause: mean.value for cause, mean in means.items() if mean.value is not None}
 
 
 class Accounts:
@@ -288,13 +217,12 @@ class Accounts:
             prompt_tokens=flight.prompt_tokens,
             output_tokens=flight.longest_tokens,
         )
-        usual = self.learned.usual_parts(flight.prompt_tokens)
-        cause = blame(verdict, flight.ending, usual=usual)
-        if verdict.outcome is Outcome.GOOD and verdict.ttft_s is not None:
-            means = self.learned.usual[prompt_bucket(flight.prompt_tokens)]
-            for part, value in verdict.parts.items():
-                means[part].add(value)
-            self.learned.output_tokens.add(flight.output_tokens / flight.streams)
+        cause = self.learned.ended(
+            verdict,
+            flight.ending,
+            prompt_tokens=flight.prompt_tokens,
+            output_tokens=flight.output_tokens / flight.streams,
+        )
         self.metrics.finish(
             verdict,
             cause,

@@ -14,27 +14,29 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from tandem_engine.router.deadlines import begin_by_s
 from tandem_engine.router.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.fleet import Deserted, Fleet
-from tandem_engine.router.flight import Accounts, Flight, Stage
+from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.killers import Killers
 from tandem_engine.router.kv_lease import Handover, LeaseOver, Lost
 from tandem_engine.router.kv_return import KvReturn
-from tandem_engine.router.line import Waiter
 from tandem_engine.router.peers import Peers
 from tandem_engine.router.placement import DecodeOnly, Placement
-from tandem_engine.router.pod import Load, Pod, Role, least_loaded
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.prefill_leg import PrefillLeg
 from tandem_engine.router.relay import Relay
 from tandem_engine.router.silence import Silence
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.suspicion import Suspicion, gateway_error
-from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import Reason, Upstream, UpstreamFailure
+from tandem_engine.router.waiter import Waiter
 from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_engine.router.watchdog import Watchdog
+from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import least_loaded
+from tandem_routing.verdict import Ending
 
 _MOST_TRIES = 2
 _MOST_LEASES = 2
@@ -139,7 +141,7 @@ class Forwarder:
             deadline_s=flight.timeline.received_s
             + flight.settings.slo.ttft_bound_s(flight.prompt_tokens),
             tokens=flight.prompt_tokens,
-            expected=lambda: self._learned.expected(flight),
+            expected=lambda: self._learned.expected_of(flight),
             split=call.split and flight.leases_lost < _MOST_LEASES,
         )
         held_s = self._without_decode_s()
@@ -170,7 +172,7 @@ class Forwarder:
 
     def _begin_by_s(self, flight: Flight, stage: Stage) -> float:
         """Return until when a request may wait before `stage`: later it would be sent in vain."""
-        needed = self._learned.needed_s(flight, stage=stage)
+        needed = self._learned.needed_of(flight, stage=stage)
         return begin_by_s(flight.first_token_deadline_s, needed=needed, now=self._clock())
 
     def _without_decode_s(self) -> float:
@@ -350,7 +352,7 @@ class Forwarder:
                 flight, tokens=count.prompt_tokens, cached=count.cached_tokens
             )
             if not flight.timeline.prefill_started:
-                flight.timeline.service_s = self._learned.service_s(pod.endpoint.revision, flight)
+                flight.timeline.service_s = self._learned.service_of(pod.endpoint.revision, flight)
             if flight.timeline.first_token_s is not None:
                 self._decode_served(flight, pod, began, handover)
 

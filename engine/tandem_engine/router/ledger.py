@@ -4,52 +4,18 @@ A second without a row saw nothing; a second before the router started is unknow
 says when that was. Rows of a second change while its requests' exact token counts come in.
 """
 
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tandem_engine.router.pod import Pod, Role
-from tandem_engine.router.truth import Cause, Outcome, Verdict
-
-BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
-HISTORY_S = 1200
-
-
-def prompt_bucket(tokens: int) -> int:
-    """Return the index of the prompt-length bucket; an edge belongs to the bucket below it."""
-    return bisect_left(BUCKET_EDGES_TOKENS, tokens)
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """Requests that came in one second."""
-
-    requests: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_EDGES_TOKENS) + 1))
-    tokens: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_EDGES_TOKENS) + 1))
-    cached: int = 0
-
-
-@dataclass(slots=True)
-class Finished:
-    """Requests that ended in one second."""
-
-    finished: int = 0
-    good: int = 0
-    late_ttft: int = 0
-    late_tpot: int = 0
-    failed: int = 0
-    shed: int = 0
-    gone: int = 0
-    output_tokens: int = 0
-    output_tokens_squared: int = 0
-    blame: Counter[str] = field(default_factory=Counter)
-
-    def row(self) -> dict[str, Any]:
-        """Return the row as it stands in the report."""
-        row = {name: getattr(self, name) for name in self.__slots__ if name != "blame"}
-        return {**row, "blame": dict(self.blame)}
+from tandem_routing.history import (
+    BUCKET_EDGES_TOKENS,
+    HISTORY_S,
+    Arrivals,
+    Finished,
+)
+from tandem_routing.verdict import Cause, Verdict
 
 
 @dataclass(slots=True)
@@ -93,9 +59,7 @@ class Ledger:
         if row is None:
             self._forget(second)
             row = self._arrivals[second] = Arrivals()
-        bucket = prompt_bucket(tokens)
-        row.requests[bucket] += 1
-        row.tokens[bucket] += tokens
+        row.add(tokens)
         return second
 
     def correct(self, second: int, *, estimated: int, exact: int, cached: int | None) -> None:
@@ -103,11 +67,8 @@ class Ledger:
         row = self._arrivals.get(second)
         if row is None:
             return
-        old, new = prompt_bucket(estimated), prompt_bucket(exact)
-        row.requests[old] -= 1
-        row.tokens[old] -= estimated
-        row.requests[new] += 1
-        row.tokens[new] += exact
+        row.take_back(estimated)
+        row.add(exact)
         row.cached += cached or 0
 
     def withdraw(self, second: int, *, tokens: int, cached: int | None) -> None:
@@ -115,9 +76,7 @@ class Ledger:
         row = self._arrivals.get(second)
         if row is None:
             return
-        bucket = prompt_bucket(tokens)
-        row.requests[bucket] -= 1
-        row.tokens[bucket] -= tokens
+        row.take_back(tokens)
         row.cached -= cached or 0
         if not any(row.requests):
             del self._arrivals[second]
@@ -129,20 +88,7 @@ class Ledger:
         if row is None:
             self._forget(second)
             row = self._finished[second] = Finished()
-        outcome = verdict.outcome
-        if outcome is Outcome.GONE:
-            row.gone += 1
-            return
-        row.finished += 1
-        row.good += outcome is Outcome.GOOD
-        row.failed += outcome is Outcome.FAILED
-        row.shed += outcome is Outcome.SHED
-        row.late_ttft += outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH)
-        row.late_tpot += outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH)
-        row.output_tokens += output_tokens
-        row.output_tokens_squared += output_tokens * output_tokens
-        if cause is not None:
-            row.blame[cause.value] += 1
+        row.add(verdict, cause, output_tokens=output_tokens)
 
     def leg_began(self, pod: Pod) -> None:
         """Count a request that was sent to `pod`."""

@@ -8,9 +8,9 @@ from prometheus_client.exposition import generate_latest
 from tandem_engine.router.fleet import Fleet
 from tandem_engine.router.health import Why
 from tandem_engine.router.kv_lease import Lost
-from tandem_engine.router.ledger import BUCKET_EDGES_TOKENS, prompt_bucket
 from tandem_engine.router.pod import Pod, Role
-from tandem_engine.router.truth import Cause, Outcome, Verdict
+from tandem_routing.history import BUCKET_EDGES_TOKENS, prompt_bucket
+from tandem_routing.verdict import Cause, Outcome, Verdict
 
 _BUCKET_RATIO = 1.15
 _SMALLEST_S = 0.001

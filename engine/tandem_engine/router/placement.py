@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tandem_engine.router.pod import Load, Pod
+from tandem_engine.router.pod import Pod
+from tandem_routing.outstanding import Load
 
 
 class DecodeOnly(StrEnum):

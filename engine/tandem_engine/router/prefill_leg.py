@@ -5,19 +5,21 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tandem_engine.router.deadlines import begin_by_s
 from tandem_engine.router.errors import ApiError
 from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.flight import Accounts, Flight, Stage
+from tandem_engine.router.flight import Accounts, Flight
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.kv_lease import Handover, usable_until_s
 from tandem_engine.router.kv_return import KvReturn
 from tandem_engine.router.placement import DecodeOnly
-from tandem_engine.router.pod import Load, Pod, Role, least_loaded
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.suspicion import Suspicion, gateway_error
-from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import PrefillAnswer, Reason, Upstream, UpstreamFailure
 from tandem_engine.router.waiting import Waiting
+from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import least_loaded
+from tandem_routing.verdict import Ending
 
 # The engine may have finished the prompt all the same.
 _UNREAD = frozenset({Reason.DISCONNECTED, Reason.MALFORMED})
@@ -96,7 +98,7 @@ class PrefillLeg:
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
         timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
         # A decode pod may have to do it all.
-        needed = self.accounts.learned.needed_s(flight, stage=Stage.WHOLE)
+        needed = self.accounts.learned.needed_of(flight, stage=Stage.WHOLE)
         by_s = begin_by_s(flight.first_token_deadline_s, needed=needed, now=started)
         unanswered = True
         self.accounts.ledger.leg_began(pod)
@@ -129,19 +131,21 @@ class PrefillLeg:
         self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
         self.accounts.learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
         cached = flight.cached_tokens or 0
-        uncached = flight.prompt_tokens - cached
         self.accounts.ledger.leg_served(
             pod,
             prompt_tokens=flight.prompt_tokens,
             cached_tokens=cached,
-            computed_tokens=uncached,
+            computed_tokens=flight.prompt_tokens - cached,
             output_tokens=0,
         )
-        flight.timeline.service_s = self.accounts.learned.service_s(pod.endpoint.revision, flight)
+        flight.timeline.service_s = self.accounts.learned.service_of(pod.endpoint.revision, flight)
         if alone and pod.entries == entries:
-            model = self.accounts.learned.service[pod.endpoint.revision]
-            model.learn(uncached=uncached, cached=cached, leg_s=ended - started)
-            self.accounts.learned.newest_revision = pod.endpoint.revision
+            self.accounts.learned.prefilled_alone(
+                pod.endpoint.revision,
+                prompt_tokens=flight.prompt_tokens,
+                cached_tokens=flight.cached_tokens,
+                leg_s=ended - started,
+            )
         return answer
 
     def _learn(self, flight: Flight, answer: PrefillAnswer, started: float) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
-from tandem_engine.router.ledger import HISTORY_S
 from tandem_engine.router.prefixes import CHUNK_BYTES
+from tandem_routing.history import HISTORY_S
 
 MOST_REQUESTS = 100_000
 MOST_BYTES = 16 * 1024 * 1024

@@ -17,10 +17,10 @@ from tandem_engine.router.kv_lease import Early
 from tandem_engine.router.peers import Peers
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
-from tandem_engine.router.truth import Ending
 from tandem_engine.router.upstream import Reason, UpstreamFailure, fault_in_stream
 from tandem_engine.router.waiting import Waiting
 from tandem_engine.router.watchdog import Watchdog
+from tandem_routing.verdict import Ending
 
 _AFTER_DONE_S = 1.0
 

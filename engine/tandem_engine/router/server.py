@@ -23,8 +23,8 @@ from tandem_engine.router.prompts import Prompt
 from tandem_engine.router.recent import Seen
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.sink import AnswerSink, Sink, StreamSink
-from tandem_engine.router.truth import Outcome, Timeline
 from tandem_engine.router.visits import Visits
+from tandem_routing.verdict import Outcome, Timeline
 
 # A body of this size takes a good millisecond to read, which every stream would stand still for.
 _LARGE_BYTES = 64 * 1024

@@ -12,8 +12,6 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-_ALWAYS_AT_A_POD = 2
-
 
 class SettingsError(ValueError):
     """A settings document that cannot be used; the message is one sentence."""
@@ -48,16 +46,6 @@ class Limits(_Part):
     choices: Count = 16
     body_elements: Count = 262_144
     in_flight_body_bytes: Count = 128 * 1024 * 1024
-
-    def has_room(self, requests: int, tokens: int, prompt_tokens: int) -> bool:
-        """Return whether a prefill pod that holds so much takes one more prompt.
-
-        It always holds one under way and one that goes on at once. Short prompts share a pass, so
-        more of them cost little; a long one waits where it can still be put in order.
-        """
-        return requests < self.prefill_requests_per_pod and (
-            requests < _ALWAYS_AT_A_POD or tokens + prompt_tokens <= self.prefill_tokens_per_pod
-        )
 
 
 class DecodePace(_Part):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tandem_engine.router.errors import ApiError
-from tandem_engine.router.flight import Flight, Learned, Stage
+from tandem_engine.router.flight import Flight, Learned
 from tandem_engine.router.health import Attempt
 from tandem_engine.router.pod import Pod
 from tandem_engine.router.sink import Sink
 from tandem_engine.router.suspicion import Suspicion, busy_error
-from tandem_engine.router.truth import Ending
+from tandem_routing.deadlines import Stage
+from tandem_routing.verdict import Ending
 
 logger = logging.getLogger(__name__)
 
@@ -65,4 +66,4 @@ class Silence:
         """
         given_s = self.clock() - began
         served_others = pod.health.progress_s > began
-        return served_others or given_s < self.learned.needed_s(flight, stage=stage)
+        return served_others or given_s < self.learned.needed_of(flight, stage=stage)

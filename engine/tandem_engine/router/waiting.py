@@ -13,18 +13,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_engine.router.fleet import Deserted, Fleet
-from tandem_engine.router.gate import Underway
-from tandem_engine.router.line import Line, Next, Prospect, Turn, Unfit, Waiter
-from tandem_engine.router.overflow import Whole, slack_for, spare
-from tandem_engine.router.pairing import bearing, pair
 from tandem_engine.router.placement import DecodeOnly, Placement
-from tandem_engine.router.pod import Load, Pod, Role
+from tandem_engine.router.pod import Pod, Role
 from tandem_engine.router.settings import Settings, SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
+from tandem_engine.router.underway import Underway
+from tandem_engine.router.waiter import Waiter
+from tandem_routing.deadline_queue import (
+    RECONSIDERED_EVERY_S,
+    DeadlineQueue,
+    Next,
+    Prospect,
+    Turn,
+    Unfit,
+)
+from tandem_routing.outstanding import Load
+from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.pairing import Gate, bearing, pair
+from tandem_routing.pod_choice import Room
 
 _OVERDUE_S = 60.0
-# What is expected of requests moves slowly, and each of hundreds is asked.
-_RECONSIDERED_EVERY_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +65,8 @@ class Waiting:
         self._fleet = fleet
         self._settings = settings
         self._clock = clock
-        self._line = Line()
-        self._whole = Line()
+        self._line: DeadlineQueue[Waiter] = DeadlineQueue()
+        self._whole: DeadlineQueue[Waiter] = DeadlineQueue()
         self._alive: dict[Waiter, None] = {}
         self._coming = Underway()
         self._computing: dict[Placement, Pod] = {}
@@ -184,16 +192,17 @@ class Waiting:
         by_revision = defaultdict(list)
         for pod in decode:
             by_revision[pod.endpoint.revision].append(pod)
-        nobody = Prospect(self._clock(), pods=1)
+        now = self._clock()
+        nobody = Prospect(now, pods=1)
         while self._alive:
-            found = Next(None, late=False)
+            found: Next[Waiter] = Next(None, late=False)
             if prefill:
-                found = self._line.next(self._prospect(prefill, settings))
+                found = self._line.next(self._prospect(prefill, settings), now=now)
                 if self._overflowed(found.excess, decode, settings):
                     continue
             elif alone is not None:
-                found = self._line.next(nobody)
-            for turn, late in _in_order(found, self._whole.next(nobody)):
+                found = self._line.next(nobody, now=now)
+            for turn, late in _in_order(found, self._whole.next(nobody, now=now)):
                 reason = alone if turn.waiter.split else DecodeOnly.UNSUPPORTED
                 room = [] if reason is not None else _with_room(prefill, turn, settings)
                 if reason is None and not room:
@@ -212,7 +221,7 @@ class Waiting:
 
     def _chosen(
         self,
-        turn: Turn,
+        turn: Turn[Waiter],
         prefill: Sequence[Pod],
         decode: Mapping[str, Sequence[Pod]],
         settings: Settings,
@@ -220,17 +229,22 @@ class Waiting:
         late: bool,
     ) -> tuple[Pod | None, bool]:
         """Return the one of `prefill` to go to, if any is given, and whether decode bears it."""
-        load, coming, now = turn.decode_load, self._coming, self._clock()
+        load, pace = turn.decode_load, settings.decode
+        gate = Gate(
+            pace if pace is not None and pace.gate else None,
+            tpot_s=settings.slo.tpot_s,
+            late=late,
+            now=self._clock(),
+        )
         if not prefill:
-            found = bearing(load, decode, underway=coming, settings=settings, late=late, now=now)
-            return None, bool(found)
-        pod = pair(load, prefill, decode, underway=coming, settings=settings, late=late, now=now)
+            return None, bool(bearing(load, decode, coming=self._coming, gate=gate))
+        pod = pair(load, prefill, decode, coming=self._coming, gate=gate)
         return pod, pod is not None
 
     def _reconsider(self, prefill: Sequence[Pod]) -> None:
         """Ask those found to be late again: other pods are there, or more is known by now."""
         now = self._clock()
-        if prefill != self._prefill or now >= self._reconsidered_s + _RECONSIDERED_EVERY_S:
+        if prefill != self._prefill or now >= self._reconsidered_s + RECONSIDERED_EVERY_S:
             self._prefill, self._reconsidered_s = prefill, now
             self._line.reconsider(now)
             self._whole.reconsider(now)
@@ -245,11 +259,11 @@ class Waiting:
         )
 
     def _overflowed(
-        self, excess: Sequence[Turn], decode: Sequence[Pod], settings: Settings
+        self, excess: Sequence[Turn[Waiter]], decode: Sequence[Pod], settings: Settings
     ) -> bool:
         """Place one of these whole at a decode pod that has slack for it, if there is any."""
         pace, tpot_s, now = settings.decode, settings.slo.tpot_s, self._clock()
-        pods = spare(decode, pace, tpot_s=tpot_s) if pace is not None and excess else ()
+        pods = spare(decode, pace, now=now, tpot_s=tpot_s) if pace is not None and excess else []
         if pace is None or not pods:
             return False
         for turn in excess:
@@ -274,11 +288,12 @@ class Waiting:
         settings = self._settings.current
         if settings is None or len(self._alive) <= settings.limits.queued_requests:
             return
+        now = self._clock()
         prospect = self._prospect(self._fleet.usable(Role.PREFILL), settings)
         try:
             waiter = (
-                self._line.shed(prospect.start_s)
-                or self._whole.shed(self._clock())
+                self._line.shed(prospect.start_s, now=now)
+                or self._whole.shed(now, now=now)
                 or next(reversed(self._alive))
             )
         except Unfit as unfit:
@@ -289,8 +304,11 @@ class Waiting:
 
     def _fail(self, unfit: Unfit) -> None:
         """Answer one request with what made it unfit; whoever serves it says so once."""
-        self._alive.pop(unfit.waiter, None)
-        unfit.waiter.placed.set_exception(unfit.__cause__ or unfit)
+        waiter = unfit.waiter
+        if not isinstance(waiter, Waiter):
+            raise TypeError(f"expected a Waiter, got {type(waiter).__name__}")
+        self._alive.pop(waiter, None)
+        waiter.placed.set_exception(unfit.__cause__ or unfit)
 
     def _dismiss(self) -> None:
         for waiter in self._alive:
@@ -299,7 +317,7 @@ class Waiting:
 
     def _place(
         self,
-        turn: Turn,
+        turn: Turn[Waiter],
         pod: Pod | None,
         decode_only: DecodeOnly | None = None,
         *,
@@ -324,12 +342,13 @@ class Waiting:
             line.remove(waiter)
 
 
-def _with_room(prefill: Sequence[Pod], turn: Turn, settings: Settings) -> list[Pod]:
-    limits, tokens = settings.limits, turn.waiter.tokens
-    return [pod for pod in prefill if limits.has_room(pod.requests, pod.tokens, tokens)]
+def _with_room(prefill: Sequence[Pod], turn: Turn[Waiter], settings: Settings) -> list[Pod]:
+    limits = settings.limits
+    room = Room(requests=limits.prefill_requests_per_pod, tokens=limits.prefill_tokens_per_pod)
+    return room.at(prefill, prompt_tokens=turn.waiter.tokens)
 
 
-def _in_order(*found: Next) -> list[tuple[Turn, bool]]:
+def _in_order(*found: Next[Waiter]) -> list[tuple[Turn[Waiter], bool]]:
     """Return who goes first of each line, and whether it is late: the punctual, then the urgent."""
     ready = [(one.late, one.first.waiter.deadline_s, one.first) for one in found if one.first]
     ready.sort(key=lambda entry: entry[:2])

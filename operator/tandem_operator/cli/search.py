@@ -1,8 +1,9 @@
 """Search static fleets: which is the smallest that keeps an SLO, and what each fleet gives.
 
 More replicas of a role never hurt, and a tighter bound never helps: so what one run showed spares
-many others. Runs are kept, so that no fleet is simulated twice under one TTFT bound; a TPOT bound
-changes nothing in the run of a static fleet whose router goes by TTFT alone, and is judged later.
+many others. Runs are kept, so that no fleet is simulated twice under one TTFT bound. A TPOT bound
+is judged later: in the run of a static fleet whose router goes by TTFT alone it only changes which
+requests are good, and so from which answers the router learns how long answers are.
 """
 
 from bisect import bisect_right

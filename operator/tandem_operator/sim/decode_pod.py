@@ -8,8 +8,9 @@ Invariant: the KV tokens held are those of all requests inside, and never exceed
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from tandem_operator.sim.flight import Ending, Flight
+from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.profile import EngineProfile
+from tandem_routing.verdict import Ending
 
 NEVER_S = float("inf")
 FIRST_IN_LINE_S = -1.0

@@ -1,19 +1,12 @@
 """One request on its way through a pool, and the truth about it once it has ended."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from tandem_operator.core.spec import Slo
 from tandem_operator.sim.trace import TraceRequest
-
-
-class Ending(StrEnum):
-    """How a request ended."""
-
-    ANSWERED = "answered"
-    FAILED = "failed"
-    SHED = "shed"
+from tandem_routing import verdict
+from tandem_routing.outstanding import NO_LOAD, Load
+from tandem_routing.verdict import Ending, Outcome, Timeline
 
 
 @dataclass(slots=True, eq=False)
@@ -23,13 +16,16 @@ class Flight:
     Attributes:
         made: output tokens made so far.
         compute_tokens: prompt tokens that a decode pod still has to compute by itself.
-        service_s: prefill time of this request alone on its pod.
+        service_s: S(u) as the router knew it when the prefill ended; `None` while unknown.
+        begin_by_s: until when it may wait for a prefill pod; `None`: for ever.
         held_s: the part of its wait in the router that decode pods are to blame for.
+        load: what its router counts it as at its decode pod, or on the way there.
     """
 
     request: TraceRequest
     number: int
     deadline_s: float
+    begin_by_s: float | None = None
     dispatched_s: float | None = None
     prefilled_s: float | None = None
     first_s: float | None = None
@@ -38,10 +34,11 @@ class Flight:
     made: int = 0
     compute_tokens: int = 0
     cached_tokens: int = 0
-    service_s: float = 0.0
+    service_s: float | None = None
     handover_s: float = 0.0
     overflowed: bool = False
     held_s: float = 0.0
+    load: Load = NO_LOAD
 
     @property
     def ttft_s(self) -> float | None:
@@ -59,58 +56,50 @@ class Flight:
         """Begin anew: the pod that held its work is gone."""
         self.dispatched_s = self.prefilled_s = None
         self.compute_tokens = self.cached_tokens = 0
-        self.service_s = self.handover_s = 0.0
+        self.service_s, self.handover_s = None, 0.0
         self.overflowed = False
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which bounds an ended request kept, and what a violation is blamed on."""
+    """Which bounds an ended request kept; `good`: it was answered inside both."""
 
+    good: bool
     late_ttft: bool
     late_tpot: bool
     failed: bool
-    parts: Mapping[str, float]
-
-    @property
-    def good(self) -> bool:
-        """Whether it was answered inside both bounds."""
-        return not (self.late_ttft or self.late_tpot or self.failed)
 
 
-def judge(flight: Flight, slo: Slo) -> Verdict:
-    """The verdict on a request that ended, at the bounds in force now."""
-    ttft_s, tpot_s = flight.ttft_s, flight.tpot_s
-    bound_s = slo.ttft_bound_s(flight.request.prompt_tokens)
-    failed = flight.ending in (Ending.FAILED, Ending.SHED)
-    waited_s = ttft_s
-    if flight.ending is Ending.SHED and flight.end_s is not None:
-        waited_s = flight.end_s - flight.request.at_s
-    return Verdict(
-        late_ttft=not failed and ttft_s is not None and ttft_s > bound_s,
-        late_tpot=not failed and tpot_s is not None and tpot_s > slo.tpot_s,
-        failed=failed,
-        parts={} if waited_s is None else _parts(flight, waited_s),
+def found(flight: Flight, slo: Slo) -> verdict.Verdict:
+    """What the router's rules say of a request that ended, at the bounds in force now."""
+    request = flight.request
+    timeline = Timeline(
+        received_s=request.at_s,
+        dispatched_s=flight.dispatched_s,
+        prefill_started=flight.dispatched_s is not None and not flight.overflowed,
+        prefill_ended_s=flight.prefilled_s,
+        held_s=flight.held_s,
+        first_token_s=flight.first_s,
+        last_token_s=flight.end_s,
+        service_s=flight.service_s,
+        transfer_s=flight.handover_s,
+    )
+    return verdict.judge(
+        timeline,
+        flight.ending or Ending.FAILED,
+        ended_s=request.at_s if flight.end_s is None else flight.end_s,
+        slo=slo,
+        prompt_tokens=request.prompt_tokens,
+        output_tokens=request.output_tokens,
     )
 
 
-def _parts(flight: Flight, ttft_s: float) -> dict[str, float]:
-    """The parts of the time to the first token, or of the wait that was in vain; they sum to it."""
-    start_s = flight.request.at_s
-    queue_s = ttft_s if flight.dispatched_s is None else flight.dispatched_s - start_s
-    if flight.prefilled_s is None:
-        leg_s = min(ttft_s - queue_s, flight.service_s)
-        prefill_s = leg_s
-    else:
-        leg_s = flight.prefilled_s - start_s - queue_s
-        prefill_s = min(leg_s, flight.service_s)
-    rest_s = max(0.0, ttft_s - queue_s - leg_s)
-    transfer_s = min(flight.handover_s, rest_s)
-    held_s = min(flight.held_s, queue_s)
-    return {
-        "router_queue": queue_s - held_s,
-        "engine_queue": leg_s - prefill_s,
-        "prefill": prefill_s,
-        "transfer": transfer_s,
-        "decode_admission": held_s + rest_s - transfer_s,
-    }
+def judge(flight: Flight, slo: Slo) -> Verdict:
+    """Which bounds a request that ended kept, as they are in force now."""
+    outcome = found(flight, slo).outcome
+    return Verdict(
+        good=outcome is Outcome.GOOD,
+        late_ttft=outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH),
+        late_tpot=outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH),
+        failed=outcome in (Outcome.FAILED, Outcome.SHED),
+    )

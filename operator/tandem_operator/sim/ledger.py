@@ -1,49 +1,13 @@
 """What a pool's router remembers and reports: arrivals and outcomes by second, latencies, blame."""
 
-from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass, field
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Latency, Quantiles
-from tandem_operator.sim.flight import Ending, Flight, Verdict
+from tandem_operator.sim.flight import Flight
+from tandem_routing.history import HISTORY_S, Arrivals, Finished
+from tandem_routing.verdict import Cause, Verdict
 
-BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
-HISTORY_S = 1200
 LATENCY_S = 60.0
-USUAL_KEEP = 0.95
-
-
-@dataclass(slots=True)
-class _Arrivals:
-    requests: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_EDGES_TOKENS) + 1))
-    tokens: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_EDGES_TOKENS) + 1))
-    cached: int = 0
-
-
-@dataclass(slots=True)
-class Finished:
-    """Requests that ended in some time."""
-
-    finished: int = 0
-    good: int = 0
-    late_ttft: int = 0
-    late_tpot: int = 0
-    failed: int = 0
-    output_tokens: int = 0
-    output_tokens_squared: int = 0
-    blame: dict[str, int] = field(default_factory=dict)
-
-    def add(self, flight: Flight, verdict: Verdict, cause: str | None) -> None:
-        """Count one."""
-        self.finished += 1
-        self.good += verdict.good
-        self.late_ttft += verdict.late_ttft
-        self.late_tpot += verdict.late_tpot
-        self.failed += verdict.failed
-        self.output_tokens += flight.made
-        self.output_tokens_squared += flight.made * flight.made
-        if cause is not None:
-            self.blame[cause] = self.blame.get(cause, 0) + 1
 
 
 class Ledger:
@@ -52,19 +16,19 @@ class Ledger:
     def __init__(self, *, epoch_s: float) -> None:
         self._epoch_s = epoch_s
         self.totals = Finished()
-        self._arrivals: dict[int, _Arrivals] = {}
+        self._arrivals: dict[int, Arrivals] = {}
         self._finished: dict[int, Finished] = {}
         self._arrived_rows: deque[ArrivalSecond] = deque()
         self._finished_rows: deque[FinishedSecond] = deque()
-        self._usual: dict[int, dict[str, float]] = {}
         self._recent: deque[tuple[float, float, float | None]] = deque()
 
     def arrive(self, flight: Flight) -> None:
         """Count a request on entry."""
-        row = self._arrivals.setdefault(int(flight.request.at_s), _Arrivals())
-        bucket = bucket_of(flight.request.prompt_tokens)
-        row.requests[bucket] += 1
-        row.tokens[bucket] += flight.request.prompt_tokens
+        second = int(flight.request.at_s)
+        row = self._arrivals.get(second)
+        if row is None:
+            row = self._arrivals[second] = Arrivals()
+        row.add(flight.request.prompt_tokens)
 
     def cached(self, flight: Flight) -> None:
         """Add, to the second a request came in, the prompt tokens that a cache served."""
@@ -72,27 +36,17 @@ class Ledger:
         if row is not None:
             row.cached += flight.cached_tokens
 
-    def finish(self, flight: Flight, verdict: Verdict) -> None:
+    def finish(self, flight: Flight, verdict: Verdict, cause: Cause | None) -> None:
         """Count a request that ended, and what its violation is blamed on."""
         ended_s = flight.request.at_s if flight.end_s is None else flight.end_s
-        cause = self._blame(flight, verdict)
-        for row in (self._finished.setdefault(int(ended_s), Finished()), self.totals):
-            row.add(flight, verdict, cause)
+        second = int(ended_s)
+        row = self._finished.get(second)
+        if row is None:
+            row = self._finished[second] = Finished()
+        for counted in (row, self.totals):
+            counted.add(verdict, cause, output_tokens=flight.made)
         if flight.ttft_s is not None:
             self._recent.append((ended_s, flight.ttft_s, flight.tpot_s))
-
-    def _blame(self, flight: Flight, verdict: Verdict) -> str | None:
-        """The part that outgrew most what it takes in good requests of like length."""
-        usual = self._usual.setdefault(bucket_of(flight.request.prompt_tokens), {})
-        if verdict.good:
-            for part, seconds in verdict.parts.items():
-                usual[part] = seconds + USUAL_KEEP * (usual.get(part, seconds) - seconds)
-            return None
-        if flight.ending is Ending.FAILED:
-            return "error"
-        if not (verdict.late_ttft or verdict.failed):
-            return "decode_step"
-        return max(verdict.parts, key=lambda part: verdict.parts[part] - usual.get(part, 0.0))
 
     def arrivals(self, now_s: float) -> tuple[ArrivalSecond, ...]:
         """Rows of arrivals. A second's row is final once nothing of it can still be computed."""
@@ -124,20 +78,7 @@ class Ledger:
         return (*self._finished_rows, *rest)
 
     def _finished_row(self, second: int, offset: int) -> FinishedSecond:
-        row = self._finished[second]
-        return FinishedSecond(
-            second=second + offset,
-            finished=row.finished,
-            good=row.good,
-            late_ttft=row.late_ttft,
-            late_tpot=row.late_tpot,
-            failed=row.failed,
-            shed=0,
-            gone=0,
-            output_tokens=row.output_tokens,
-            output_tokens_squared=row.output_tokens_squared,
-            blame=dict(row.blame),
-        )
+        return FinishedSecond(second=second + offset, **self._finished[second].row())
 
     def latency(self, now_s: float) -> Latency:
         """TTFT and TPOT of what ended in the last minute."""
@@ -149,11 +90,6 @@ class Ledger:
         return Latency(
             sampled_s=now_s + self._epoch_s, ttft=_quantiles(ttft), tpot=_quantiles(tpot)
         )
-
-
-def bucket_of(prompt_tokens: int) -> int:
-    """The prompt-length bucket; an edge belongs to the bucket below it."""
-    return bisect_left(BUCKET_EDGES_TOKENS, prompt_tokens)
 
 
 def _forget(rows: deque[ArrivalSecond] | deque[FinishedSecond], before_s: float) -> None:

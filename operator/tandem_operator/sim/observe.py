@@ -14,11 +14,11 @@ from tandem_operator.core.observation import (
 from tandem_operator.core.role import Role
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.ledger import BUCKET_EDGES_TOKENS
 from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.pool import Pool
 from tandem_operator.sim.prefill_pod import PrefillPod
+from tandem_routing.history import BUCKET_EDGES_TOKENS
 
 REVISION = "r1"
 OVERDUE_S = 60.0

@@ -1,117 +1,280 @@
-"""What a router can reckon from what it sent where: when prefill is free, what decode can bear.
+"""What the simulated router sent where and what it learned: the data that the policy asks for.
 
-It knows a prompt's length and the engines' speed, as it learns both live. How many tokens a request
-will make it does not know: it goes by those that ended.
+It learns as the live router does, from what it sees: nobody tells it how fast engines are, how much
+of a prompt they have cached, or how many tokens a request will make. A simulation begins with pods
+that are ready, so with a router that has served a few prompts alone already.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.regression import Triple
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_routing.history import BUCKET_EDGES_TOKENS
+from tandem_routing.learned import Learned
+from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
 
-# A stream must bear each stall over its own life; until one has ended, this long a life.
-FIRST_OUTPUT_TOKENS = 128.0
-OUTPUT_KEEP = 0.98
-# A newcomer waits for the step under way, half of one on average, and then for its own.
-STEPS_TO_FIRST = 1.5
-MOST_STALLED_SHARE = 0.9
+REVISION = ""
+LEARNED_ROUNDS = 10
 
 
-class DecodeSpeed(Protocol):
-    """What is known of a decode replica: an engine's profile, or what the operator tells."""
+@dataclass(frozen=True, slots=True)
+class ToldPace:
+    """How fast a decode replica is, as the operator told the router."""
+
+    step_s: Triple
+    kv_capacity_tokens: float | None
+    max_num_seqs: int
+    output_tokens: float | None
+    routers: int = 1
+    overflow: bool = True
+
+    def seconds(self, streams: float, kv_tokens: float, /) -> float:
+        """Seconds of a step with so many streams that hold so many tokens."""
+        least_s, per_stream_s, per_token_s = self.step_s
+        return least_s + per_stream_s * streams + per_token_s * kv_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TruePace:
+    """How fast a decode replica is, as long as nobody has told the router anything."""
+
+    profile: EngineProfile
+    output_tokens: None = None
+    routers: int = 1
+    overflow: bool = True
 
     @property
-    def kv_capacity_tokens(self) -> float | None:
-        """Tokens that its cache holds; `None`: not known."""
+    def kv_capacity_tokens(self) -> float:
+        """Tokens that its cache holds."""
+        return self.profile.kv_capacity_tokens
 
     @property
     def max_num_seqs(self) -> int:
         """Most streams in its batch."""
+        return self.profile.max_num_seqs
 
-    def step_s(self, batch: int, kv_tokens: float, /) -> float:
-        """Seconds of a step with so many streams that hold so many tokens."""
+    def seconds(self, streams: float, kv_tokens: float, /) -> float:
+        """Seconds of a step; a profile knows whole batches alone."""
+        return self.profile.step_s(max(1, round(streams)), kv_tokens)
+
+
+class PrefillSide(Outstanding):
+    """What the router has outstanding at one prefill pod; all pods are of one revision."""
+
+    __slots__ = ("pod",)
+    revision = REVISION
+
+    def __init__(self, pod: Pod[PrefillPod]) -> None:
+        super().__init__(pod.name)
+        self.pod = pod
+
+
+class DecodeSide(Outstanding):
+    """What the router has outstanding at one decode pod; `whole`: who computes a prompt there."""
+
+    __slots__ = ("pod", "whole")
+
+    def __init__(self, pod: Pod[DecodePod]) -> None:
+        super().__init__(pod.name)
+        self.pod = pod
+        self.whole: list[Flight] = []
+
+    def settle(self) -> None:
+        """Take note of the prompts that are computed by now."""
+        for flight in [each for each in self.whole if each.first_s is not None]:
+            self.whole.remove(flight)
+            self.stalls.end()
 
 
 @dataclass(slots=True)
-class _Stall:
-    at_s: float
-    seconds: float
+class _PrefillLeg:
+    """A request at a prefill pod; `entries`: those of the pod then, where it had none but this."""
+
+    side: PrefillSide
+    load: Load
+    sent_s: float
+    entries: int | None
+
+
+@dataclass(slots=True)
+class _DecodeLeg:
+    """A request at a decode pod since `began_s`; `overflow`: the pod had slack for all of it."""
+
+    side: DecodeSide
+    began_s: float
+    overflow: bool
 
 
 @dataclass(slots=True)
 class Outlook:
-    """Expectations of one pool; pods are known by their index.
+    """One pool as its router sees it; pods are known by their index.
 
     Attributes:
-        decode: how fast decode replicas are; `None` while nobody told.
+        pace: how fast decode replicas are; `None`: not known.
+        coming: what was let in and is at no decode pod yet.
     """
 
-    profile: EngineProfile
     tpot_s: float
-    decode: DecodeSpeed | None
-    output_tokens: float = FIRST_OUTPUT_TOKENS
-    _free_s: dict[int, float] = field(default_factory=dict)
-    _sent: dict[int, dict[int, float]] = field(default_factory=dict)
-    _stalls: dict[int, deque[_Stall]] = field(default_factory=dict)
+    max_model_len: int
+    pace: ToldPace | TruePace | None
+    coming: Load = NO_LOAD
+    learned: Learned = field(default_factory=Learned)
+    _prefill: dict[int, PrefillSide] = field(default_factory=dict)
+    _decode: dict[int, DecodeSide] = field(default_factory=dict)
+    _prefilling: dict[Flight, _PrefillLeg] = field(default_factory=dict)
+    _decoding: dict[Flight, _DecodeLeg] = field(default_factory=dict)
 
-    def sent(self, pod: Pod[PrefillPod], flight: Flight, service_s: float, now_s: float) -> None:
-        """A prompt went to a prefill pod."""
-        self._sent.setdefault(pod.index, {})[flight.number] = service_s
-        self._free_s[pod.index] = self.free_s(pod, now_s) + service_s
+    @property
+    def output_tokens(self) -> int:
+        """Tokens that a request is expected to make."""
+        told = None if self.pace is None else self.pace.output_tokens
+        return round(min(self.max_model_len, self.learned.answer_tokens(told=told)))
 
-    def came_back(self, pod: Pod[PrefillPod], flights: Iterable[Flight], now_s: float) -> None:
-        """A prefill pod is done with some: what is left there begins now."""
-        sent = self._sent.setdefault(pod.index, {})
-        for flight in flights:
-            sent.pop(flight.number, None)
-        self._free_s[pod.index] = now_s + sum(sent.values())
+    def hear(self, told: DecodePace | None) -> None:
+        """Go by what the operator tells of decode replicas."""
+        self.pace = None
+        if told is not None:
+            self.pace = ToldPace(
+                told.steps, told.kv_capacity_tokens, told.max_num_seqs, told.output_tokens
+            )
 
-    def free_s(self, pod: Pod[PrefillPod], now_s: float) -> float:
-        """When a prefill pod will be done with what it has."""
-        return max(now_s, self._free_s.get(pod.index, now_s))
+    def to(self, revision: str) -> Load:
+        """What decode pods may get that is at none yet."""
+        return self.coming
 
-    def ended(self, output_tokens: int) -> None:
-        """A request made so many tokens."""
-        self.output_tokens += (1.0 - OUTPUT_KEEP) * (output_tokens - self.output_tokens)
+    def expected(self, flight: Flight) -> Expected:
+        """What to expect of a request, as far as it is known."""
+        return self.learned.expected(flight.request.prompt_tokens, output_tokens=self.output_tokens)
 
-    def stall(self, pod: Pod[DecodePod], seconds: float, now_s: float) -> None:
-        """A decode pod was sent a prompt to compute by itself."""
-        self._stalls.setdefault(pod.index, deque()).append(_Stall(now_s, seconds))
+    def prefill_sides(self, pods: Iterable[Pod[PrefillPod]]) -> list[PrefillSide]:
+        """What the router has outstanding at each of these."""
+        known = self._prefill
+        return [
+            known.get(pod.index) or known.setdefault(pod.index, PrefillSide(pod)) for pod in pods
+        ]
 
-    def pace_s(
+    def decode_sides(self, pods: Iterable[Pod[DecodePod]]) -> list[DecodeSide]:
+        """What the router has outstanding at each of these."""
+        known = self._decode
+        return [
+            known.get(pod.index) or known.setdefault(pod.index, DecodeSide(pod)) for pod in pods
+        ]
+
+    def sent(
         self,
-        speed: DecodeSpeed,
-        pod: Pod[DecodePod],
+        side: PrefillSide,
+        flight: Flight,
+        expected: Expected,
+        decode_load: Load,
         now_s: float,
-        *,
-        more: int,
-        kv_tokens: float,
-        stall_s: float = 0.0,
-    ) -> float:
-        """TPOT at a decode pod with so many more streams and tokens, stalls of late included.
+    ) -> None:
+        """A prompt went to a prefill pod; `decode_load` is what it will be to a decode pod."""
+        alone, work_s = not side.requests, expected.service_s
+        if not alone:
+            work_s = max(0.0, work_s - expected.pass_s)
+        load = Load(flight.request.prompt_tokens, work_s)
+        side.enter(load, now_s)
+        self._prefilling[flight] = _PrefillLeg(side, load, now_s, side.entries if alone else None)
+        self._let_in(flight, decode_load)
 
-        A stream that lives through a share of stalls makes its tokens in the rest of its time.
-        """
-        batch = max(1, pod.engine.requests + more)
-        step_s = speed.step_s(batch, pod.engine.kv_tokens + kv_tokens)
-        life_s = self.output_tokens * self.tpot_s
-        stalls = self._stalls.get(pod.index)
-        stalled_s = stall_s
-        if stalls:
-            while stalls and stalls[0].at_s < now_s - life_s:
-                stalls.popleft()
-            stalled_s += sum(stall.seconds for stall in stalls)
-        return step_s / (1.0 - min(MOST_STALLED_SHARE, stalled_s / life_s))
+    def came_back(self, flights: Iterable[Flight], now_s: float) -> None:
+        """A prefill pod is done with some: what is left there begins now."""
+        for flight in flights:
+            leg = self._prefilling.pop(flight)
+            side, prompt, cached = leg.side, flight.request.prompt_tokens, flight.cached_tokens
+            side.leave(leg.load, now_s)
+            learned, leg_s = self.learned, now_s - leg.sent_s
+            learned.prefilled(prompt, cached_tokens=cached)
+            flight.service_s = learned.service_s(
+                REVISION, prompt_tokens=prompt, cached_tokens=cached
+            )
+            if leg.entries == side.entries:
+                learned.prefilled_alone(
+                    REVISION, prompt_tokens=prompt, cached_tokens=cached, leg_s=leg_s
+                )
+            learned.prefill_leg_s.add(leg_s)
 
-    def first_token_s(self, pods: Iterable[Pod[DecodePod]]) -> float:
-        """From a hand-over to the first token, at the idlest decode pod as last seen."""
-        steps = (
-            self.profile.step_s(max(1, pod.engine.requests), pod.engine.kv_tokens) for pod in pods
+    def sent_whole(
+        self,
+        flight: Flight,
+        expected: Expected,
+        load: Load,
+        side: DecodeSide | None,
+        now_s: float,
+    ) -> None:
+        """A request goes to a decode pod whole; `side`: the one that has slack for that."""
+        if side is not None:
+            side.stalls.begin(expected.whole_s, now_s)
+            side.whole.append(flight)
+        self._let_in(flight, load)
+
+    def joined(
+        self, flight: Flight, side: DecodeSide, now_s: float, *, overflow: bool = False
+    ) -> None:
+        """A request is at a decode pod."""
+        self.coming -= flight.load
+        self._decoding[flight] = _DecodeLeg(side, now_s, overflow)
+        output_tokens = self.output_tokens
+        if flight.load.output_tokens != output_tokens:
+            tokens = flight.request.prompt_tokens + output_tokens
+            flight.load = Load(tokens=tokens, output_tokens=output_tokens)
+        side.enter(flight.load, now_s)
+
+    def left(self, flight: Flight, now_s: float) -> None:
+        """A request is nowhere any more, or begins anew."""
+        self._prefilling.pop(flight, None)
+        leg = self._decoding.pop(flight, None)
+        if leg is None:
+            self.coming -= flight.load
+        else:
+            self._served(flight, leg)
+            side = leg.side
+            side.leave(flight.load, now_s)
+            if flight in side.whole:
+                side.whole.remove(flight)
+                side.stalls.end()
+        flight.load = NO_LOAD
+
+    def begin_by_s(self, flight: Flight, *, first_token_s: float, now_s: float) -> float:
+        """Until when a request may wait for a prefill pod: later it would be sent in vain."""
+        needed = self.learned.needed_s(
+            self.expected(flight), stage=Stage.PREFILL, first_token_s=first_token_s
         )
-        return STEPS_TO_FIRST * min(steps, default=0.0)
+        return begin_by_s(flight.request.at_s + first_token_s, needed=needed, now=now_s)
+
+    def learn_prefill(self, profile: EngineProfile) -> None:
+        """Take the times of prompts of all lengths, each alone on its pod."""
+        for prompt in LEARNED_ROUNDS * BUCKET_EDGES_TOKENS:
+            self.learned.prefilled_alone(
+                REVISION,
+                prompt_tokens=prompt,
+                cached_tokens=0,
+                leg_s=profile.service_s(prompt),
+            )
+
+    def _let_in(self, flight: Flight, load: Load) -> None:
+        flight.load = load
+        self.coming += load
+
+    def _served(self, flight: Flight, leg: _DecodeLeg) -> None:
+        """Learn from a decode leg that made a first token."""
+        learned, whole = self.learned, flight.prefilled_s is None
+        if whole:
+            flight.service_s = learned.service_s(
+                REVISION, prompt_tokens=flight.request.prompt_tokens, cached_tokens=None
+            )
+        if flight.first_s is None:
+            return
+        first_s = flight.first_s - leg.began_s
+        if not whole:
+            learned.decode_first_s.add(first_s)
+        elif leg.overflow:
+            learned.overflowed(REVISION, first_s=first_s, service_s=flight.service_s)

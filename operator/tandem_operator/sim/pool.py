@@ -14,7 +14,7 @@ from tandem_operator.sim.clock import Clock
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.faults import Fault, PodLoss, Reclaimed, SlowPod
 from tandem_operator.sim.fleet import Fleet
-from tandem_operator.sim.flight import Ending, Flight, judge
+from tandem_operator.sim.flight import Flight, found
 from tandem_operator.sim.ledger import Ledger
 from tandem_operator.sim.pods import Cluster, E, Engine, Pod
 from tandem_operator.sim.policy import EPOCH_S
@@ -23,6 +23,7 @@ from tandem_operator.sim.profile import EngineProfile, jitter_factors
 from tandem_operator.sim.router import Router
 from tandem_operator.sim.router_queue import RouterSettings
 from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_routing.verdict import Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class Pool:
         for flight in done:
             flight.prefilled_s = self.clock.now_s
             self.ledger.cached(flight)
-        self.router.came_back(pod, done)
+        self.router.came_back(done)
         # The engine goes on with what it has; what the router sends now comes a moment later.
         self._start_pass(pod)
         self.router.pump()
@@ -172,9 +173,15 @@ class Pool:
                 self.decode.end(pod, engine.at_s)
 
     def _finish(self, flight: Flight) -> None:
-        if flight.made:
-            self.router.outlook.ended(flight.made)
-        self.ledger.finish(flight, judge(flight, self.spec.slo))
+        self.router.outlook.left(flight, self.clock.now_s)
+        verdict = found(flight, self.spec.slo)
+        cause = self.router.outlook.learned.ended(
+            verdict,
+            flight.ending or Ending.FAILED,
+            prompt_tokens=flight.request.prompt_tokens,
+            output_tokens=flight.made,
+        )
+        self.ledger.finish(flight, verdict, cause)
         self.ended.append(flight)
 
     def _fail(self, flight: Flight, ending: Ending = Ending.FAILED) -> None:
@@ -213,6 +220,7 @@ class Pool:
             if flight.first_s is not None:
                 self._fail(flight)
             else:
+                self.router.outlook.left(flight, self.clock.now_s)
                 flight.forget_progress()
                 self.router.add(flight)
 

@@ -112,7 +112,6 @@ class PrefillPod:
             if not job.started:
                 job.started = True
                 job.flight.cached_tokens = job.done_tokens = self.cached_tokens(job.flight)
-                job.flight.service_s = profile.service_s(prompt, job.done_tokens)
             tokens = min(room, prompt - job.done_tokens)
             parts.append((job.done_tokens, tokens))
             room -= tokens

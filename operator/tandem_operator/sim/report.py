@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem_operator.core.role import Role
-from tandem_operator.sim.flight import Ending, Flight
+from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.ledger import quantile
+from tandem_routing.verdict import Ending
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 

@@ -1,32 +1,32 @@
 """A pool's router: who waits, who goes to which pod, and what goes to decode pods whole."""
 
-from collections.abc import Callable
-from math import inf
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.clock import Clock, Stopwatch
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.fleet import Fleet
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.outlook import DecodeSpeed, Outlook
-from tandem_operator.sim.pods import E, Pod
+from tandem_operator.sim.outlook import REVISION, DecodeSide, Outlook, PrefillSide, TruePace
+from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_operator.sim.profile import EngineProfile
 from tandem_operator.sim.router_queue import (
     Candidate,
-    Prospect,
     RouterQueue,
     RouterSettings,
     Spread,
+    Waiter,
     pick,
 )
+from tandem_routing.deadline_queue import Next, Prospect, Turn
+from tandem_routing.outstanding import Load
+from tandem_routing.overflow import OverflowPace, Whole, slack_for, spare
+from tandem_routing.pairing import Gate, bearing, pair
+from tandem_routing.pod_choice import least_loaded
 
 AFFINITY_SLACK_PASSES = 1.0
-OVERFLOW_TPOT_SHARE = 0.8
-GATE_TPOT_SHARE = 0.95
-# Who is late already takes no place that somebody on time may need in a moment.
-GATE_TPOT_SHARE_HOPELESS = 0.9
-GATE_KV_SHARE = 0.95
 GATE_LOOK_S = 0.02
 
 
@@ -54,13 +54,11 @@ class Router:
         self.profile = profile
         self.clock = clock
         self.between: list[Flight] = []
-        self.outlook = Outlook(profile, tpot_s=spec.slo.tpot_s, decode=profile)
-        self.queue = RouterQueue(
-            settings.order,
-            service_s=self._service_s,
-            prospect=self._prospect,
-            elsewhere=settings.overflow,
+        self.outlook = Outlook(
+            tpot_s=spec.slo.tpot_s, max_model_len=spec.max_model_len, pace=TruePace(profile)
         )
+        self.outlook.learn_prefill(profile)
+        self.queue = RouterQueue(settings.order, expected=self.outlook.expected)
         self._prefill = prefill
         self._decode = decode
         self._start_pass = start_pass
@@ -68,14 +66,22 @@ class Router:
         self._shed = shed
         self._last: dict[str, int] = {}
         self._affine = settings.spread is Spread.PREFIX_AFFINE
+        self._room = settings.room()
         self._looking = False
         self._held = Stopwatch()
+        self._whole: deque[tuple[Flight, DecodeSide | None]] = deque()
 
     def add(self, flight: Flight) -> None:
         """Take a request in."""
         flight.held_s = -self._held.total_s(self.clock.now_s)
         self.queue.add(flight)
         self.pump()
+        first_token_s = self.settings.first_token_s
+        if first_token_s is not None and flight.dispatched_s is None:
+            by_s = self.outlook.begin_by_s(
+                flight, first_token_s=first_token_s, now_s=self.clock.now_s
+            )
+            self.queue.wait_until(flight, by_s)
 
     def held(self) -> list[Flight]:
         """Those who wait and whom decode pods held back for most of their wait."""
@@ -91,28 +97,87 @@ class Router:
         """Send on every request that there is room for."""
         now_s = self.clock.now_s
         self._give_up(now_s)
-        if self._decode.oldest:
-            self._held.turn(on=self._pumped(now_s), now_s=now_s)
+        decode = self._decode.serving
+        if not decode:
+            return
+        self._held.turn(on=self._pumped(decode, now_s), now_s=now_s)
+        while self._whole:
+            # Live, a request reaches its decode pod once the look at the queue is over.
+            self._join_whole(*self._whole.popleft())
+            self._held.turn(on=self._pumped(decode, now_s), now_s=now_s)
 
-    def _pumped(self, now_s: float) -> bool:
+    def _pumped(self, decode: list[Pod[DecodePod]], now_s: float) -> bool:
         """Send them on; whether decode pods are what the next one waits for."""
+        if not len(self.queue):
+            return False
+        prefill = self.outlook.prefill_sides(self._prefill.serving)
+        sides = self.outlook.decode_sides(decode)
+        self.queue.reconsider(prefill, now_s)
         while len(self.queue):
-            first, excess = self.queue.sort(now_s)
-            if self.settings.overflow and any(self._overflowed(flight) for flight in excess):
+            found = self.queue.next(self._prospect(prefill, now_s), now_s)
+            if prefill and self._overflowed(found.excess, sides, now_s):
                 continue
-            free = [] if first is None else self._with_room(first)
-            if first is None or not free:
+            if found.first is None:
                 return False
-            if self.settings.decode_gate and not self._decode_bears(first):
+            room = prefill
+            if self._room is not None:
+                room = self._room.at(prefill, prompt_tokens=found.first.waiter.tokens)
+            if prefill and not room:
+                return False
+            if not self._placed(found, room, sides, now_s):
                 self._look_again()
                 return True
-            self._take(first)
-            self._send(first, self._choose_prefill(free, first))
         return False
 
-    def came_back(self, pod: Pod[PrefillPod], flights: list[Flight]) -> None:
+    def _placed(
+        self, found: Next[Waiter], room: list[PrefillSide], decode: list[DecodeSide], now_s: float
+    ) -> bool:
+        """Send the next one on while decode pods bear it; to one of `room` if any is given."""
+        turn = found.first
+        if turn is None:
+            return False
+        load = turn.decode_load
+        side, borne = self._chosen(load, room, decode, late=found.late)
+        if not borne and self.settings.decode_gate:
+            # Streams have ended since a pod was last looked at: only then is that worth a look.
+            self._catch_up()
+            side, borne = self._chosen(load, room, decode, late=found.late)
+        if not borne:
+            return False
+        self._take(turn.waiter.flight)
+        if side is None:
+            self._send_whole(turn, load, None)
+        elif self.settings.spread is Spread.LEAST_LOADED:
+            self._send(turn, load, side)
+        else:
+            self._send(turn, load, self._choose_prefill(room, turn.waiter.flight))
+        return True
+
+    def _chosen(
+        self,
+        load: Load,
+        room: list[PrefillSide],
+        decode: list[DecodeSide],
+        *,
+        late: bool,
+    ) -> tuple[PrefillSide | None, bool]:
+        """The one of `room` to go to, if any is given, and whether decode bears the request."""
+        gate = Gate(
+            self.outlook.pace if self.settings.decode_gate else None,
+            tpot_s=self.outlook.tpot_s,
+            late=late,
+            now=self.clock.now_s,
+        )
+        pods = {REVISION: _settled(decode)}
+        coming = self.outlook
+        if not room:
+            return None, bool(bearing(load, pods, coming=coming, gate=gate))
+        side = pair(load, room, pods, coming=coming, gate=gate)
+        return side, side is not None
+
+    def came_back(self, flights: list[Flight]) -> None:
         """A prefill pod is done with these."""
-        self.outlook.came_back(pod, flights, self.clock.now_s)
+        self.outlook.came_back(flights, self.clock.now_s)
         for flight in flights:
             self.hand_over(flight)
 
@@ -125,7 +190,9 @@ class Router:
         for pod in pods:
             self._advance(pod)
         flight.handover_s = self.profile.handover_s(flight.request.prompt_tokens)
-        self._choose_decode(pods).engine.join(flight, self.clock.now_s + flight.handover_s)
+        chosen = self._choose_decode(pods)
+        self.outlook.joined(flight, chosen, self.clock.now_s)
+        chosen.pod.engine.join(flight, self.clock.now_s + flight.handover_s)
 
     def decode_ready(self) -> None:
         """A decode pod has come up."""
@@ -136,8 +203,7 @@ class Router:
 
     def _give_up(self, now_s: float) -> None:
         """Shed those who waited as long as they may."""
-        most_s = self.settings.first_token_s
-        while most_s is not None and (flight := self.queue.worn_out(now_s - most_s)) is not None:
+        while (flight := self.queue.worn_out(now_s)) is not None:
             self._take(flight)
             self._shed(flight)
 
@@ -145,54 +211,44 @@ class Router:
         self.queue.take(flight)
         flight.held_s += self._held.total_s(self.clock.now_s)
 
-    def _with_room(self, flight: Flight) -> list[Pod[PrefillPod]]:
-        return [
-            pod
-            for pod in self._prefill.serving
-            if self.settings.has_room(
-                requests=pod.engine.requests,
-                tokens=pod.engine.outstanding_tokens,
-                prompt_tokens=flight.request.prompt_tokens,
-            )
-        ]
+    def _prospect(self, prefill: list[PrefillSide], now_s: float) -> Prospect:
+        pace = self.outlook.pace
+        helped = bool(prefill) and self.settings.overflow and pace is not None
+        return Prospect(
+            start_s=min((side.free_s(now_s) for side in prefill), default=now_s),
+            pods=max(1, len(prefill)),
+            elsewhere_s=now_s if helped else None,
+        )
 
-    def _service_s(self, flight: Flight) -> float:
-        cached = 0
-        if self._affine and flight.request.blocks:
-            pods = self._prefill.serving
-            cached = max((pod.engine.cached_tokens(flight) for pod in pods), default=0)
-        return self.profile.service_s(flight.request.prompt_tokens, cached)
-
-    def _prospect(self, now_s: float) -> Prospect:
-        pods = self._prefill.serving
-        nobody_s = inf if self.settings.overflow else now_s
-        free_s = (self.outlook.free_s(pod, now_s) for pod in pods)
-        rest_s = self.profile.handover_s(0) + self.outlook.first_token_s(self._decode.serving)
-        return Prospect(min(free_s, default=nobody_s), pods=max(1, len(pods)), rest_s=rest_s)
-
-    def _choose_prefill(self, pods: list[Pod[PrefillPod]], flight: Flight) -> Pod[PrefillPod]:
+    def _choose_prefill(self, room: list[PrefillSide], flight: Flight) -> PrefillSide:
         candidates = [
             Candidate(
-                index=pod.index,
-                load_tokens=pod.engine.outstanding_tokens,
-                cached_tokens=pod.engine.cached_tokens(flight) if self._affine else 0,
+                index=side.pod.index,
+                load_tokens=side.tokens,
+                cached_tokens=side.pod.engine.cached_tokens(flight) if self._affine else 0,
             )
-            for pod in pods
+            for side in room
         ]
-        return self._picked(pods, candidates, "prefill")
+        index = self._picked(candidates, "prefill")
+        return next(side for side in room if side.pod.index == index)
 
-    def _choose_decode(self, pods: list[Pod[DecodePod]]) -> Pod[DecodePod]:
+    def _choose_decode(self, pods: list[Pod[DecodePod]]) -> DecodeSide:
+        sides = _settled(self.outlook.decode_sides(pods))
         # A pod that computes a prompt makes no first token until that is done.
-        pods = [pod for pod in pods if not pod.engine.computing] or pods
+        sides = [side for side in sides if not side.stalls.computing] or sides
+        if self.settings.spread is Spread.LEAST_LOADED:
+            chosen = least_loaded(sides)
+            if chosen is not None:
+                return chosen
         # Requests decide: each takes a place in the batch whatever its length.
         capacity = self.profile.kv_capacity_tokens
         candidates = [
-            Candidate(pod.index, pod.engine.requests * capacity + pod.engine.kv_tokens)
-            for pod in pods
+            Candidate(side.pod.index, side.requests * capacity + side.tokens) for side in sides
         ]
-        return self._picked(pods, candidates, "decode")
+        index = self._picked(candidates, "decode")
+        return next(side for side in sides if side.pod.index == index)
 
-    def _picked(self, pods: list[Pod[E]], candidates: list[Candidate], role: str) -> Pod[E]:
+    def _picked(self, candidates: list[Candidate], role: str) -> int:
         chosen = pick(
             candidates,
             self.settings.spread,
@@ -200,54 +256,30 @@ class Router:
             slack_tokens=AFFINITY_SLACK_PASSES * self.profile.max_num_batched_tokens,
         )
         self._last[role] = chosen.index
-        return next(pod for pod in pods if pod.index == chosen.index)
+        return chosen.index
 
-    def _send(self, flight: Flight, pod: Pod[PrefillPod]) -> None:
-        now_s = self.clock.now_s
+    def _send(self, turn: Turn[Waiter], load: Load, side: PrefillSide) -> None:
+        flight, now_s, pod = turn.waiter.flight, self.clock.now_s, side.pod
         flight.dispatched_s = now_s
-        self.outlook.sent(pod, flight, self._service_s(flight), now_s)
+        self.outlook.sent(side, flight, turn.expected, load, now_s)
         pod.engine.enter(flight, now_s)
         if pod.engine.idle:
             self._start_pass(pod)
 
-    def _decode_bears(self, flight: Flight) -> bool:
-        """Whether one more stream leaves every stream of the decode pods its seat and its TPOT."""
-        speed = self.outlook.decode
-        if speed is None:
-            return True
-        late = self.queue.is_hopeless(flight)
-        bound_s = (GATE_TPOT_SHARE_HOPELESS if late else GATE_TPOT_SHARE) * self.outlook.tpot_s
-        if speed.step_s(1, flight.request.prompt_tokens) > bound_s:
-            # Not even alone: waiting helps nobody.
-            bound_s = inf
-        # Streams have ended since a pod was last looked at: look only where there seem too many.
-        if self._bear(flight, speed, bound_s):
-            return True
-        for pod in self._decode.serving:
-            self._advance(pod)
-        return self._bear(flight, speed, bound_s)
+    def _send_whole(self, turn: Turn[Waiter], load: Load, side: DecodeSide | None) -> None:
+        """Send a request to the decode pod that has slack for all of it; `None`: to any."""
+        flight, now_s = turn.waiter.flight, self.clock.now_s
+        flight.dispatched_s = now_s
+        flight.overflowed = True
+        flight.compute_tokens = flight.request.prompt_tokens
+        self.outlook.sent_whole(flight, turn.expected, load, side, now_s)
+        self._whole.append((flight, side))
 
-    def _bear(self, flight: Flight, speed: DecodeSpeed, bound_s: float) -> bool:
-        """Whether there is room once all that prefill holds has come over, spread evenly."""
-        pods = self._decode.serving
-        inside = sum(pod.engine.requests for pod in pods)
-        coming = 1 + len(self.between) + sum(pod.engine.requests for pod in self._prefill.pods)
-        if inside + coming <= 1:
-            return True
-        tokens = coming * (flight.request.prompt_tokens + 0.5 * self.outlook.output_tokens)
-        held = sum(pod.engine.kv_tokens for pod in pods) + tokens
-        capacity = speed.kv_capacity_tokens or inf
-        if (
-            inside + coming > len(pods) * speed.max_num_seqs
-            or held > GATE_KV_SHARE * len(pods) * capacity
-        ):
-            return False
-        more, now_s = round(coming / len(pods)), self.clock.now_s
-        paces = (
-            self.outlook.pace_s(speed, pod, now_s, more=more, kv_tokens=tokens / len(pods))
-            for pod in pods
-        )
-        return sum(paces) / len(pods) <= bound_s
+    def _join_whole(self, flight: Flight, side: DecodeSide | None) -> None:
+        at = side or self._choose_decode(self._decode.serving)
+        now_s = self.clock.now_s
+        self.outlook.joined(flight, at, now_s, overflow=side is not None)
+        at.pod.engine.join(flight, now_s)
 
     def _look_again(self) -> None:
         """Streams end without anybody being told: look in a moment."""
@@ -257,46 +289,54 @@ class Router:
 
     def _looked(self) -> None:
         self._looking = False
-        for pod in self._decode.serving:
-            self._advance(pod)
+        self._catch_up()
         self.pump()
 
-    def _overflowed(self, flight: Flight) -> bool:
-        """Send the whole request to a decode pod that keeps TPOT for all inside, if there is one.
-
-        Only where it would be on time: the prompts that the pod computes already come first.
-        """
-        profile, prompt = self.profile, flight.request.prompt_tokens
-        speed = self.outlook.decode
-        if speed is None:
-            return False
-        service_s, now_s = profile.service_s(prompt), self.clock.now_s
-        fit = []
+    def _catch_up(self) -> None:
         for pod in self._decode.serving:
             self._advance(pod)
-            engine = pod.engine
-            if engine.computing or engine.waiting(now_s):
-                continue
-            kv_tokens = prompt + self.outlook.output_tokens
-            pace_s = self.outlook.pace_s(
-                speed, pod, now_s, more=1, kv_tokens=kv_tokens, stall_s=service_s
-            )
-            step_s = speed.step_s(engine.requests + 1, engine.kv_tokens + prompt)
-            room = (
-                engine.kv_tokens + kv_tokens <= profile.kv_capacity_tokens
-                and engine.requests < profile.max_num_seqs
-            )
-            on_time = now_s + service_s + 2.0 * step_s <= flight.deadline_s
-            if room and on_time and pace_s <= OVERFLOW_TPOT_SHARE * self.outlook.tpot_s:
-                fit.append(pod)
-        if not fit:
+
+    def _overflowed(
+        self, excess: Sequence[Turn[Waiter]], decode: list[DecodeSide], now_s: float
+    ) -> bool:
+        """Send one of these whole to a decode pod that has slack for it, if there is any."""
+        pace = self.outlook.pace
+        if pace is None or not excess or not self.settings.overflow:
             return False
-        pod = self._choose_decode(fit)
-        self._take(flight)
-        flight.dispatched_s = now_s
-        flight.overflowed = True
-        flight.compute_tokens = prompt
-        flight.service_s = service_s
-        self.outlook.stall(pod, service_s, now_s)
-        pod.engine.join(flight, now_s)
-        return True
+        self._catch_up()
+        if self._sent_whole_to_spare(excess, pace, decode, now_s):
+            return True
+        if any(side.whole for side in decode):
+            # Live, the router hears of the first token that frees a pod for another prompt.
+            self._look_again()
+        return False
+
+    def _sent_whole_to_spare(
+        self,
+        excess: Sequence[Turn[Waiter]],
+        pace: OverflowPace,
+        decode: list[DecodeSide],
+        now_s: float,
+    ) -> bool:
+        tpot_s = self.outlook.tpot_s
+        sides = spare(_settled(decode), pace, now=now_s, tpot_s=tpot_s)
+        for turn in excess if sides else ():
+            whole = Whole(
+                prompt_tokens=turn.waiter.tokens,
+                output_tokens=turn.expected.output_tokens,
+                compute_s=turn.expected.whole_s,
+                deadline_s=turn.waiter.deadline_s,
+            )
+            side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
+            if side is not None:
+                self._take(turn.waiter.flight)
+                self._send_whole(turn, turn.decode_load, side)
+                return True
+        return False
+
+
+def _settled(decode: list[DecodeSide]) -> list[DecodeSide]:
+    for side in decode:
+        if side.whole:
+            side.settle()
+    return decode

@@ -1,16 +1,25 @@
-"""The one queue in front of a pool, and the choice of the pod that a request goes to."""
+"""The one queue in front of a pool, and the choice of the pod that a request goes to.
 
-from bisect import insort
-from collections import deque
+Deadline order is the live router's own; the other orders are what it is compared with.
+"""
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, islice
+from heapq import heappop, heappush
+from typing import Protocol
 
 from tandem_operator.sim.flight import Flight
-
-# One under way and one that goes on at once.
-ALWAYS_AT_A_POD = 2
+from tandem_operator.sim.other_orders import Fifo, Goodput
+from tandem_operator.sim.outlook import PrefillSide
+from tandem_routing.deadline_queue import (
+    RECONSIDERED_EVERY_S,
+    DeadlineQueue,
+    Expected,
+    Next,
+    Prospect,
+)
+from tandem_routing.pod_choice import Room
 
 
 class Order(StrEnum):
@@ -41,7 +50,8 @@ class RouterSettings:
             queues stand at the pods.
         tokens_per_prefill_pod: most prompt tokens outstanding there beyond two requests. Short
             prompts share a pass; a long one waits where it can still be put in order.
-        first_token_s: how long a request may wait before it is shed; `None`: for ever.
+        first_token_s: how long a first token may take: a request that could have none in that time
+            is shed; `None`: none is.
         overflow: send whole requests to decode pods when prefill would be late and decode has room.
         decode_gate: let requests wait here, rather than slow down every stream, while the decode
             pods hold as many as keep TPOT.
@@ -55,142 +65,108 @@ class RouterSettings:
     overflow: bool = True
     decode_gate: bool = True
 
-    def has_room(self, *, requests: int, tokens: int, prompt_tokens: int) -> bool:
-        """Whether a prefill pod that holds so much takes one more prompt."""
+    def room(self) -> Room | None:
+        """The most that a prefill pod is sent; `None`: all there is."""
         if self.requests_per_prefill_pod is None:
-            return True
-        return requests < self.requests_per_prefill_pod and (
-            requests < ALWAYS_AT_A_POD or tokens + prompt_tokens <= self.tokens_per_prefill_pod
-        )
+            return None
+        return Room(requests=self.requests_per_prefill_pod, tokens=self.tokens_per_prefill_pod)
 
 
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """When prefill would be done with work that it is sent now.
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """A request as the routing policy sees it."""
 
-    Attributes:
-        start_s: when the first prefill pod is free.
-        pods: how many share the work.
-        rest_s: from the end of a request's prefill to its first token.
-    """
+    flight: Flight
+    deadline_s: float
+    tokens: int
+    expected: Callable[[Flight], Expected]
+    split: bool = True
+    settled: bool = False
 
-    start_s: float
-    pods: int
-    rest_s: float
+    def expects(self) -> Expected:
+        """What is expected of it now."""
+        return self.expected(self.flight)
 
 
-Entry = tuple[float, int, Flight, float]
+class Lineup(Protocol):
+    """Requests in the order in which they go."""
+
+    def add(self, waiter: Waiter, /) -> None:
+        """Let one more wait."""
+
+    def remove(self, waiter: Waiter, /) -> None:
+        """Let one leave."""
+
+    def reconsider(self, now: float, /) -> None:
+        """Ask those again that were found to be late."""
+
+    def next(self, prospect: Prospect, /, *, now: float) -> Next[Waiter]:
+        """Who goes next, and who would be late at the prefill pods."""
 
 
 class RouterQueue:
-    """Requests that wait for a prefill pod.
+    """Requests that wait for a pod. `expected`: what to expect of one of them now."""
 
-    `service_s`: a request's prefill alone on a pod. `prospect`: what to expect of prefill at a
-    moment. `elsewhere`: whether a decode pod may take a request whole, and at once.
-    """
-
-    def __init__(
-        self,
-        order: Order,
-        *,
-        service_s: Callable[[Flight], float],
-        prospect: Callable[[float], Prospect],
-        elsewhere: bool = False,
-    ) -> None:
-        self._order = order
-        self._service_s = service_s
-        self._prospect = prospect
-        self._elsewhere = elsewhere
-        self._urgent: list[Entry] = []
-        self._line: deque[Entry] = deque()
-        self._line_work_s = 0.0
+    def __init__(self, order: Order, *, expected: Callable[[Flight], Expected]) -> None:
+        self._expected = expected
+        self._lineup: Lineup = _LINEUPS[order]()
+        self._waiters: dict[Flight, Waiter] = {}
+        self._begin_by: list[tuple[float, int, Flight]] = []
+        self._pods: Sequence[PrefillSide] = ()
+        self._reconsidered_s = 0.0
         self.prompt_tokens = 0
 
     def __len__(self) -> int:
-        return len(self._urgent) + len(self._line)
+        return len(self._waiters)
 
     def __iter__(self) -> Iterator[Flight]:
-        return (entry[2] for entry in chain(self._urgent, self._line))
+        return iter(self._waiters)
 
     def add(self, flight: Flight) -> None:
         """Let a request wait."""
-        entry = (flight.deadline_s, flight.number, flight, self._service_s(flight))
-        self.prompt_tokens += flight.request.prompt_tokens
-        if self._order is Order.FIFO:
-            self._put_in_line(entry)
-        else:
-            insort(self._urgent, entry)
-
-    def worn_out(self, entered_before_s: float) -> Flight | None:
-        """One that came before then: whoever is not set aside, or the first who is."""
-        candidates = (entry[2] for entry in chain(self._urgent, islice(self._line, 1)))
-        return next((each for each in candidates if each.request.at_s < entered_before_s), None)
-
-    def sort(self, now_s: float) -> tuple[Flight | None, list[Flight]]:
-        """Who goes next, and who could be on time, but not at the prefill pods in this order."""
-        prospect = self._prospect(now_s)
-        if self._order is Order.FIFO:
-            first = self._line[0][2] if self._line else None
-            return first, self._late_newcomer(prospect)
-        self._set_hopeless_aside(now_s, prospect)
-        kept: list[Entry] = []
-        excess: list[Entry] = []
-        work_s = 0.0
-        for entry in self._urgent:
-            deadline_s, _, _, service_s = entry
-            kept.append(entry)
-            start_s = prospect.start_s + work_s / prospect.pods
-            work_s += service_s
-            if start_s + service_s + prospect.rest_s > deadline_s:
-                victim = entry
-                if self._order is Order.GOODPUT:
-                    victim = max(kept, key=lambda each: (each[3], each[0], each[1]))
-                kept.remove(victim)
-                work_s -= victim[3]
-                excess.append(victim)
-        if kept:
-            return kept[0][2], [entry[2] for entry in excess]
-        waiting = self._line[0][2] if self._line else None
-        return waiting, [entry[2] for entry in excess]
+        tokens = flight.request.prompt_tokens
+        waiter = Waiter(flight, flight.deadline_s, tokens, self._expected)
+        self._waiters[flight] = waiter
+        self._lineup.add(waiter)
+        self.prompt_tokens += tokens
 
     def take(self, flight: Flight) -> None:
         """Let a request leave."""
-        self.prompt_tokens -= flight.request.prompt_tokens
-        for index, entry in enumerate(self._urgent):
-            if entry[2] is flight:
-                del self._urgent[index]
-                return
-        # The next one is the first in line, an overflow of first come first served the last.
-        entry = self._line.popleft() if self._line[0][2] is flight else self._line.pop()
-        if entry[2] is not flight:
-            raise LookupError(f"request {flight.number} is neither first nor last in line")
-        self._line_work_s -= entry[3]
+        waiter = self._waiters.pop(flight)
+        self._lineup.remove(waiter)
+        self.prompt_tokens -= waiter.tokens
 
-    def is_hopeless(self, flight: Flight) -> bool:
-        """Whether a request was set aside because it can no longer be on time."""
-        return self._order is not Order.FIFO and bool(self._line) and self._line[0][2] is flight
+    def wait_until(self, flight: Flight, by_s: float) -> None:
+        """Let a request wait no longer than that."""
+        flight.begin_by_s = by_s
+        heappush(self._begin_by, (by_s, flight.number, flight))
 
-    def _put_in_line(self, entry: Entry) -> None:
-        self._line.append(entry)
-        self._line_work_s += entry[3]
+    def worn_out(self, now_s: float) -> Flight | None:
+        """One that may wait no more."""
+        while self._begin_by and self._begin_by[0][0] < now_s:
+            by_s, _, flight = self._begin_by[0]
+            # One that begins anew stands here twice.
+            if flight in self._waiters and flight.begin_by_s == by_s:
+                return flight
+            heappop(self._begin_by)
+        return None
 
-    def _set_hopeless_aside(self, now_s: float, prospect: Prospect) -> None:
-        """Those that would be late if they went next, at a decode pod too where one may help."""
-        start_s = now_s if self._elsewhere else prospect.start_s
-        still: list[Entry] = []
-        for entry in self._urgent:
-            if start_s + entry[3] + prospect.rest_s > entry[0]:
-                self._put_in_line(entry)
-            else:
-                still.append(entry)
-        self._urgent = still
+    def reconsider(self, pods: Sequence[PrefillSide], now_s: float) -> None:
+        """Ask those found to be late again: other pods are there, or more is known by now."""
+        if pods != self._pods or now_s >= self._reconsidered_s + RECONSIDERED_EVERY_S:
+            self._pods, self._reconsidered_s = pods, now_s
+            self._lineup.reconsider(now_s)
 
-    def _late_newcomer(self, prospect: Prospect) -> list[Flight]:
-        if not self._line:
-            return []
-        deadline_s, _, flight, _ = self._line[-1]
-        end_s = prospect.start_s + self._line_work_s / prospect.pods + prospect.rest_s
-        return [flight] if end_s > deadline_s else []
+    def next(self, prospect: Prospect, now_s: float) -> Next[Waiter]:
+        """Who goes next, and who could be on time, but not at the prefill pods in this order."""
+        return self._lineup.next(prospect, now=now_s)
+
+
+_LINEUPS: dict[Order, Callable[[], Lineup]] = {
+    Order.DEADLINE: DeadlineQueue[Waiter],
+    Order.FIFO: Fifo[Waiter],
+    Order.GOODPUT: Goodput[Waiter],
+}
 
 
 @dataclass(frozen=True, slots=True)

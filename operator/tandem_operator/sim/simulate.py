@@ -14,13 +14,13 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.clock import Clock
 from tandem_operator.sim.faults import Fault, MetricsGone, during
-from tandem_operator.sim.flight import Ending
 from tandem_operator.sim.observe import observe, with_pods, without_metrics
 from tandem_operator.sim.pods import Cluster, ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Policy
 from tandem_operator.sim.pool import Pool, PoolSetup
 from tandem_operator.sim.report import Moment, PoolReport, latency_quantiles
 from tandem_operator.sim.trace import TraceRequest
+from tandem_routing.verdict import Ending
 
 FIRST_TICK_S = 5.0
 PATIENCE_S = 1800.0
@@ -154,7 +154,7 @@ class Simulation:
             driven.changes[role] += count != fleet.asked
             fleet.scale(count)
         if answer.told is not None:
-            pool.router.outlook.decode = answer.told.pace
+            pool.router.outlook.hear(answer.told.pace)
         driven.moments.append(
             Moment(
                 at_s=self.clock.now_s,

@@ -79,7 +79,9 @@ def test_another_tpot_bound_is_judged_as_if_it_had_been_run_with_it():
     run = Search(replace(case, spec=replace(case.spec, slo=other))).at((3, 2), other)
 
     assert search.runs == 1
-    assert judged.attainment == run.attainment == run.run.report.attainment
+    assert run.attainment == run.run.report.attainment
+    # The router learns the length of answers from good requests alone.
+    assert judged.attainment == pytest.approx(run.attainment, abs=0.01)
     assert judged.attainment < search.at((3, 2), case.spec.slo).attainment
 
 

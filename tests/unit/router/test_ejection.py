@@ -6,7 +6,8 @@ import pytest
 
 from tandem_engine.router.ejection import Ejection
 from tandem_engine.router.health import Attempt, State, Why
-from tandem_engine.router.pod import Endpoint, Load, Pod, Role
+from tandem_engine.router.pod import Endpoint, Pod, Role
+from tandem_routing.outstanding import Load
 
 ONE = Load(tokens=10)
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_engine.router.estimates import Mean, PromptSizes, ServiceTime
+from tandem_engine.router.prompt_sizes import PromptSizes
 from tandem_engine.router.prompts import Prompt
+from tandem_routing.estimates import Mean, ServiceTime
 
 
 def taught(legs: int, *, seed: int = 1, noise: float = 0.05, scale: float = 1.0) -> ServiceTime:

@@ -9,7 +9,7 @@ import pytest
 from tandem_engine.router.call import Kind, parse_call
 from tandem_engine.router.flight import Flight, Learned
 from tandem_engine.router.settings import parse_settings
-from tandem_engine.router.truth import Timeline
+from tandem_routing.verdict import Timeline
 from tests.unit.router.pool import decode_pace, settings_document
 
 
@@ -67,7 +67,7 @@ def learned_with_hits(share: float) -> Learned:
 def test_of_a_prompt_that_is_mostly_cached_only_the_rest_takes_time(
     share: float, service_s: float
 ) -> None:
-    expected = learned_with_hits(share).expected(flight(1200, max_tokens=10))
+    expected = learned_with_hits(share).expected_of(flight(1200, max_tokens=10))
 
     assert expected.service_s == pytest.approx(service_s, rel=0.1)
     # A decode pod has no part in that cache.
@@ -79,7 +79,7 @@ def test_hits_are_learned_by_prompt_length_and_where_engines_tell_them() -> None
     for _ in range(100):
         known.prefilled(100, cached_tokens=None)
 
-    assert known.expected(flight(100)).service_s == pytest.approx(0.03, rel=0.1)
+    assert known.expected_of(flight(100)).service_s == pytest.approx(0.03, rel=0.1)
 
 
 def test_a_number_of_choices_that_no_engine_makes_is_one_that_can_be_reckoned_with() -> None:

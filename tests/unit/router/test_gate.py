@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.gate import bears
-from tandem_engine.router.line import Expected
 from tandem_engine.router.placement import DecodeOnly
-from tandem_engine.router.pod import Endpoint, Load, Pod, Role
+from tandem_engine.router.pod import Endpoint, Pod, Role
 from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.router.stopwatch import Stopwatch
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.decode_admission import bears
+from tandem_routing.outstanding import Load
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool as Whole
 from tests.unit.router.pool import decode_pace, until

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from tandem_engine.router.flight import Learned
-from tandem_engine.router.gate import bears
-from tandem_engine.router.line import Expected
-from tandem_engine.router.overflow import Whole, slack_for, spare
 from tandem_engine.router.placement import DecodeOnly, Placement
-from tandem_engine.router.pod import Endpoint, Load, Pod, Role
+from tandem_engine.router.pod import Endpoint, Pod, Role
 from tandem_engine.router.settings import DecodePace
-from tandem_engine.router.stalls import LONGEST_LIFE_S, Stalls
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.decode_admission import bears
+from tandem_routing.outstanding import Load
+from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.stalls import LONGEST_LIFE_S, Stalls
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool as WholePool
 from tests.unit.router.pool import decode_pace, until
@@ -42,7 +43,7 @@ def decode_pods(*requests: int) -> list[Pod]:
 def chosen(
     pods: list[Pod], whole: Whole = ONE, pace: DecodePace = PACE, now: float = 0.0
 ) -> str | None:
-    pod = slack_for(whole, spare(pods, pace, tpot_s=TPOT_S), pace, now=now, tpot_s=TPOT_S)
+    pod = slack_for(whole, spare(pods, pace, now=now, tpot_s=TPOT_S), pace, now=now, tpot_s=TPOT_S)
     return None if pod is None else pod.name
 
 

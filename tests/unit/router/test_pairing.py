@@ -2,9 +2,10 @@
 
 import asyncio
 
-from tandem_engine.router.line import Expected
 from tandem_engine.router.placement import Placement
-from tandem_engine.router.pod import Endpoint, Load, Pod, Role
+from tandem_engine.router.pod import Endpoint, Pod, Role
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.outstanding import Load
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool, decode_pace
 

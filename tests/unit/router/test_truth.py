@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_engine.router.settings import Slo
-from tandem_engine.router.truth import (
+from tandem_routing.verdict import (
     Cause,
     Ending,
     Outcome,

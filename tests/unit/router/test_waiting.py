@@ -8,9 +8,12 @@ import weakref
 
 import pytest
 
-from tandem_engine.router.line import Expected, Waiter
-from tandem_engine.router.pod import Endpoint, Load, Pod, Role
-from tandem_engine.router.settings import Limits, parse_settings
+from tandem_engine.router.pod import Endpoint, Pod, Role
+from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.waiter import Waiter
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import Room
 from tests.unit.router.desk import Desk
 from tests.unit.router.pool import Pool, decode_pace, settings_document, until
 
@@ -347,7 +350,11 @@ async def test_only_its_own_wait_makes_a_request_one_that_decode_holds_back() ->
 def test_a_pod_takes_two_prompts_of_any_length_and_more_only_if_they_are_short(
     requests: int, tokens: int, prompt_tokens: int, room: bool
 ) -> None:
-    assert Limits().has_room(requests, tokens, prompt_tokens) is room
+    pod = Pod(Endpoint(name="p", role=Role.PREFILL, host="h", port=1))
+    pod.requests, pod.tokens = requests, tokens
+    most = Room(requests=64, tokens=4096)
+
+    assert most.at([pod], prompt_tokens=prompt_tokens) == ([pod] if room else [])
 
 
 def test_work_at_a_pod_is_reckoned_from_when_its_last_answer_came() -> None:

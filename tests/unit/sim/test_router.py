@@ -10,13 +10,14 @@ from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import PodLoss
-from tandem_operator.sim.flight import Ending, judge
+from tandem_operator.sim.flight import found, judge
 from tandem_operator.sim.policy import Answer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_routing.verdict import Ending
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 
 FRUGAL = RouterSettings(requests_per_prefill_pod=2, overflow=False, decode_gate=False)
@@ -84,26 +85,16 @@ def test_who_overflows_pays_with_the_steps_of_the_pod_that_computes_the_prompt()
     assert tpot_s(with_overflow) - tpot_s(alone) == pytest.approx(stretch_s, rel=0.2)
 
 
-def test_without_a_prefill_pod_requests_overflow() -> None:
-    loss = PodLoss(0.5, Role.PREFILL)
+@pytest.mark.parametrize("overflow", [False, True])
+def test_without_a_prefill_pod_decode_pods_do_it_all(overflow: bool) -> None:
     trace = of(*((1.0 + n, 1000, 10) for n in range(5)))
+    router = replace(FRUGAL, overflow=overflow)
+    loss = PodLoss(0.5, Role.PREFILL)
+    setup = make_setup(trace, prefill=1, decode=2, router=router, faults=(loss,))
 
-    report, stuck = (
-        simulate(
-            make_setup(
-                trace,
-                prefill=1,
-                decode=2,
-                router=replace(FRUGAL, overflow=overflow),
-                faults=(loss,),
-            ),
-            Static({Role.PREFILL: 1, Role.DECODE: 2}),
-        )
-        for overflow in (True, False)
-    )
+    report = simulate(setup, Static({Role.PREFILL: 1, Role.DECODE: 2}))
 
     assert (report.good, report.overflowed) == (5, 5)
-    assert stuck.good == 0
 
 
 # A hundred streams make a step of 6 ms: 55 requests/s of 300 tokens.
@@ -220,12 +211,12 @@ def test_a_wait_that_decode_is_to_blame_for_is_decode_admission() -> None:
     late = [f for f in pool.ended if judge(f, setup.spec.slo).late_ttft]
     assert late
     for flight in late:
-        parts = judge(flight, setup.spec.slo).parts
+        parts = found(flight, setup.spec.slo).parts
         assert sum(parts.values()) == pytest.approx(flight.ttft_s)
         assert parts["decode_admission"] > parts["router_queue"]
 
 
-def test_who_waits_longer_than_allowed_is_shed() -> None:
+def test_who_could_have_no_first_token_in_time_is_shed_and_not_sent() -> None:
     clump = of(*((0.0, 6000, 20) for _ in range(40)))
     router = replace(FRUGAL, first_token_s=1.5)
 
@@ -238,8 +229,8 @@ def test_who_waits_longer_than_allowed_is_shed() -> None:
     )
 
     assert (patient.failed, patient.completed) == (0, 40)
-    # Each takes an eighth of a second: twelve were begun by then.
-    assert hasty.failed == pytest.approx(40 - 12, abs=2)
+    # Each takes an eighth of a second: twelve would be begun by then, the last ones in vain.
+    assert 40 - 12 <= hasty.failed <= 40 - 6
     assert hasty.completed + hasty.failed == 40
     assert hasty.good == patient.good
 
@@ -271,9 +262,13 @@ def test_the_gate_follows_an_edited_bound() -> None:
     assert report.completed == report.requests
 
 
-def test_cached_prompts_are_expected_to_be_quick_where_requests_follow_their_prefix() -> None:
+@pytest.mark.parametrize(("seen", "overflows"), [(1, True), (60, False)])
+def test_cached_prompts_are_expected_to_be_quick_once_the_router_has_seen_hits(
+    seen: int, overflows: bool
+) -> None:
     blocks = tuple(range(30))
-    shared = [TraceRequest(at_s, 15_360, 5, blocks) for at_s in (0.0, 2.0, 2.0, 2.0, 2.0)]
+    times_s = [2.0 * n for n in range(seen)] + 4 * [2.0 * seen]
+    shared = [TraceRequest(at_s, 15_360, 5, blocks) for at_s in times_s]
     setup = make_setup(
         Trace("shared", tuple(shared)),
         prefill=1,
@@ -284,8 +279,8 @@ def test_cached_prompts_are_expected_to_be_quick_where_requests_follow_their_pre
 
     report = simulate(setup, Static(setup.start))
 
-    assert report.overflowed == 0
-    assert report.good == 5
+    assert (report.overflowed > 0) is overflows
+    assert report.good == seen + 4
 
 
 @pytest.mark.parametrize("order", Order)
@@ -299,5 +294,5 @@ def test_nobody_waits_longer_than_for_the_first_token_whatever_the_bound(order: 
     shed = [flight for flight in ended if flight.ending is Ending.SHED]
     sent = [flight for flight in ended if flight.ending is Ending.ANSWERED]
     assert shed
-    assert all((flight.end_s or 0.0) - flight.request.at_s < 2.2 for flight in shed)
+    assert all(1.0 <= (flight.end_s or 0.0) - flight.request.at_s < 2.1 for flight in shed)
     assert all((flight.dispatched_s or 0.0) - flight.request.at_s <= 2.0 for flight in sent)

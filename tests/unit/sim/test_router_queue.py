@@ -1,12 +1,15 @@
 """Who goes next: those that can still be on time, and when not all can, as many as can be."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.router_queue import Order, Prospect, RouterQueue
+from tandem_operator.sim.router_queue import Order, RouterQueue
 from tandem_operator.sim.trace import TraceRequest
+from tandem_routing.deadline_queue import RECONSIDERED_EVERY_S, Expected, Prospect
 
 # One second of prefill per thousand tokens.
 SECONDS_PER_TOKEN = 0.001
@@ -16,24 +19,39 @@ def flight(number: int, *, tokens: int = 100, deadline_s: float = 1.0) -> Flight
     return Flight(TraceRequest(0.0, tokens, 10), number=number, deadline_s=deadline_s)
 
 
-def make_queue(
-    order: Order, *flights: Flight, free_s: float = 0.0, pods: int = 1, elsewhere: bool = False
-) -> RouterQueue:
-    queue = RouterQueue(
-        order,
-        service_s=lambda each: each.request.prompt_tokens * SECONDS_PER_TOKEN,
-        prospect=lambda now_s: Prospect(max(now_s, free_s), pods=pods, rest_s=0.0),
-        elsewhere=elsewhere,
-    )
+def expected(each: Flight) -> Expected:
+    return Expected(service_s=each.request.prompt_tokens * SECONDS_PER_TOKEN)
+
+
+def make_queue(order: Order, *flights: Flight) -> RouterQueue:
+    queue = RouterQueue(order, expected=expected)
     for each in flights:
         queue.add(each)
     return queue
 
 
-def emptied(queue: RouterQueue, now_s: float = 0.0) -> list[int]:
+Looked = tuple[Flight | None, list[Flight], bool]
+
+
+def look(
+    queue: RouterQueue,
+    now_s: float = 0.0,
+    *,
+    free_s: float = 0.0,
+    pods: int = 1,
+    elsewhere: bool = False,
+) -> Looked:
+    """Who goes next, who would be late, and whether the next one is late already."""
+    prospect = Prospect(max(now_s, free_s), pods, now_s if elsewhere else None)
+    found = queue.next(prospect, now_s)
+    first = None if found.first is None else found.first.waiter.flight
+    return first, [turn.waiter.flight for turn in found.excess], found.late
+
+
+def emptied(queue: RouterQueue, now_s: float = 0.0, **around: Any) -> list[int]:
     order = []
     while len(queue):
-        first, _ = queue.sort(now_s)
+        first, _, _ = look(queue, now_s, **around)
         assert first is not None
         queue.take(first)
         order.append(first.number)
@@ -61,37 +79,44 @@ def test_who_can_no_longer_be_on_time_waits_behind_who_can(order: Order) -> None
     late, fresh = flight(0, tokens=500, deadline_s=0.4), flight(1, deadline_s=0.9)
     queue = make_queue(order, late, fresh)
 
-    first, _ = queue.sort(0.0)
-
-    assert first is fresh
-    assert not queue.is_hopeless(fresh)
+    assert look(queue) == (fresh, [], False)
     queue.take(fresh)
-    assert queue.sort(0.0) == (late, [])
-    assert queue.is_hopeless(late)
+    assert look(queue) == (late, [], True)
 
 
 def test_a_busy_fleet_makes_a_request_hopeless_that_an_idle_one_would_serve_in_time() -> None:
     urgent, patient = flight(0, deadline_s=0.4), flight(1, deadline_s=2.0)
 
-    assert make_queue(Order.DEADLINE, urgent, patient).sort(0.0)[0] is urgent
-    assert make_queue(Order.DEADLINE, urgent, patient, free_s=0.5).sort(0.0)[0] is patient
+    assert look(make_queue(Order.DEADLINE, urgent, patient))[0] is urgent
+    assert look(make_queue(Order.DEADLINE, urgent, patient), free_s=0.5)[0] is patient
 
 
 def test_a_request_is_not_hopeless_that_a_decode_pod_would_serve_in_time() -> None:
     urgent = flight(0, deadline_s=0.4)
-    queue = make_queue(Order.DEADLINE, urgent, free_s=0.5, elsewhere=True)
+    queue = make_queue(Order.DEADLINE, urgent)
 
-    assert queue.sort(0.0) == (None, [urgent])
-    assert queue.sort(0.35)[0] is urgent
-    assert queue.is_hopeless(urgent)
+    assert look(queue, free_s=0.5, elsewhere=True)[:2] == (None, [urgent])
+    assert look(queue, 0.35, free_s=0.5, elsewhere=True) == (urgent, [], True)
+
+
+def test_a_late_request_is_asked_again_after_a_second() -> None:
+    request = flight(0, deadline_s=2.4)
+    queue = make_queue(Order.DEADLINE, request)
+    queue.reconsider((), 1.25)
+    assert look(queue, 1.25, free_s=2.4) == (request, [], True)
+
+    queue.reconsider((), 1.5)
+    assert look(queue, 1.5) == (request, [], True)
+    queue.reconsider((), 1.25 + RECONSIDERED_EVERY_S)
+    assert look(queue, 1.25 + RECONSIDERED_EVERY_S) == (request, [], False)
 
 
 def test_in_an_overload_the_longest_prompt_gives_way_where_goodput_decides() -> None:
     long, short = flight(0, tokens=900, deadline_s=1.0), flight(1, tokens=200, deadline_s=1.05)
     other = flight(2, tokens=200, deadline_s=1.06)
 
-    by_deadline = make_queue(Order.DEADLINE, long, short, other).sort(0.0)
-    by_goodput = make_queue(Order.GOODPUT, long, short, other).sort(0.0)
+    by_deadline = look(make_queue(Order.DEADLINE, long, short, other), elsewhere=True)
+    by_goodput = look(make_queue(Order.GOODPUT, long, short, other))
 
     assert by_deadline[0] is long
     assert numbers(by_deadline[1]) == [1, 2]
@@ -102,8 +127,8 @@ def test_in_an_overload_the_longest_prompt_gives_way_where_goodput_decides() -> 
 def test_two_pods_do_in_time_what_one_cannot() -> None:
     flights = [flight(n, tokens=400) for n in range(4)]
 
-    _, excess_of_one = make_queue(Order.DEADLINE, *flights).sort(0.0)
-    _, excess_of_two = make_queue(Order.DEADLINE, *flights, pods=2).sort(0.0)
+    _, excess_of_one, _ = look(make_queue(Order.DEADLINE, *flights), elsewhere=True)
+    _, excess_of_two, _ = look(make_queue(Order.DEADLINE, *flights), pods=2, elsewhere=True)
 
     assert len(excess_of_one) == 2
     assert excess_of_two == []
@@ -113,19 +138,21 @@ def test_first_come_first_served_gives_away_only_a_newcomer_that_would_be_late()
     flights = [flight(n, tokens=300, deadline_s=1.0) for n in range(4)]
     queue = make_queue(Order.FIFO, *flights[:3])
 
-    assert queue.sort(0.0)[1] == []
+    assert look(queue)[1] == []
     queue.add(flights[3])
-    assert queue.sort(0.0)[1] == [flights[3]]
+    assert look(queue)[1] == [flights[3]]
     queue.take(flights[3])
     assert emptied(queue) == [0, 1, 2]
 
 
-def test_a_request_in_the_middle_of_the_line_cannot_be_taken() -> None:
+@pytest.mark.parametrize("order", Order)
+def test_a_request_may_leave_from_wherever_it_stands(order: Order) -> None:
     flights = [flight(n) for n in range(3)]
-    queue = make_queue(Order.FIFO, *flights)
+    queue = make_queue(order, *flights)
 
-    with pytest.raises(LookupError, match="request 1 is neither first nor last"):
-        queue.take(flights[1])
+    queue.take(flights[1])
+
+    assert emptied(queue) == [0, 2]
 
 
 requests = st.lists(
@@ -139,10 +166,10 @@ def test_everybody_goes_once_and_the_tokens_add_up(
     made: list[tuple[int, float]], order: Order, pods: int, now_s: float
 ) -> None:
     flights = [flight(n, tokens=t, deadline_s=d) for n, (t, d) in enumerate(made)]
-    queue = make_queue(order, *flights, pods=pods)
+    queue = make_queue(order, *flights)
 
     assert queue.prompt_tokens == sum(tokens for tokens, _ in made)
-    assert sorted(emptied(queue, now_s)) == list(range(len(made)))
+    assert sorted(emptied(queue, now_s, pods=pods)) == list(range(len(made)))
     assert queue.prompt_tokens == 0
 
 
@@ -155,7 +182,7 @@ def test_giving_way_never_serves_fewer_in_time_than_deadline_order(
         flights = [flight(n, tokens=t, deadline_s=d) for n, (t, d) in enumerate(made)]
         queue, now_s, good = make_queue(order, *flights), 0.0, 0
         while len(queue):
-            first, _ = queue.sort(now_s)
+            first, _, _ = look(queue, now_s)
             assert first is not None
             queue.take(first)
             now_s += first.request.prompt_tokens * SECONDS_PER_TOKEN

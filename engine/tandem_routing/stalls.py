@@ -21,6 +21,11 @@ class Stalls:
         # What had been begun before each, and last of all what has been by now.
         self._sums = [0.0]
 
+    @property
+    def begun(self) -> bool:
+        """Return whether it has begun any prompt that may still count."""
+        return bool(self._begun)
+
     def begin(self, seconds: float, now: float) -> None:
         """Take note of a prompt that takes so long."""
         self.computing += 1

@@ -6,8 +6,18 @@ Pure: times come in (monotonic seconds), a verdict goes out. The parts always su
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
-from tandem_engine.router.settings import Slo
+
+class Slo(Protocol):
+    """The bounds that make a request good."""
+
+    @property
+    def tpot_s(self) -> float:
+        """Return the TPOT bound."""
+
+    def ttft_bound_s(self, prompt_tokens: int, /) -> float:
+        """Return the TTFT bound of a request with this many prompt tokens."""
 
 
 class Cause(StrEnum):

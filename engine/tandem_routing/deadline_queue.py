@@ -1,16 +1,19 @@
 """Who goes next: those who can still meet their TTFT, the most urgent foremost, then others."""
 
-import asyncio
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Generic, Protocol, TypeVar
 
-from tandem_engine.router.placement import Placement
-from tandem_engine.router.pod import Load
+from tandem_routing.outstanding import Load
 
 # With hundreds in line, whether the last of them will be on time shows when they are further ahead.
 _LOOKED_AT = 64
+# What is expected of requests moves slowly, and each of hundreds is asked.
+RECONSIDERED_EVERY_S = 1.0
+# Of who is on time more often: still, no request is asked at each of a hundred looks a second.
+ASKED_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +37,30 @@ class Expected:
     streams: int = 1
 
 
-@dataclass(slots=True, eq=False)
-class Waiter:
-    """One request that waits.
+class Waiting(Protocol):
+    """One request that waits, as the queue sees it."""
 
-    Attributes:
-        deadline_s: when its TTFT bound passes.
-        expected: asked anew whenever it matters: more is known then.
-        split: whether it may use a prefill pod at all.
-        entered_s, held_before_s: when it came, and how long decode pods had held requests by then.
-    """
+    @property
+    def deadline_s(self) -> float:
+        """Return when its TTFT bound passes."""
 
-    deadline_s: float
-    tokens: int
-    expected: Callable[[], Expected]
-    split: bool
-    entered_s: float = 0.0
-    held_before_s: float = 0.0
-    placed: asyncio.Future[Placement] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of its prompt, as far as known."""
+
+    @property
+    def split(self) -> bool:
+        """Return whether it may use a prefill pod at all."""
+
+    @property
+    def settled(self) -> bool:
+        """Return whether it waits no more, although nobody has taken it out of the queue yet."""
+
+    def expects(self) -> Expected:
+        """Return what is expected of it now: more is known each time."""
+
+
+W = TypeVar("W", bound=Waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +79,10 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Generic[W]):
     """One of those who wait, and what is expected of it now."""
 
-    waiter: Waiter
+    waiter: W
     expected: Expected
 
     @property
@@ -98,17 +105,9 @@ class Turn:
             output_tokens=expected.output_tokens,
         )
 
-    @staticmethod
-    def of(waiter: Waiter) -> "Turn":
-        """Ask what is expected of `waiter` now; raises `Unfit`."""
-        try:
-            return Turn(waiter, waiter.expected())
-        except Exception as error:
-            raise Unfit(waiter) from error
-
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class Next(Generic[W]):
     """Who goes to a prefill pod next, and who will be late there.
 
     Attributes:
@@ -116,45 +115,71 @@ class Next:
         excess: who could be on time, but not at the prefill pods in this order.
     """
 
-    first: Turn | None
+    first: Turn[W] | None
     late: bool
-    excess: tuple[Turn, ...] = ()
+    excess: tuple[Turn[W], ...] = ()
 
 
-_NOBODY = Next(None, late=True)
+_NOBODY: Next[Any] = Next(None, late=True)
 
 
 class Unfit(Exception):  # noqa: N818 - carries its cause to the one it is about
     """Nothing can be said of one of those who wait; `waiter` says of whom."""
 
-    def __init__(self, waiter: Waiter) -> None:
+    def __init__(self, waiter: Waiting) -> None:
         super().__init__()
         self.waiter = waiter
 
 
-_Entry = tuple[float, int, Waiter]
+def turn_of(waiter: W) -> Turn[W]:
+    """Ask what is expected of `waiter` now; raises `Unfit`."""
+    try:
+        return Turn(waiter, waiter.expects())
+    except Exception as error:
+        raise Unfit(waiter) from error
 
 
-class Line:
+class _Place(Generic[W]):
+    """One place in the queue, and what was expected of who has it when that was asked last."""
+
+    __slots__ = ("ask_again_s", "service_s", "to_first_s", "turn", "waiter")
+
+    def __init__(self, waiter: W) -> None:
+        self.waiter = waiter
+        self.turn: Turn[W] | None = None
+        self.service_s = self.to_first_s = 0.0
+        self.ask_again_s = -inf
+
+    def ask(self, now: float) -> Turn[W]:
+        """Return what is expected, asked anew where that was long ago; raises `Unfit`."""
+        turn = self.turn
+        if turn is None or now >= self.ask_again_s:
+            turn = self.turn = turn_of(self.waiter)
+            self.service_s, self.to_first_s = turn.expected.service_s, turn.to_first_s
+            self.ask_again_s = now + ASKED_EVERY_S
+        return turn
+
+
+class DeadlineQueue(Generic[W]):
     """Those who wait for one kind of pod; who gave up a moment ago is passed over until removed."""
 
     def __init__(self) -> None:
-        self._urgent: list[_Entry] = []
-        self._hopeless: OrderedDict[Waiter, None] = OrderedDict()
-        self._entries: dict[Waiter, _Entry] = {}
+        self._urgent: list[tuple[float, int, _Place[W]]] = []
+        self._hopeless: OrderedDict[W, None] = OrderedDict()
+        self._entries: dict[W, tuple[float, int, _Place[W]]] = {}
         self._entered = 0
 
     def __len__(self) -> int:
         """Return how many are in it."""
         return len(self._entries)
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: W) -> None:
         """Let one more wait."""
         self._entered += 1
-        entry = self._entries[waiter] = (waiter.deadline_s, self._entered, waiter)
+        entry = self._entries[waiter] = (waiter.deadline_s, self._entered, _Place(waiter))
         insort(self._urgent, entry)
 
-    def remove(self, waiter: Waiter) -> None:
+    def remove(self, waiter: W) -> None:
         """Let one leave, wherever it stands; none where it is in line no more."""
         entry = self._entries.pop(waiter, None)
         if entry is None:
@@ -170,50 +195,55 @@ class Line:
             del self._hopeless[waiter]
             insort(self._urgent, self._entries[waiter])
 
-    def next(self, prospect: Prospect) -> Next:
+    def next(self, prospect: Prospect, *, now: float) -> Next[W]:
         """Say who goes next: the most urgent who will be on time, else the first who cannot."""
         if not self._entries:
             return _NOBODY
         elsewhere_s = prospect.elsewhere_s
-        excess: tuple[Turn, ...] = ()
-        first = self._set_hopeless_aside(prospect.start_s if elsewhere_s is None else elsewhere_s)
+        excess: tuple[Turn[W], ...] = ()
+        start_s = prospect.start_s if elsewhere_s is None else elsewhere_s
+        first = self._set_hopeless_aside(start_s, now)
         if elsewhere_s is not None:
-            first, excess = self._sorted(prospect)
+            first, excess = self._sorted(prospect, now)
         if first is not None:
             return Next(first, late=False, excess=excess)
-        waiter = next((waiter for waiter in self._hopeless if not waiter.placed.done()), None)
-        return Next(None if waiter is None else Turn.of(waiter), late=True, excess=excess)
+        waiter = next((waiter for waiter in self._hopeless if not waiter.settled), None)
+        turn = None if waiter is None else self._entries[waiter][2].ask(now)
+        return Next(turn, late=True, excess=excess)
 
-    def shed(self, start_s: float) -> Waiter | None:
+    def shed(self, start_s: float, *, now: float) -> W | None:
         """Return the one that was found to be late last; `None`: nobody is."""
-        self._set_hopeless_aside(start_s)
-        late = (waiter for waiter in reversed(self._hopeless) if not waiter.placed.done())
+        self._set_hopeless_aside(start_s, now)
+        late = (waiter for waiter in reversed(self._hopeless) if not waiter.settled)
         return next(late, None)
 
-    def _set_hopeless_aside(self, start_s: float) -> Turn | None:
+    def _set_hopeless_aside(self, start_s: float, now: float) -> Turn[W] | None:
         """Leave at the front of the urgent, and return, who can still meet its TTFT."""
         while self._urgent:
-            deadline_s, _, waiter = self._urgent[0]
-            if waiter.placed.done():
+            deadline_s, _, place = self._urgent[0]
+            waiter = place.waiter
+            if waiter.settled:
                 self.remove(waiter)
                 continue
-            turn = Turn.of(waiter)
-            if start_s + turn.to_first_s <= deadline_s:
+            turn = place.ask(now)
+            if start_s + place.to_first_s <= deadline_s:
                 return turn
             del self._urgent[0]
             self._hopeless[waiter] = None
         return None
 
-    def _sorted(self, prospect: Prospect) -> tuple[Turn | None, tuple[Turn, ...]]:
+    def _sorted(self, prospect: Prospect, now: float) -> tuple[Turn[W] | None, tuple[Turn[W], ...]]:
         """Return the first of the urgent that will be on time, and those who will not be."""
-        first, excess, start_s = None, [], prospect.start_s
-        for deadline_s, _, waiter in self._urgent[:_LOOKED_AT]:
-            if waiter.placed.done():
+        first: Turn[W] | None = None
+        excess: list[Turn[W]] = []
+        start_s, pods = prospect.start_s, prospect.pods
+        for deadline_s, _, place in self._urgent[:_LOOKED_AT]:
+            if place.waiter.settled:
                 continue
-            turn = Turn.of(waiter)
-            if start_s + turn.to_first_s > deadline_s:
+            turn = place.ask(now)
+            if start_s + place.to_first_s > deadline_s:
                 excess.append(turn)
                 continue
             first = first or turn
-            start_s += turn.expected.service_s / prospect.pods
+            start_s += place.service_s / pods
         return first, tuple(excess)

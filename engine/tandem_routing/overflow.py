@@ -7,15 +7,33 @@ for it, so a pod takes a prompt only while all of them keep TPOT by a margin.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import Protocol, TypeVar
 
-from tandem_engine.router.gate import KV_SHARE, held_tokens, stream_life_s, streams_at
-from tandem_engine.router.pod import Pod, least_loaded
-from tandem_engine.router.settings import DecodePace
+from tandem_routing.decode_admission import (
+    KV_SHARE,
+    DecodePace,
+    held_tokens,
+    stream_life_s,
+    streams_at,
+)
+from tandem_routing.outstanding import Outstanding
+from tandem_routing.pod_choice import least_loaded
 
 # Outputs may be longer than expected, and what a prompt takes is known from prefill pods.
 TPOT_SHARE = 0.8
 # The step under way, and the one that makes the first token.
 STEPS_TO_FIRST = 2.0
+
+P = TypeVar("P", bound=Outstanding)
+
+
+class OverflowPace(DecodePace, Protocol):
+    """How fast one decode pod is, and whether it may be sent whole requests."""
+
+    @property
+    def overflow(self) -> bool:
+        """Return whether it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +51,11 @@ class Whole:
     deadline_s: float
 
 
-def spare(pods: Iterable[Pod], pace: DecodePace, *, tpot_s: float) -> list[Pod]:
+# Less than any request: a pod whose streams leave no slack for this has none for any.
+_LEAST = Whole(prompt_tokens=0, output_tokens=0, compute_s=0.0, deadline_s=inf)
+
+
+def spare(pods: Iterable[P], pace: OverflowPace, *, now: float, tpot_s: float) -> list[P]:
     """Return those of `pods` that may have slack for any request at all.
 
     A pod that computes a prompt takes no second one.
@@ -44,14 +66,14 @@ def spare(pods: Iterable[Pod], pace: DecodePace, *, tpot_s: float) -> list[Pod]:
         pod
         for pod in pods
         if not pod.stalls.computing
-        and (streams := 1 + streams_at(pod, pace)) <= pace.max_num_seqs
-        and pace.seconds(streams, 0.0) <= TPOT_SHARE * tpot_s
+        and 1 + streams_at(pod, pace) <= pace.max_num_seqs
+        and (not pod.streams or _bears_whole(_LEAST, pod, pace, now=now, tpot_s=tpot_s))
     ]
 
 
 def slack_for(
-    whole: Whole, pods: Sequence[Pod], pace: DecodePace, *, now: float, tpot_s: float
-) -> Pod | None:
+    whole: Whole, pods: Sequence[P], pace: DecodePace, *, now: float, tpot_s: float
+) -> P | None:
     """Return the least loaded of `spare` pods that serves it in time and keeps all inside to TPOT.
 
     None where it is not known how long the prompt takes.
@@ -63,7 +85,9 @@ def slack_for(
     )
 
 
-def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s: float) -> bool:
+def _bears_whole(
+    whole: Whole, pod: Outstanding, pace: DecodePace, *, now: float, tpot_s: float
+) -> bool:
     streams, own = 1 + streams_at(pod, pace), 1 + pod.streams
     tokens = pod.tokens + whole.prompt_tokens + whole.output_tokens
     output_tokens = pod.output_tokens + whole.output_tokens
@@ -72,11 +96,13 @@ def _bears_whole(whole: Whole, pod: Pod, pace: DecodePace, *, now: float, tpot_s
     if capacity is not None and kv_tokens > KV_SHARE * capacity:
         return False
     step_s = pace.seconds(streams, kv_tokens)
+    bound_s = TPOT_SHARE * tpot_s
+    if step_s > bound_s or now + whole.compute_s + STEPS_TO_FIRST * step_s > whole.deadline_s:
+        return False
     stalled = pod.stalls.share(
         now,
         life_s=stream_life_s(pod, tpot_s=tpot_s, next_tokens=whole.output_tokens),
         more_s=whole.compute_s,
         routers=pace.routers,
     )
-    on_time = now + whole.compute_s + STEPS_TO_FIRST * step_s <= whole.deadline_s
-    return on_time and step_s <= TPOT_SHARE * tpot_s * (1.0 - stalled)
+    return step_s <= bound_s * (1.0 - stalled)

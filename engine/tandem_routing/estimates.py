@@ -1,65 +1,24 @@
-"""What the router learns online: tokens per byte, prefill service time, and usual TTFT parts.
+"""What is learned online: prefill service time, and means that no one sample can throw off.
 
 Nothing here is known at the start, and unknown stays `None` until data came.
 """
 
-from itertools import combinations
 from statistics import median
-
-from tandem_engine.router.prompts import Prompt
 
 _HALF_LIFE_LEGS = 200
 _FORGET = 0.5 ** (1 / _HALF_LIFE_LEGS)
 _FEWEST_LEGS = 4
 # Times as long, or as short, as expected: further is an accident, or another engine soon.
 _FARTHEST = 3.0
-_DEFAULT_TOKENS_PER_BYTE = 0.25
-_DEFAULT_TOKENS_PER_MEDIUM = 1024.0
-_FIRST_BYTES = 64.0
-_KEEP_BYTES = 0.98
-# A prompt of a megabyte must not outweigh all that come after it.
-_MOST_WEIGHT_BYTES = 4096
-_LEAST_PER_BYTE, _MOST_PER_BYTE = 1 / 64, 2.0
 _FIRST_VALUES = 5
+# Of its own size: less is rounding.
+_LEAST_PIVOT = 1e-9
 
 MOST_MOVE = 0.1
 """By what share of itself one sample may move an estimate."""
 
 
 _Features = tuple[float, float, float]
-
-
-class PromptSizes:
-    """Tokens of a prompt before an engine has counted them: so many per byte, so many per medium.
-
-    One request that is unlike all others moves neither by more than `MOST_MOVE`, and none moves
-    them out of what a tokenizer can make of a byte.
-    """
-
-    def __init__(self) -> None:
-        self._bytes = _FIRST_BYTES
-        self._per_byte = _DEFAULT_TOKENS_PER_BYTE
-        self._per_medium = Mean(value=_DEFAULT_TOKENS_PER_MEDIUM, most_move=MOST_MOVE)
-
-    def learn(self, prompt: Prompt, *, tokens: int) -> None:
-        """Take one exact count."""
-        if not prompt.learnable:
-            return
-        if prompt.media:
-            rest = tokens - prompt.size * self._per_byte
-            self._per_medium.add(max(1.0, rest / prompt.media))
-        elif prompt.size:
-            weight = min(prompt.size, _MOST_WEIGHT_BYTES)
-            per_byte = min(_MOST_PER_BYTE, max(_LEAST_PER_BYTE, tokens / prompt.size))
-            before = _KEEP_BYTES * self._bytes
-            self._bytes = before + weight
-            fresh = (before * self._per_byte + weight * per_byte) / self._bytes
-            self._per_byte = moved(self._per_byte, fresh, most=MOST_MOVE)
-
-    def estimate(self, prompt: Prompt) -> int:
-        """Return the tokens to expect in a prompt, at least one."""
-        text = prompt.size * self._per_byte
-        return max(1, round(text + prompt.media * (self._per_medium.value or 0.0)))
 
 
 class ServiceTime:
@@ -135,47 +94,71 @@ def _between(one: _Features, other: _Features, share: float) -> _Features:
     return a, b, c
 
 
-_SUBSETS = tuple(active for size in (3, 2, 1) for active in combinations(range(3), size))
 # Where a prediction may not jump: short, middling and long prompts.
 _LOOKED_AT = tuple(_features(uncached, 0) for uncached in (0, 100, 1000, 10_000, 100_000))
 
 
+_PAIRS = ((0, 1), (0, 2), (1, 2))
+
+
 def _nonnegative_solution(gram: list[list[float]], moment: list[float]) -> _Features:
     """Return the best of the least-squares solutions on each subset that has no negative part."""
-    best, best_gain = (0.0, 0.0, 0.0), -1.0
-    for active in _SUBSETS:
-        part = _solve([[gram[i][j] for j in active] for i in active], [moment[i] for i in active])
-        if part is None or min(part) < 0:
+    whole = _solve_three(gram, moment)
+    # No subset can be better than all three.
+    if whole is not None and min(whole) >= 0.0:
+        return whole
+    best, best_gain = [0.0, 0.0, 0.0], -1.0
+    for i, j in _PAIRS:
+        least = _LEAST_PIVOT * gram[j][j]
+        pair = _solve_two(gram[i][i], gram[i][j], gram[j][j], moment[i], moment[j], least=least)
+        if pair is None or min(pair) < 0.0:
             continue
-        gain = sum(a * moment[i] for a, i in zip(part, active, strict=True))
+        gain = pair[0] * moment[i] + pair[1] * moment[j]
         if gain > best_gain * (1 + 1e-9):
-            whole = [0.0, 0.0, 0.0]
-            for a, i in zip(part, active, strict=True):
-                whole[i] = a
-            best, best_gain = (whole[0], whole[1], whole[2]), gain
-    return best
+            best, best_gain = [0.0, 0.0, 0.0], gain
+            best[i], best[j] = pair
+    for i in range(3):
+        if gram[i][i] <= 0.0 or moment[i] < 0.0:
+            continue
+        alone = moment[i] / gram[i][i]
+        gain = alone * moment[i]
+        if gain > best_gain * (1 + 1e-9):
+            best, best_gain = [0.0, 0.0, 0.0], gain
+            best[i] = alone
+    return best[0], best[1], best[2]
 
 
-def _solve(matrix: list[list[float]], right: list[float]) -> list[float] | None:
-    """Return the solution of a small symmetric system, `None` where the data cannot tell."""
-    size = len(right)
-    if size == 1:
-        return [right[0] / matrix[0][0]] if matrix[0][0] > 0 else None
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    scale = [matrix[i][i] for i in range(size)]
-    for i in range(size):
-        pivot = rows[i][i]
-        if pivot <= 1e-9 * max(scale[i], 1e-300):
-            return None
-        for k in range(i + 1, size):
-            factor = rows[k][i] / pivot
-            for j in range(i, size + 1):
-                rows[k][j] -= factor * rows[i][j]
-    solution = [0.0] * size
-    for i in reversed(range(size)):
-        rest = sum(rows[i][j] * solution[j] for j in range(i + 1, size))
-        solution[i] = (rows[i][size] - rest) / rows[i][i]
-    return solution
+def _solve_two(
+    a: float, b: float, c: float, left: float, right: float, *, least: float
+) -> tuple[float, float] | None:
+    """Return the solution of ((a, b), (b, c)) x = (left, right).
+
+    None where the data cannot tell: where the last pivot is `least` or smaller.
+    """
+    if a <= 0.0:
+        return None
+    factor = b / a
+    pivot = c - factor * b
+    if pivot <= least:
+        return None
+    second = (right - factor * left) / pivot
+    return (left - b * second) / a, second
+
+
+def _solve_three(gram: list[list[float]], moment: list[float]) -> _Features | None:
+    """Return the solution of a symmetric system of three; `None`: the data cannot tell."""
+    (a, b, c), (_, d, e), (_, _, f) = gram
+    if a <= 0.0:
+        return None
+    # Eliminate the first, and two are left.
+    by, cy = b / a, c / a
+    if d - by * b <= _LEAST_PIVOT * d:
+        return None
+    left, right = moment[1] - by * moment[0], moment[2] - cy * moment[0]
+    rest = _solve_two(d - by * b, e - by * c, f - cy * c, left, right, least=_LEAST_PIVOT * f)
+    if rest is None:
+        return None
+    return (moment[0] - b * rest[0] - c * rest[1]) / a, rest[0], rest[1]
 
 
 class Mean:
@@ -203,12 +186,13 @@ class Mean:
         elif self.value is None:
             self.value = value
         else:
-            fresh = self._keep * self.value + (1 - self._keep) * value
-            if self._most_move is not None:
-                fresh = moved(self.value, fresh, most=self._most_move)
-            self.value = fresh
+            old, most = self.value, self._most_move
+            fresh = old + (1 - self._keep) * (value - old)
+            self.value = fresh if most is None else moved(old, fresh, most=most)
 
 
 def moved(old: float, fresh: float, *, most: float) -> float:
     """Return `fresh`, or as much of the way there as one sample may move a positive estimate."""
-    return min(old * (1 + most), max(old * (1 - most), fresh)) if old > 0 else fresh
+    if old <= 0 or abs(fresh - old) <= old * most:
+        return fresh
+    return old * (1 + most) if fresh > old else old * (1 - most)

@@ -1,0 +1,120 @@
+"""What one router learns of its pool, and what it expects of a request by that."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tandem_routing.deadline_queue import Expected
+from tandem_routing.deadlines import Stage, needed_s, to_first_token_s
+from tandem_routing.estimates import MOST_MOVE, Mean, ServiceTime
+from tandem_routing.history import prompt_bucket
+from tandem_routing.verdict import Cause, Ending, Outcome, Verdict, blame
+
+_DEFAULT_OUTPUT_TOKENS = 128.0
+# One hiccup must not make overflow look hopeless: while it does, nothing more is learned of it.
+_MOST_WHOLE_RATIO = 4.0
+
+
+@dataclass(slots=True)
+class Learned:
+    """What a router has learned so far; `service` and `whole_ratio` are kept by revision.
+
+    Attributes:
+        output_tokens: of one answer.
+        cached_ratio: the share of a prompt that prefill pods have cached, by prompt bucket.
+        whole_ratio: how many times as long a prompt takes at a decode pod as at a prefill pod.
+        usual: the TTFT parts of good requests, by prompt bucket.
+    """
+
+    service: dict[str, ServiceTime] = field(default_factory=lambda: defaultdict(ServiceTime))
+    whole_ratio: dict[str, Mean] = field(
+        default_factory=lambda: defaultdict(lambda: Mean(keep=0.9, value=1.0, most_move=MOST_MOVE))
+    )
+    cached_ratio: dict[int, Mean] = field(
+        default_factory=lambda: defaultdict(lambda: Mean(value=0.0))
+    )
+    newest_revision: str | None = None
+    prefill_leg_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
+    decode_first_s: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
+    output_tokens: Mean = field(default_factory=lambda: Mean(most_move=MOST_MOVE))
+    transfer_s: float | None = None
+    usual: dict[int, dict[Cause, Mean]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Mean))
+    )
+
+    def expected(self, prompt_tokens: int, *, output_tokens: int, streams: int = 1) -> Expected:
+        """Return what to expect of a request, as far as it is known.
+
+        `output_tokens` are those of all its `streams`.
+        """
+        service_s = uncached_s = pass_s = ratio = None
+        if self.newest_revision is not None:
+            model = self.service[self.newest_revision]
+            service_s = uncached_s = model.predict_s(uncached=prompt_tokens, cached=0)
+            cached = round(
+                prompt_tokens * (self.cached_ratio[prompt_bucket(prompt_tokens)].value or 0.0)
+            )
+            if cached:
+                service_s = model.predict_s(uncached=prompt_tokens - cached, cached=cached)
+            pass_s = model.predict_s(uncached=0, cached=0)
+            ratio = self.whole_ratio[self.newest_revision].value
+        return Expected(
+            service_s=service_s or 0.0,
+            pass_s=pass_s or 0.0,
+            # A decode pod has its own cache, of which little is known.
+            whole_s=(uncached_s or 0.0) * (ratio or 1.0),
+            rest_s=self.decode_first_s.value or 0.0,
+            output_tokens=output_tokens,
+            streams=streams,
+        )
+
+    def needed_s(self, expected: Expected, *, stage: Stage, first_token_s: float) -> float:
+        """Return the time to leave for a request's first token, from a stage on."""
+        expected_s = to_first_token_s(expected, stage=stage, prefill_leg_s=self.prefill_leg_s.value)
+        return needed_s(expected_s, whole_s=first_token_s)
+
+    def answer_tokens(self, *, told: float | None) -> float:
+        """Return how long an answer should be; `told` is what the operator says of that."""
+        return self.output_tokens.value or told or _DEFAULT_OUTPUT_TOKENS
+
+    def service_s(
+        self, revision: str, *, prompt_tokens: int, cached_tokens: int | None
+    ) -> float | None:
+        """Return S(u) of a prompt, as learned from prefill pods of `revision`."""
+        cached = cached_tokens or 0
+        return self.service[revision].predict_s(uncached=prompt_tokens - cached, cached=cached)
+
+    def prefilled(self, prompt_tokens: int, *, cached_tokens: int | None) -> None:
+        """Take what a prefill pod had cached of a prompt; `None`: it does not say."""
+        if cached_tokens is not None and prompt_tokens > 0:
+            share = min(1.0, cached_tokens / prompt_tokens)
+            self.cached_ratio[prompt_bucket(prompt_tokens)].add(share)
+
+    def prefilled_alone(
+        self, revision: str, *, prompt_tokens: int, cached_tokens: int | None, leg_s: float
+    ) -> None:
+        """Take the time of a prompt that had its prefill pod to itself."""
+        cached = cached_tokens or 0
+        self.service[revision].learn(uncached=prompt_tokens - cached, cached=cached, leg_s=leg_s)
+        self.newest_revision = revision
+
+    def overflowed(self, revision: str, *, first_s: float, service_s: float | None) -> None:
+        """Take the time to first token of a request that a decode pod served whole."""
+        if service_s:
+            self.whole_ratio[revision].add(min(_MOST_WHOLE_RATIO, first_s / service_s))
+
+    def ended(
+        self, verdict: Verdict, ending: Ending, *, prompt_tokens: int, output_tokens: float
+    ) -> Cause | None:
+        """Take a request that ended, and return what its violation is blamed on.
+
+        `output_tokens` are those of one of its answers.
+        """
+        means = self.usual[prompt_bucket(prompt_tokens)]
+        if verdict.outcome is not Outcome.GOOD:
+            usual = {cause: mean.value for cause, mean in means.items() if mean.value is not None}
+            return blame(verdict, ending, usual=usual)
+        if verdict.ttft_s is not None:
+            for part, value in verdict.parts.items():
+                means[part].add(value)
+            self.output_tokens.add(output_tokens)
+        return None

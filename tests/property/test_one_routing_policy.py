@@ -1,0 +1,346 @@
+"""The live router and the simulated one hear of the same events, and make the same choices."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from tandem_engine.router.fleet import Fleet
+from tandem_engine.router.placement import Placement
+from tandem_engine.router.pod import Endpoint, Role
+from tandem_engine.router.pod import Pod as LivePod
+from tandem_engine.router.settings import SettingsHolder, parse_settings
+from tandem_engine.router.waiter import Waiter
+from tandem_engine.router.waiting import Waiting
+from tandem_operator.core.pace import DecodePace
+from tandem_operator.sim.clock import Clock
+from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.pods import Pod
+from tandem_operator.sim.router import Router
+from tandem_operator.sim.router_queue import RouterSettings
+from tandem_operator.sim.trace import TraceRequest
+from tandem_routing.learned import Learned
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import least_loaded
+from tests.unit.router.pool import settings_document
+from tests.unit.sim.setups import ENGINE, make_spec
+
+TPOT_S = 0.006
+# A decode pod keeps TPOT with nine streams, and has slack for a prompt with four.
+STEP_S = (0.004, 1.8e-4, 1e-9)
+KV_TOKENS, SEATS, OUTPUT_TOKENS = 60_000.0, 24, 100.0
+REQUESTS_PER_POD, TOKENS_PER_POD = 4, 3000
+PREFILL, DECODE = ("p0", "p1"), ("d0", "d1")
+
+Choice = tuple[int, str]
+
+
+@dataclass(eq=False)
+class Recorder:
+    """An engine that only writes down what it gets."""
+
+    name: str
+    choices: list[Choice]
+    idle: bool = False
+
+    def enter(self, flight: Flight, now_s: float) -> None:
+        self.choices.append((flight.number, self.name))
+
+    def join(self, flight: Flight, ready_s: float) -> None:
+        self.choices.append((flight.number, self.name))
+
+
+@dataclass(eq=False)
+class Pods:
+    """Pods of one role, of which some may be leaving."""
+
+    pods: list[Pod[Any]]
+
+    @property
+    def serving(self) -> list[Pod[Any]]:
+        return [pod for pod in self.pods if pod.serving]
+
+
+class Simulated:
+    """The simulator's router."""
+
+    def __init__(self) -> None:
+        self.choices: list[Choice] = []
+        self.flights: dict[int, Flight] = {}
+        self.clock = Clock()
+        self.prefill, self.decode = (
+            Pods(
+                [
+                    Pod(name, index, Recorder(name, self.choices), 1, 0.0, ready_s=0.0)
+                    for index, name in enumerate(names)
+                ]
+            )
+            for names in (PREFILL, DECODE)
+        )
+        self.router = Router(
+            RouterSettings(
+                requests_per_prefill_pod=REQUESTS_PER_POD, tokens_per_prefill_pod=TOKENS_PER_POD
+            ),
+            profile=ENGINE,
+            spec=make_spec(tpot_s=TPOT_S),
+            clock=self.clock,
+            prefill=cast("Any", self.prefill),
+            decode=cast("Any", self.decode),
+            start_pass=lambda pod: None,
+            advance=lambda pod: None,
+            shed=lambda flight: None,
+        )
+        self.router.outlook.hear(DecodePace(STEP_S, KV_TOKENS, SEATS, OUTPUT_TOKENS))
+
+    def arrive(self, number: int, tokens: int, deadline_s: float) -> None:
+        now_s = self.clock.now_s
+        self.flights[number] = Flight(TraceRequest(now_s, tokens, 10), number, deadline_s)
+        self.router.add(self.flights[number])
+
+    def prefilled(self, number: int) -> None:
+        flight = self.flights[number]
+        flight.prefilled_s = self.clock.now_s
+        self.router.outlook.came_back([flight], self.clock.now_s)
+        self.router.pump()
+        self.router.hand_over(flight)
+        self.router.pump()
+
+    def first_token(self, number: int) -> None:
+        self.flights[number].first_s = self.clock.now_s
+        self.router.pump()
+
+    def ended(self, number: int) -> None:
+        self.router.outlook.left(self.flights[number], self.clock.now_s)
+        self.router.pump()
+
+    def turned(self, name: str) -> None:
+        (pod,) = [pod for pod in self.prefill.pods if pod.name == name]
+        pod.leaving = not pod.leaving
+        self.router.pump()
+
+
+@dataclass(slots=True)
+class Request:
+    """One request at the live router, and what its pods count it as."""
+
+    waiter: Waiter
+    task: "asyncio.Task[Placement]"
+    placement: Placement | None = None
+    decode: LivePod | None = None
+    load: Load = field(default_factory=lambda: Load(0))
+
+
+class Live:
+    """The live router's queue, and what its forwarder does at each event.
+
+    What is known of engines is the simulated router's: both learn by the same code.
+    """
+
+    def __init__(self, simulated: Simulated) -> None:
+        self.choices: list[Choice] = []
+        self.requests: dict[int, Request] = {}
+        self._known = simulated.router.outlook
+        self._clock = clock = simulated.clock
+        self.fleet = Fleet(lambda: clock.now_s)
+        document = settings_document(
+            limits={
+                "prefill_requests_per_pod": REQUESTS_PER_POD,
+                "prefill_tokens_per_pod": TOKENS_PER_POD,
+            },
+            slo={"tpot_s": TPOT_S},
+            decode={
+                "step_s": STEP_S,
+                "kv_capacity_tokens": KV_TOKENS,
+                "max_num_seqs": SEATS,
+                "output_tokens": OUTPUT_TOKENS,
+                "overflow": True,
+            },
+        )
+        holder = SettingsHolder(parse_settings(json.dumps(document)))
+        self.waiting = Waiting(fleet=self.fleet, settings=holder, clock=lambda: clock.now_s)
+        self.fleet.replace(
+            [_endpoint(name, Role.PREFILL) for name in PREFILL]
+            + [_endpoint(name, Role.DECODE) for name in DECODE]
+        )
+
+    @property
+    def learned(self) -> Learned:
+        return self._known.learned
+
+    async def arrive(self, number: int, tokens: int, deadline_s: float) -> None:
+        waiter = Waiter(
+            deadline_s=deadline_s,
+            tokens=tokens,
+            expected=lambda: self.learned.expected(tokens, output_tokens=self._known.output_tokens),
+            split=True,
+        )
+        task = asyncio.create_task(self.waiting.admit(waiter))
+        request = self.requests[number] = Request(waiter, task)
+        # Tasks go on in another order than they are placed in: one need not even wait.
+        waiter.placed.add_done_callback(lambda placed: self._placed(number, request, placed))
+
+    def _placed(self, number: int, request: Request, placed: "asyncio.Future[Placement]") -> None:
+        if placed.cancelled():
+            return
+        placement = request.placement = placed.result()
+        if placement.prefill is not None:
+            self.choices.append((number, placement.prefill.name))
+        else:
+            self._decode(number, request, placement.decode)
+
+    def _decode(self, number: int, request: Request, chosen: LivePod | None) -> None:
+        pods = self.fleet.usable(Role.DECODE)
+        pod = chosen or least_loaded([pod for pod in pods if not pod.stalls.computing] or pods)
+        assert pod is not None
+        assert request.placement is not None
+        output_tokens = self._known.output_tokens
+        request.decode = pod
+        request.load = Load(request.waiter.tokens + output_tokens, output_tokens=output_tokens)
+        pod.enter(request.load, self._clock.now_s)
+        self.choices.append((number, pod.name))
+        self.waiting.arrived(request.placement)
+
+    async def prefilled(self, number: int) -> None:
+        request = self.requests[number]
+        assert request.placement is not None
+        self.waiting.release(request.placement.prefill, request.placement.load)
+        await settle()
+        self._decode(number, request, None)
+
+    async def first_token(self, number: int) -> None:
+        placement = self.requests[number].placement
+        assert placement is not None
+        self.waiting.computed(placement)
+        self.waiting.pump()
+
+    async def ended(self, number: int) -> None:
+        request = self.requests[number]
+        self.waiting.release(request.decode, request.load)
+
+    async def close(self) -> None:
+        tasks = [request.task for request in self.requests.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def turned(self, name: str) -> None:
+        pod = self.fleet.find(name)
+        assert pod is not None
+        leaving = not pod.endpoint.leaving
+        self.fleet.upsert(_endpoint(name, Role.PREFILL, leaving=leaving))
+
+
+def _endpoint(name: str, role: Role, *, leaving: bool = False) -> Endpoint:
+    return Endpoint(name=name, role=role, host=name, port=1, leaving=leaving)
+
+
+@dataclass(frozen=True)
+class Arrive:
+    """Requests that come one after the other, at once."""
+
+    tokens: tuple[int, ...]
+    slack_s: float
+
+
+@dataclass(frozen=True)
+class Go:
+    """The one of those under way to go on; a fraction of their number tells which."""
+
+    which: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A prefill pod leaves, or is back."""
+
+    name: str
+
+
+steps = st.one_of(
+    st.builds(
+        Arrive,
+        st.lists(st.integers(16, 3000), min_size=1, max_size=12).map(tuple),
+        st.floats(0.01, 3.0),
+    ),
+    st.builds(Go, st.floats(0.0, 0.999)),
+    st.builds(Go, st.floats(0.0, 0.999)),
+    st.builds(Turn, st.sampled_from(PREFILL)),
+)
+histories = st.lists(st.tuples(st.sampled_from([0.0, 0.003, 0.05, 0.4]), steps), max_size=80)
+
+
+async def settle() -> None:
+    """Let every task that has its place go on."""
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+
+async def compare(history: list[tuple[float, Arrive | Go | Turn]]) -> set[str]:
+    """Tell both, and hold each choice of one against that of the other."""
+    simulated = Simulated()
+    live = Live(simulated)
+    kinds: set[str] = set()
+    number = 0
+    for after_s, step in history:
+        simulated.clock.now_s += after_s
+        known = len(simulated.choices)
+        if isinstance(step, Arrive):
+            for tokens in step.tokens:
+                deadline_s = simulated.clock.now_s + step.slack_s
+                simulated.arrive(number, tokens, deadline_s)
+                await live.arrive(number, tokens, deadline_s)
+                await settle()
+                number += 1
+        elif isinstance(step, Turn):
+            simulated.turned(step.name)
+            await live.turned(step.name)
+        else:
+            under_way = sorted(set(dict(simulated.choices)) - _over(simulated))
+            if not under_way:
+                continue
+            chosen = under_way[int(step.which * len(under_way))]
+            at, flight = dict(simulated.choices)[chosen], simulated.flights[chosen]
+            if at in PREFILL:
+                simulated.prefilled(chosen)
+                await live.prefilled(chosen)
+            elif flight.first_s is None:
+                simulated.first_token(chosen)
+                await live.first_token(chosen)
+            else:
+                flight.end_s = simulated.clock.now_s
+                simulated.ended(chosen)
+                await live.ended(chosen)
+        await settle()
+
+        fresh = simulated.choices[known:]
+        # A simulated prompt is at its prefill pod while the look at the queue still goes on.
+        assert _by_role(fresh) == _by_role(live.choices[known:])
+        assert len(simulated.router.queue) == live.waiting.requests
+        kinds |= {"whole" for each, at in fresh if at in DECODE and _is_whole(simulated, each)}
+        kinds |= {"held" for _ in range(live.waiting.held)}
+    await live.close()
+    return kinds
+
+
+def _by_role(choices: list[Choice]) -> list[list[Choice]]:
+    return [[each for each in choices if each[1] in names] for names in (PREFILL, DECODE)]
+
+
+def _over(simulated: Simulated) -> set[int]:
+    return {number for number, flight in simulated.flights.items() if flight.end_s is not None}
+
+
+def _is_whole(simulated: Simulated, number: int) -> bool:
+    return simulated.flights[number].overflowed
+
+
+@settings(deadline=None, max_examples=100)
+@given(histories)
+def test_one_sequence_of_events_is_one_sequence_of_choices(
+    history: list[tuple[float, Arrive | Go | Turn]],
+) -> None:
+    for kind in asyncio.run(compare(history)):
+        event(kind)
