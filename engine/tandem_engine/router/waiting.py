@@ -150,7 +150,8 @@ class Waiting:
 
     def pump(self) -> None:
         """Place every request for which there is room; raises nothing."""
-        held = looked = False
+        # A hold begins when the look does: a look on a busy machine is a wait of its own.
+        began, held, looked = self._clock(), False, False
         while not looked:
             try:
                 held = self._pumped()
@@ -161,7 +162,7 @@ class Waiting:
                 # Callers have pods and requests to see to that have nothing to do with this.
                 logger.error("a look at the queue failed", extra={"error": type(error).__name__})
                 looked = True
-        self._held.turn(on=held, now=self._clock())
+        self._held.turn(on=held, now=began)
 
     def _pumped(self) -> bool:
         """Place them; return whether decode pods are what the next one waits for."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from tandem_operator.core.cover import OFTEN, Cover, recurs
+from tandem_operator.core.cover import LEVEL_S, OFTEN, Cover, is_level, recurs
 from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.play import (
     Fleet,
@@ -97,9 +97,17 @@ def cover_for(
         role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
         for role in Role
     }
-    if not _is_worth_it(spec, parts, weights, late=late, fleets=bare, least=least):
+    endangered = _is_worth_it(spec, parts, weights, late=late, fleets=bare, least=least)
+    level = is_level(history)
+    if not endangered and not level:
         # What came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring)
+    if not endangered:
+        # What is level has been so for an hour: what came before that no longer counts.
+        first = size - LEVEL_S // BUCKET_S
+        parts = tuple(part for part in parts if part.bucket >= first)
+        weights = [weight if i >= first else 0.0 for i, weight in enumerate(weights)]
+        requests = sum(part.requests for part in parts)
 
     def tried(fleets: Mapping[Role, Fleet]) -> dict[Role, list[Option]]:
         return {
@@ -124,9 +132,9 @@ def cover_for(
                 for role in Role
             }
         )
-        for hold_s in HOLDS_S
+        for hold_s in (HOLDS_S if endangered else HOLDS_S[:1])
     }
-    if recurring:
+    if recurring or level:
         by_hold[None] = alone
     played = [
         _Played(hold_s, prefill, decode)

@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import sqrt
+from statistics import fmean, pvariance
 
-from tandem_operator.core.history import DemandHistory
+from tandem_operator.core.history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.play import PEAK_DEVIATIONS, Bursts
 from tandem_operator.core.role import Role
 
 # Requests that cost so many times as much are no longer those of the history.
 HEAVIER = 1.1
+# The variance of level traffic is no more than so many times that of a Poisson process.
+LEVEL_S, LEAST_LEVEL_S, LEVEL_DISPERSION = 3600, 600.0, 2.0
 RECORD_SHARE, DIP_SHARE, OFTEN = 0.8, 0.6, 2
 
 
@@ -58,6 +61,15 @@ def recurs(history: DemandHistory) -> bool:
         elif tokens < DIP_SHARE * record:
             times, high = times + high, False
     return times >= OFTEN
+
+
+def is_level(history: DemandHistory) -> bool:
+    """Whether the counts of the last hour vary hardly more than chance makes them."""
+    lately = history.requests[-(LEVEL_S // BUCKET_S) :]
+    known = [count for count in lately if count != UNKNOWN]
+    if len(known) * BUCKET_S < LEAST_LEVEL_S or not any(known):
+        return False
+    return pvariance(known) <= LEVEL_DISPERSION * fmean(known)
 
 
 def within_record(history: DemandHistory, requests: float) -> bool:

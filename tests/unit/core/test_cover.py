@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.cover import Cover, most_of, recurs, within_record
+from tandem_operator.core.cover import Cover, is_level, most_of, recurs, within_record
 from tandem_operator.core.history import UNKNOWN
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
@@ -47,6 +47,37 @@ def test_even_traffic_needs_no_insurance() -> None:
 
     assert not cover.recurring
     assert [cover.floor(role) for role in Role] == [1, 1]
+
+
+def test_level_traffic_is_served_by_a_fleet_that_never_moves() -> None:
+    # 2.4 prefill replicas are busy; the forecast wanted four of them all the time.
+    cover = covered([(12.0, HOUR_S)])
+
+    assert cover.steady
+    assert cover.floor(Role.PREFILL) == 3
+    assert cover.late_share < 0.05
+
+
+@pytest.mark.parametrize(
+    ("spans", "level"),
+    [
+        ([(LOW_RPS, 600.0)], True),
+        ([(LOW_RPS, 500.0)], False),
+        ([(0.0, 900.0)], False),
+        ([(LOW_RPS, 600.0), (2 * LOW_RPS, 600.0)], False),
+        ([(HIGH_RPS, 600.0), (LOW_RPS, 3600.0)], True),
+    ],
+    ids=["even", "too short to tell", "nothing came", "a step", "a step more than an hour ago"],
+)
+def test_traffic_is_level_where_counts_vary_by_chance_alone(spans: list[Span], level: bool) -> None:
+    assert is_level(lived(spans)) is level
+
+
+def test_level_traffic_may_be_followed_where_that_is_cheaper() -> None:
+    # What the forecast wanted of decode was one; a steady fleet would have to hold as many.
+    cover = covered(CALM)
+
+    assert cover.floor(Role.DECODE) == 1
 
 
 def test_two_minutes_tell_too_little_to_insure() -> None:
