@@ -50,7 +50,7 @@ def open_engine_door(pool: Pool) -> str:
 def _open(pool: Pool, role: str, *, port: int, answers: str) -> str:
     selector = {f"{LABEL}/pool": pool.name, f"{LABEL}/role": role}
     opened = {"name": "http", "port": 80, "targetPort": 8000, "nodePort": port}
-    name = f"{pool.name}-door" if role == "router" else f"{pool.name}-door-{role}"
+    name = f"{pool.name}-door-{role}"
     apply(
         {
             "apiVersion": "v1",

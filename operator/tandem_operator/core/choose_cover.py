@@ -168,7 +168,7 @@ def cover_for(
     told = {
         role: bursts_beyond(history, parts, role=role, late=late[role], replicas=floor - 1)
         for role, floor in best.floors.items()
-        if floor > floors[role].start
+        if endangered and floor > floors[role].start
     }
     return replace(best, bursts={role: each for role, each in told.items() if each is not None})
 

@@ -66,12 +66,13 @@ def covered(
     allowed_late: float | None = None,
     before: Cover | None = None,
     work: Work = WORK,
+    history: DemandHistory | None = None,
 ) -> Cover:
     """The insurance for such a history."""
     spec = make_spec(high=12) if spec is None else spec
     return cover_for(
         spec,
-        lived(spans),
+        lived(spans) if history is None else history,
         work,
         lead_s=dict.fromkeys(Role, lead_s),
         allowed_late=1.0 - spec.slo.attainment if allowed_late is None else allowed_late,

@@ -56,6 +56,8 @@ def test_level_traffic_is_served_by_a_fleet_that_never_moves() -> None:
     assert cover.steady
     assert cover.floor(Role.PREFILL) == 3
     assert cover.late_share < 0.05
+    # What comes all the time is no burst, and is told as none.
+    assert cover.bursts == {}
 
 
 @pytest.mark.parametrize(
@@ -213,6 +215,23 @@ def test_within_the_record_nobody_holds_more_than_the_record_needed() -> None:
     assert most_of(cover, history, record, SERVICE_S) == cover.most
     assert cover.most[Role.PREFILL] >= NEEDED
     assert most_of(cover, history, 2 * record, SERVICE_S) == {}
+
+
+def test_a_level_that_came_once_is_no_bound() -> None:
+    once = covered([(LOW_RPS, 600.0), (HIGH_RPS, 60.0), (LOW_RPS, 300.0)])
+
+    assert once.floor(Role.PREFILL) > 1
+    assert not once.steady
+    assert once.most == {}
+
+
+def test_a_forecast_that_overshoots_makes_following_no_dearer() -> None:
+    spans: list[Span] = [(LOW_RPS, 800.0), (HIGH_RPS, 200.0)] * 4
+    usual = lived(spans)
+    wild = replace(usual, wants={r: tuple(20 * n for n in each) for r, each in usual.wants.items()})
+
+    # Of what was forecast, no more is held than the level needs: following stays cheaper.
+    assert not covered(spans, lead_s=20.0, allowed_late=0.3, history=wild).steady
 
 
 def test_a_role_whose_requests_cost_more_than_before_may_hold_more_than_before() -> None:

@@ -189,6 +189,18 @@ def test_the_insurance_is_looked_into_once_a_minute() -> None:
     assert looked(promise, at_s=80.0, situation=known(feasible=False)).cover.floors == {}
 
 
+def test_what_was_late_before_an_insurance_held_makes_it_no_stricter() -> None:
+    half_late = ErrorBudget(
+        folded_s=int(NOW_S) + 100, finished=(1000,) * 60, good=(500,) * 30 + (1000,) * 30
+    )
+
+    def late_share(since_s: int | None) -> float:
+        promise = replace(promised(Cover(since_s=since_s)), budget=half_late)
+        return looked(promise, situation=known(feasible=True)).cover.late_share
+
+    assert late_share(int(NOW_S) - 1500) > late_share(None)
+
+
 def after_silence(hours: float) -> Promise:
     promise = promised(replace(STEADY, end_s=int(NOW_S)))
     for at_s in range(0, int(3600 * hours) + 1, 600):

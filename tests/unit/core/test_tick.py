@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from tandem_operator.core.cover import Cover
 from tandem_operator.core.decision import Decision, Reason, RoleDecision
+from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import Observation, PodPhase, StartUp
 from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.core.tick import decide
@@ -179,7 +182,7 @@ def two_ticks(
 ) -> tuple[Decision, Decision]:
     """Decisions on two minutes of traffic, its rate by how long ago, to routers of that age."""
     memory, decisions = Memory(), []
-    for now_s in (NOW_S, NOW_S + 5.0):
+    for now_s in (NOW_S, NOW_S + 5.0, NOW_S + 10.0):
         seconds = [now_s - age for age in range(120, 0, -1)]
         arrivals = [arrival(second, rate_rps(NOW_S - second), 1000) for second in seconds]
         finished = [ended(second, 2) for second in seconds]
@@ -276,6 +279,29 @@ def watched(
         decision, memory = decide(spec, seen, memory, NOW_S + step)
         found.append(decision.roles[Role.PREFILL])
     return found
+
+
+@pytest.mark.parametrize(("busy", "capped"), [(10.0, True), (0.1, False)])
+def test_a_fleet_insured_for_its_record_grows_no_further_while_requests_cost_no_more(
+    busy: float, capped: bool
+) -> None:
+    rates = {NOW_S - second: 10 for second in range(-10, 120)}
+    end_s = int(NOW_S) // BUCKET_S * BUCKET_S
+    cover = Cover(
+        floors=dict.fromkeys(Role, 2),
+        steady=True,
+        end_s=end_s,
+        most=dict.fromkeys(Role, 2),
+        busy=dict.fromkeys(Role, busy),
+    )
+    history = DemandHistory(end_s=end_s, requests=(10 * BUCKET_S,))
+    memory = Memory(promise=Promise(cover=cover, history=history))
+
+    for now_s in (NOW_S, NOW_S + 5.0, NOW_S + 10.0):
+        seen = served(now_s, 2, rates, started_s=NOW_S - 2000.0)
+        decision, memory = decide(make_spec(high=12), seen, memory, now_s)
+
+    assert (counts(decision)[Role.PREFILL] == 2) is capped
 
 
 def first_shrink_s(

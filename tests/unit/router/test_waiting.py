@@ -308,6 +308,24 @@ async def test_a_request_that_is_given_up_as_it_is_placed_leaves_its_place_at_th
     assert desk.order == ["next"]
 
 
+async def test_a_slow_look_at_the_queue_is_a_wait_for_decode_too() -> None:
+    desk = Gated()
+    desk.stream(8)
+
+    def slowly() -> Expected:
+        desk.now += 1.0
+        return Expected(service_s=1.0)
+
+    waiter = Waiter(deadline_s=90.0, tokens=10, expected=slowly, split=True)
+    task = asyncio.create_task(desk.waiting.admit(waiter))
+    await asyncio.sleep(0)
+
+    assert desk.now >= 1.0
+    assert desk.waiting.queued().held_prompt_tokens == 10
+    desk.end(1)
+    await task
+
+
 async def test_only_its_own_wait_makes_a_request_one_that_decode_holds_back() -> None:
     desk = Gated()
     desk.stream(8)
