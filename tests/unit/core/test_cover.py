@@ -226,9 +226,16 @@ def test_a_level_that_came_once_is_no_bound() -> None:
 
 
 def test_a_forecast_that_overshoots_makes_following_no_dearer() -> None:
-    spans: list[Span] = [(LOW_RPS, 800.0), (HIGH_RPS, 200.0)] * 4
+    spans: list[Span] = [*[(LOW_RPS, 800.0), (HIGH_RPS, 200.0)] * 4, (LOW_RPS, 200.0)]
     usual = lived(spans)
-    wild = replace(usual, wants={r: tuple(20 * n for n in each) for r, each in usual.wants.items()})
+    high = {role: max(wants) for role, wants in usual.wants.items()}
+    wild = replace(
+        usual,
+        wants={
+            role: tuple(20 * n if n == high[role] else n for n in wants)
+            for role, wants in usual.wants.items()
+        },
+    )
 
     # Of what was forecast, no more is held than the level needs: following stays cheaper.
     assert not covered(spans, lead_s=20.0, allowed_late=0.3, history=wild).steady
