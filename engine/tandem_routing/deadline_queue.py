@@ -2,11 +2,12 @@
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
-from tandem_routing.outstanding import Load
+from tandem_routing.outstanding import Load, Outstanding
 
 # With hundreds in line, whether the last of them will be on time shows when they are further ahead.
 _LOOKED_AT = 64
@@ -35,6 +36,10 @@ class Expected:
     rest_s: float = 0.0
     output_tokens: int = 0
     streams: int = 1
+
+    def work_s(self, *, alone: bool) -> float:
+        """Return what it adds to the work of a prefill pod: a pass is shared with others there."""
+        return self.service_s if alone else max(0.0, self.service_s - self.pass_s)
 
 
 class Waiting(Protocol):
@@ -76,6 +81,15 @@ class Prospect:
     start_s: float
     pods: int
     elsewhere_s: float | None = None
+
+    @classmethod
+    def of(cls, prefill: Sequence[Outstanding], *, now: float, helped: bool) -> "Prospect":
+        """Return it for these pods; `helped`: decode pods may help at once."""
+        return cls(
+            start_s=min((pod.free_s(now) for pod in prefill), default=now),
+            pods=max(1, len(prefill)),
+            elsewhere_s=now if helped else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

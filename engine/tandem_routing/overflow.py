@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol, TypeVar
 
+from tandem_routing.deadline_queue import Turn, Unfit, Waiting
 from tandem_routing.decode_admission import (
     KV_SHARE,
     DecodePace,
@@ -26,6 +27,7 @@ TPOT_SHARE = 0.8
 STEPS_TO_FIRST = 2.0
 
 P = TypeVar("P", bound=Outstanding)
+W = TypeVar("W", bound=Waiting)
 
 
 class OverflowPace(DecodePace, Protocol):
@@ -83,6 +85,29 @@ def slack_for(
     return least_loaded(
         pod for pod in pods if _bears_whole(whole, pod, pace, now=now, tpot_s=tpot_s)
     )
+
+
+def helped(
+    excess: Iterable[Turn[W]], pods: Sequence[P], pace: DecodePace, *, now: float, tpot_s: float
+) -> tuple[Turn[W], P] | None:
+    """Return the first of `excess` that a `spare` pod has slack for, and the pod; raises `Unfit`.
+
+    None where there is no such request.
+    """
+    for turn in excess:
+        whole = Whole(
+            prompt_tokens=turn.waiter.tokens,
+            output_tokens=turn.expected.output_tokens,
+            compute_s=turn.expected.whole_s,
+            deadline_s=turn.waiter.deadline_s,
+        )
+        try:
+            pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
+        except Exception as error:
+            raise Unfit(turn.waiter) from error
+        if pod is not None:
+            return turn, pod
+    return None
 
 
 def _bears_whole(

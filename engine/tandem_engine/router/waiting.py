@@ -28,7 +28,7 @@ from tandem_routing.deadline_queue import (
     Unfit,
 )
 from tandem_routing.outstanding import Load
-from tandem_routing.overflow import Whole, slack_for, spare
+from tandem_routing.overflow import helped, spare
 from tandem_routing.pairing import Gate, bearing, pair
 from tandem_routing.pod_choice import Room
 
@@ -251,13 +251,8 @@ class Waiting:
             self._whole.reconsider(now)
 
     def _prospect(self, prefill: Sequence[Pod], settings: Settings) -> Prospect:
-        now = self._clock()
-        helped = settings.decode is not None and settings.decode.overflow
-        return Prospect(
-            start_s=min((pod.free_s(now) for pod in prefill), default=now),
-            pods=max(1, len(prefill)),
-            elsewhere_s=now if helped else None,
-        )
+        overflow = settings.decode is not None and settings.decode.overflow
+        return Prospect.of(prefill, now=self._clock(), helped=overflow)
 
     def _overflowed(
         self, excess: Sequence[Turn[Waiter]], decode: Sequence[Pod], settings: Settings
@@ -267,23 +262,14 @@ class Waiting:
         pods = spare(decode, pace, now=now, tpot_s=tpot_s) if pace is not None and excess else []
         if pace is None or not pods:
             return False
-        for turn in excess:
-            whole = Whole(
-                prompt_tokens=turn.waiter.tokens,
-                output_tokens=turn.expected.output_tokens,
-                compute_s=turn.expected.whole_s,
-                deadline_s=turn.waiter.deadline_s,
-            )
-            try:
-                pod = slack_for(whole, pods, pace, now=now, tpot_s=tpot_s)
-            except Exception as error:
-                raise Unfit(turn.waiter) from error
-            if pod is not None:
-                pod.stalls.begin(whole.compute_s, now)
-                placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
-                self._computing[placement] = pod
-                return True
-        return False
+        found = helped(excess, pods, pace, now=now, tpot_s=tpot_s)
+        if found is None:
+            return False
+        turn, pod = found
+        pod.stalls.begin(turn.expected.whole_s, now)
+        placement = self._place(turn, None, DecodeOnly.OVERFLOW, decode=pod)
+        self._computing[placement] = pod
+        return True
 
     def _shed_over_bound(self) -> None:
         settings = self._settings.current
@@ -327,9 +313,7 @@ class Waiting:
         """Send a request that was not placed yet on its way."""
         waiter, expected = turn.waiter, turn.expected
         self._leave(waiter)
-        work_s = expected.service_s
-        if pod is not None and pod.requests:
-            work_s = max(0.0, work_s - expected.pass_s)
+        work_s = expected.work_s(alone=pod is None or not pod.requests)
         placement = Placement(pod, Load(waiter.tokens, work_s), decode_only, decode)
         if pod is not None:
             pod.enter(placement.load, self._clock())

@@ -177,10 +177,8 @@ class Outlook:
         now_s: float,
     ) -> None:
         """A prompt went to a prefill pod; `decode_load` is what it will be to a decode pod."""
-        alone, work_s = not side.requests, expected.service_s
-        if not alone:
-            work_s = max(0.0, work_s - expected.pass_s)
-        load = Load(flight.request.prompt_tokens, work_s)
+        alone = not side.requests
+        load = Load(flight.request.prompt_tokens, expected.work_s(alone=alone))
         side.enter(load, now_s)
         self._prefilling[flight] = _PrefillLeg(side, load, now_s, side.entries if alone else None)
         self._let_in(flight, decode_load)

@@ -22,7 +22,7 @@ from tandem_operator.sim.router_queue import (
 )
 from tandem_routing.deadline_queue import Next, Prospect, Turn
 from tandem_routing.outstanding import Load
-from tandem_routing.overflow import OverflowPace, Whole, slack_for, spare
+from tandem_routing.overflow import OverflowPace, helped, spare
 from tandem_routing.pairing import Gate, bearing, pair
 from tandem_routing.pod_choice import least_loaded
 
@@ -213,12 +213,8 @@ class Router:
 
     def _prospect(self, prefill: list[PrefillSide], now_s: float) -> Prospect:
         pace = self.outlook.pace
-        helped = bool(prefill) and self.settings.overflow and pace is not None
-        return Prospect(
-            start_s=min((side.free_s(now_s) for side in prefill), default=now_s),
-            pods=max(1, len(prefill)),
-            elsewhere_s=now_s if helped else None,
-        )
+        overflow = bool(prefill) and self.settings.overflow and pace is not None
+        return Prospect.of(prefill, now=now_s, helped=overflow)
 
     def _choose_prefill(self, room: list[PrefillSide], flight: Flight) -> PrefillSide:
         candidates = [
@@ -320,19 +316,13 @@ class Router:
     ) -> bool:
         tpot_s = self.outlook.tpot_s
         sides = spare(_settled(decode), pace, now=now_s, tpot_s=tpot_s)
-        for turn in excess if sides else ():
-            whole = Whole(
-                prompt_tokens=turn.waiter.tokens,
-                output_tokens=turn.expected.output_tokens,
-                compute_s=turn.expected.whole_s,
-                deadline_s=turn.waiter.deadline_s,
-            )
-            side = slack_for(whole, sides, pace, now=now_s, tpot_s=tpot_s)
-            if side is not None:
-                self._take(turn.waiter.flight)
-                self._send_whole(turn, turn.decode_load, side)
-                return True
-        return False
+        found = helped(excess, sides, pace, now=now_s, tpot_s=tpot_s) if sides else None
+        if found is None:
+            return False
+        turn, side = found
+        self._take(turn.waiter.flight)
+        self._send_whole(turn, turn.decode_load, side)
+        return True
 
 
 def _settled(decode: list[DecodeSide]) -> list[DecodeSide]:
