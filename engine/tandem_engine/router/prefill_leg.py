@@ -127,7 +127,10 @@ class PrefillLeg:
             self.waiting.release(pod, load)
         ended = self.clock()
         self.fleet.ejection.first_token(attempt)
-        self.fleet.ejection.well(attempt)
+        if answer.kv_params or not answer.complete:
+            self.fleet.ejection.well(attempt)
+        else:
+            self.fleet.ejection.failed(attempt)
         self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
         self.accounts.learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
         cached = flight.cached_tokens or 0

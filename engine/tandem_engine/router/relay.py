@@ -58,6 +58,9 @@ class Relay:
             if not data:
                 raise UpstreamFailure(Reason.DISCONNECTED)
             payloads, fresh, done, broken = _read(events, count, data)
+            if done and not count.output_tokens and flight.call.max_output_tokens != 0:
+                # An engine that ends a stream at once counts the token that ends it.
+                raise UpstreamFailure(Reason.EMPTY)
             if early is not None:
                 payloads, early = early.passed_on(payloads, token=fresh or done, now=clock())
             # Until the client has taken it nothing is the engine's silence; the sink bounds that.

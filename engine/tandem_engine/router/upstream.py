@@ -41,6 +41,7 @@ class Reason(StrEnum):
     ABORTED = "aborted"
     MALFORMED = "malformed"
     SILENT = "silent"
+    EMPTY = "empty"
 
 
 class UpstreamFailure(Exception):  # noqa: N818 - named for what happened, not a bug
@@ -59,11 +60,16 @@ class UpstreamFailure(Exception):  # noqa: N818 - named for what happened, not a
 
 @dataclass(frozen=True, slots=True)
 class PrefillAnswer:
-    """What a prefill pod said; KV parameters go to the decode pod verbatim."""
+    """What a prefill pod said; KV parameters go to the decode pod verbatim.
+
+    Attributes:
+        complete: whether it made its one token and was to go on: only then there must be blocks.
+    """
 
     kv_params: Any
     prompt_tokens: int | None
     cached_tokens: int | None
+    complete: bool
 
 
 class Upstream:
@@ -108,9 +114,11 @@ class Upstream:
             document = json.loads(raw)
             prompt_tokens, cached_tokens = prompt_usage(document.get("usage") or {})
             kv_params = document.get("kv_transfer_params")
+            choices: Any = document.get("choices") or ({},)
+            complete = choices[0].get("finish_reason") == "length"
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(Reason.MALFORMED) from error
-        return PrefillAnswer(kv_params, prompt_tokens, cached_tokens)
+        return PrefillAnswer(kv_params, prompt_tokens, cached_tokens, complete)
 
     async def decode(
         self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float

@@ -95,7 +95,8 @@ class Load:
                         if b'"error"' in line:
                             why = line.decode()
                             break
-                        whole = whole or b"[DONE]" in line
+                        # An answer without a token is none.
+                        whole = whole or (b"[DONE]" in line and first_s is not None)
                 else:
                     why = f"{response.status}: {await response.text()}"
         except aiohttp.ClientError as error:

@@ -168,6 +168,8 @@ async def test_while_a_large_body_is_looked_into_others_are_served(pool: Pool) -
 
     status, _ = await pool.complete()
     assert status == 200
+    # The large one came first, and has been sent to no engine.
+    assert all(len(seen.body["prompt"]) < 100_000 for seen in pool.engines["p0"].seen)
     assert not large.done()
     stop.set()
 

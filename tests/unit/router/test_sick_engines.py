@@ -21,12 +21,14 @@ SICK_DECODE = {
     "is frozen": Script(freeze=True),
     "is slow to the first token": Script(first_token_s=1.5),
     "tells an error in its stream": Script(error_event_after=1),
+    "ends each answer without a token": Script(tokens=0),
 }
 SICK_PREFILL = {
     "drops each connection": Script(drop=True),
     "answers 500": Script(statuses=[500] * ALWAYS),
     "accepts and never answers": Script(hold=asyncio.Event()),
     "is slow": Script(prefill_s=1.5),
+    "gives no KV blocks": Script(kv=False),
 }
 
 
@@ -120,6 +122,24 @@ async def test_a_decode_engine_that_can_pull_nobodys_kv_is_the_one_to_blame(
     assert load.failures == []
     assert share <= ENOUGH
     assert await told_sick(bare_pool) == {("d0", "failures")}
+
+
+async def test_no_client_finds_out_whether_an_engine_completes_something_again(
+    bare_pool: Pool,
+) -> None:
+    await fleet(bare_pool, prefill=1, decode=3)
+    await Load(bare_pool, 50.0).send(30)
+    # It says that it is healthy, and breaks off each answer.
+    fall_ill(bare_pool, "d0", Script(cut_after=1))
+    load, sick = Load(bare_pool, 50.0), bare_pool.engines["d0"]
+    await load.send(60)
+    assert await told_sick(bare_pool) == {("d0", "failures")}
+    before, failed, probes = len(sick.seen), load.failed, sick.probes
+
+    await load.send(150)
+
+    assert sick.probes > probes
+    assert (len(sick.seen), load.failed) == (before, failed)
 
 
 async def test_a_mended_engine_serves_its_share_again(bare_pool: Pool) -> None:
