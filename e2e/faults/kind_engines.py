@@ -10,7 +10,7 @@ from e2e.faults.scenario import Family, Loss
 from e2e.pools import NotInTimeError, wait_until
 from tandem_operator.core.role import Role
 
-HUNG = r"EnginesHealthy=False: .*decode pod"
+SICK_DECODE = r"EnginesHealthy=False: .*decode pod"
 BLOCK_SIZES = (128, 64)
 
 
@@ -98,6 +98,7 @@ ENGINES = (
         Disturbance(kill_core, blind_s=2.0),
         undone="The kubelet starts the container again.",
         may_lose=Loss.BEGUN,
+        names=SICK_DECODE,
     ),
     *(
         kind_scenario(
@@ -107,7 +108,7 @@ ENGINES = (
             _core_stopped(Role.DECODE, seconds, quick=seconds == 20),
             undone="It goes on, unless it was replaced.",
             may_lose=Loss.BEGUN,
-            names=HUNG if seconds > 40 else None,
+            names=SICK_DECODE if seconds > 20 else None,
             quick=seconds == 20,
         )
         for seconds in (20, 40, 85)
@@ -118,6 +119,7 @@ ENGINES = (
         "The engine core of a prefill pod is stopped for 40 s; its HTTP server lives.",
         _core_stopped(Role.PREFILL, 40),
         undone="It goes on, unless it was replaced.",
+        names=r"EnginesHealthy=False: .*prefill pod",
     ),
     kind_scenario(
         "new-kv-revision",

@@ -56,6 +56,7 @@ NETWORK = (
         "The engine core of a prefill pod is ended with SIGKILL while decode pods pull from it.",
         Disturbance(_kill_prefill_core),
         undone="The kubelet starts the container again.",
+        names=r"EnginesHealthy=False: .*prefill pod",
     ),
     kind_scenario(
         "decode-fleet-replaced",
