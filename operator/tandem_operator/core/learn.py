@@ -20,6 +20,8 @@ FULL_ROW_TOKENS = 200.0
 ROW_S = 15.0
 STALE_ROW_S = 120.0
 KEPT_REVISIONS = 4
+# Its ends are read a moment apart: a full engine may seem a little more than full.
+FULLER_THAN_FULL = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,13 @@ class Learned:
         return EngineModels() if latest is None else self.engines[latest]
 
 
-def learn(learned: Learned, observation: Observation) -> Learned:
-    """What is known after one more observation."""
+def learn(learned: Learned, observation: Observation, *, max_num_seqs: int) -> Learned:
+    """What is known after one more observation of engines that run at most so many sequences."""
     revisions = {pod.name: pod.revision for pod in observation.pods}
     engines = dict(learned.engines)
     _learn_start_ups(observation.engines, revisions, engines)
     legs = _learn_service(learned, observation, revisions, engines)
-    steps = _learn_steps(learned, observation, revisions, engines)
+    steps = _learn_steps(learned, observation, revisions, engines, max_num_seqs)
     kept = sorted(engines, key=lambda name: (engines[name].seen_s, name))[-KEPT_REVISIONS:]
     return Learned(engines={name: engines[name] for name in sorted(kept)}, legs=legs, steps=steps)
 
@@ -205,6 +207,7 @@ def _learn_steps(
     observation: Observation,
     revisions: Mapping[str, str],
     engines: dict[str, EngineModels],
+    max_num_seqs: int,
 ) -> dict[str, StepStart]:
     starts: dict[str, StepStart] = {}
     for sample in _decode_samples(observation.engines):
@@ -227,7 +230,7 @@ def _learn_steps(
             starts[sample.pod] = end
         elif span_s > 0.0 and (tokens >= ROW_TOKENS or (span_s >= ROW_S and tokens > 0.0)):
             starts[sample.pod] = end
-            engines[revision] = _learn_step(models, start, end)
+            engines[revision] = _learn_step(models, start, end, max_num_seqs)
         else:
             starts[sample.pod] = start
     return starts
@@ -250,10 +253,13 @@ def _kv_tokens(sample: EngineSample) -> float | None:
     return sample.kv_usage_ratio * sample.kv_capacity_tokens
 
 
-def _learn_step(models: EngineModels, start: StepStart, end: StepStart) -> EngineModels:
+def _learn_step(
+    models: EngineModels, start: StepStart, end: StepStart, max_num_seqs: int
+) -> EngineModels:
     span_s, tokens = end.at_s - start.at_s, end.itl_count - start.itl_count
     waited_s = end.itl_sum_s - start.itl_sum_s
-    if waited_s <= 0.0:
+    # More streams than an engine runs at once: these are not its totals, and teach nothing.
+    if not 0.0 < waited_s <= FULLER_THAN_FULL * max_num_seqs * span_s:
         return models
     ends = [k for k in (start.kv_tokens, end.kv_tokens) if k is not None]
     step = models.step.learn(

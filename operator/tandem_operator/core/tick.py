@@ -65,7 +65,7 @@ def decide(
     starts = memory.starts.learn(seen.pods, last_look_s=memory.at_s)
     fleets = {role: fleet(seen, role, starts, now_s) for role in Role}
     ready = {role: len(each.ready) for role, each in fleets.items()}
-    learned = learn(memory.learned, seen)
+    learned = learn(memory.learned, seen, max_num_seqs=spec.max_num_seqs)
     arrivals = merge(seen.routers, expected=seen.router_pods, turned_away=seen.turned_away)
     outputs = measure_outputs(seen.routers, memory.outputs)
     minute, longer = (outcomes(seen.routers, window_s=s) for s in (MINUTE_S, LONGER_S))

@@ -1,11 +1,13 @@
 """What engines are like is learned from running totals, and survives noise, restarts and drift."""
 
+import functools
 from dataclasses import replace
 from random import Random
 
 import pytest
 
-from tandem_operator.core.learn import Learned, learn
+from tandem_operator.core.learn import Learned
+from tandem_operator.core.learn import learn as learn_one
 from tandem_operator.core.models import EngineModels, StepModel, through
 from tandem_operator.core.observation import (
     Hardware,
@@ -28,6 +30,10 @@ START_UP = StartUp(
 def told(seen: Observation, start_up: StartUp = START_UP) -> Observation:
     """The same, from engines that measured themselves."""
     return replace(seen, engines=tuple(replace(e, start_up=start_up) for e in seen.engines))
+
+
+MAX_NUM_SEQS = 256
+learn = functools.partial(learn_one, max_num_seqs=MAX_NUM_SEQS)
 
 
 class Totals:
@@ -145,6 +151,22 @@ def test_totals_that_fell_teach_nothing() -> None:
     learned = learn(learned, totals.observe())
 
     assert learned.engines["r1"].service.line.rows == rows
+
+
+def test_totals_of_more_streams_than_an_engine_runs_teach_nothing() -> None:
+    totals, learned = Totals(), Learned()
+    for _ in range(5):
+        totals.stream(MAX_NUM_SEQS, 0.02)
+        learned = learn(learned, totals.observe())
+    rows = learned.engines["r1"].step.line.rows
+    assert rows > 0
+
+    totals.stream(2 * MAX_NUM_SEQS, 0.005)
+    learned = learn(learned, totals.observe())
+    assert learned.engines["r1"].step.line.rows == rows
+
+    totals.stream(MAX_NUM_SEQS, 0.02)
+    assert learn(learned, totals.observe()).engines["r1"].step.line.rows > rows
 
 
 def test_a_clock_that_is_set_back_teaches_nothing() -> None:
