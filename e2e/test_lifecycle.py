@@ -4,11 +4,11 @@ import subprocess
 from dataclasses import replace
 
 from benchmarks.load.plan import Lengths, Traffic
-from e2e.commands import helm, kubectl_json
+from e2e.commands import apply, helm, kubectl, kubectl_json
 from e2e.demo import setup
 from e2e.demo.setup import OPERATOR_NAMESPACE
 from e2e.disturb import load_while
-from e2e.pools import Pool, wait_until
+from e2e.pools import KIND, LABEL, Pool, wait_until
 from e2e.trial import COUNTS
 from tests.integration import older_release
 
@@ -95,3 +95,24 @@ def test_an_upgrade_from_an_older_release_takes_no_request_with_it(
     wait_for_router_of(pool, images["ROUTER_IMAGE"])
     assert [(record.request_id, record.why) for record in aftermath.failed] == []
     assert {role: pool.pods(role) for role in ("prefill", "decode")} == before
+
+
+def test_a_pool_deleted_while_its_routers_start_is_gone_soon(pool: Pool, manifest):
+    brief = Pool(namespace=pool.namespace, name="brief")
+    apply({**manifest, "metadata": {**manifest["metadata"], "name": brief.name}})
+    wait_until(lambda: has_begun(brief), within_s=60.0, what="a router's process")
+
+    kubectl("delete", KIND, brief.name, "-n", brief.namespace, timeout_s=90.0)
+
+    wait_until(lambda: not brief.children(), within_s=90.0, what="the end of every child")
+
+
+def has_begun(pool: Pool) -> bool:
+    """Whether the container of one of its routers runs, Ready or not."""
+    selector = f"{LABEL}/pool={pool.name},{LABEL}/role=router"
+    pods = kubectl_json("get", "pods", "-n", pool.namespace, "-l", selector)["items"]
+    return any(
+        "running" in each["state"]
+        for pod in pods
+        for each in pod["status"].get("containerStatuses", ())
+    )

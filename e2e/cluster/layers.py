@@ -170,7 +170,7 @@ def _put(parts: dict[str, bytes], document: dict[str, Any]) -> Blob:
 
 def _import(parts: dict[str, bytes], layers: list[Blob], work: Path) -> None:
     with subprocess.Popen(
-        nodestore.IMPORT,
+        nodestore.importing(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -8,7 +8,6 @@ from e2e.cluster import names
 from e2e.cluster.progress import CannotContinueError, run
 
 _CTR = ("ctr", "--namespace=k8s.io")
-IMPORT = ("docker", "exec", "--interactive", names.NODE, *_CTR, "images", "import", "-")
 # The kubelet's own second name for each image, and what `ctr import --digests` adds.
 _BY_DIGEST = ("sha256:", "import-")
 
@@ -35,11 +34,16 @@ def remove(tags: list[str]) -> None:
         ctr("images", "remove", "--sync", *words)
 
 
-def send_whole(tag: str) -> None:
+def importing(node: str = names.NODE) -> list[str]:
+    """The command that reads an image archive into a node's store."""
+    return ["docker", "exec", "--interactive", node, *_CTR, "images", "import", "-"]
+
+
+def send_whole(tag: str, *, node: str = names.NODE) -> None:
     """Send all of an image; a pipe, where `kind load` writes a temporary file first."""
     with subprocess.Popen(["docker", "save", tag], stdout=subprocess.PIPE) as saving:
         imported = subprocess.run(
-            IMPORT, stdin=saving.stdout, capture_output=True, text=True, check=False
+            importing(node), stdin=saving.stdout, capture_output=True, text=True, check=False
         )
     if imported.returncode != 0 or saving.returncode != 0:
         raise CannotContinueError(f"{tag} could not be loaded: {imported.stderr.strip()}")

@@ -248,7 +248,9 @@ def _deleted_in_scale_up(scene: Scene) -> None:
     scene.pool.delete()
 
 
-def _api_scenario(name: str, what: str, act: Act, *, undone: str, fresh: bool = False) -> Scenario:
+def _api_scenario(
+    name: str, what: str, act: Act, *, undone: str, fresh: bool = False, quick: bool = False
+) -> Scenario:
     return Scenario(
         name=name,
         family=Family.API,
@@ -257,6 +259,7 @@ def _api_scenario(name: str, what: str, act: Act, *, undone: str, fresh: bool = 
         undone=undone,
         play=on_api(act, fresh=fresh),
         recovers_s=60.0,
+        quick=quick,
     )
 
 
@@ -285,6 +288,7 @@ API = (
         "The operator is killed when one of two Deployments has grown.",
         _killed_in_scale_up,
         undone="It is started again.",
+        quick=True,
     ),
     _api_scenario(
         "deleted-in-scale-up",

@@ -12,12 +12,19 @@ from urllib.parse import urlsplit
 from e2e.commands import kubectl
 from e2e.faults import node
 from e2e.faults.node import Undo
-from e2e.faults.on_kind import MODEL, Disturbance, Scene, kind_scenario
+from e2e.faults.on_kind import COUNTS, MODEL, Disturbance, Scene, kind_scenario
 from e2e.faults.scenario import Family, Loss
+from e2e.pools import NotInTimeError, wait_until
+from tandem_operator.core.role import Role
 
 KUBELET_BLIND_S = 2.0
 """Until the kubelet has looked again, a Service leads to a container whose process was killed."""
 LEAVERS = 120
+ENGINE_PORT = 8000
+EXPIRED = "vllm:nixl_num_kv_expired_reqs_total"
+LEASE_S = 30.0
+DELETIONS = 20
+ROUTERS = {"router": COUNTS["router"]}
 SLOW_READERS = 12
 OPEN_HEADS = 300
 SILENT_BODIES = 50
@@ -31,6 +38,19 @@ def restart_routers(scene: Scene) -> None:
 def kill_router(scene: Scene) -> None:
     """SIGKILL one router's process."""
     node.kill_container(scene.pod_of("router"), namespace=scene.namespace)
+
+
+def delete_routers(scene: Scene) -> None:
+    """Delete a router, wait until another is Ready, and delete the next."""
+    for number in range(DELETIONS):
+        pod = scene.pod_of("router")
+        kubectl("delete", "pod", pod, "-n", scene.namespace, "--wait=false")
+        try:
+            wait_until(
+                lambda: scene.pool.is_whole(counts=ROUTERS), within_s=60.0, what="two routers"
+            )
+        except NotInTimeError as error:
+            scene.broken.append(f"deletion {number + 1}: {error}")
 
 
 def _address(scene: Scene) -> tuple[str, int]:
@@ -59,8 +79,12 @@ def _head(length: int) -> bytes:
     )
 
 
-def _leave_between_legs(scene: Scene) -> None:
-    """Ask for long prompts and leave after a few hundredths of a second: prefill has begun."""
+def _leave_between_legs(scene: Scene) -> Undo:
+    """Ask for long prompts and leave after a few hundredths of a second: prefill has begun.
+
+    What is returned looks, when all leases would be over, whether one was left to run out.
+    """
+    before = _expired_leases(scene)
 
     async def leave(number: int) -> None:
         reader, writer = await asyncio.open_connection(*_address(scene))
@@ -76,6 +100,20 @@ def _leave_between_legs(scene: Scene) -> None:
                 await leave(number)
 
     asyncio.run(all_of_them())
+
+    def look() -> None:
+        for pod, expired in _expired_leases(scene).items():
+            if left := expired - before.get(pod, 0.0):
+                scene.broken.append(f"{pod} kept the KV blocks of {left:g} leavers for their lease")
+
+    return look
+
+
+def _expired_leases(scene: Scene) -> dict[str, float]:
+    return {
+        face.name: scene.pool.metric(face.name, port=ENGINE_PORT, name=EXPIRED) or 0.0
+        for face in scene.pool.pods(Role.PREFILL)
+    }
 
 
 def _read_slowly(scene: Scene) -> Undo:
@@ -124,6 +162,13 @@ CLIENTS = (
         undone="The rollout ends.",
     ),
     kind_scenario(
+        "routers-deleted",
+        Family.CLIENTS,
+        "Twenty times, one of two routers is deleted as soon as both are Ready.",
+        Disturbance(delete_routers, load_s=150.0),
+        undone="Kubernetes makes another each time.",
+    ),
+    kind_scenario(
         "router-killed",
         Family.CLIENTS,
         "A router's process is ended with SIGKILL.",
@@ -134,9 +179,10 @@ CLIENTS = (
     kind_scenario(
         "leavers",
         Family.CLIENTS,
-        "120 clients leave while their prompts are computed, before an answer begins.",
-        Disturbance(_leave_between_legs),
+        "120 clients leave while their prompts are computed; no lease of theirs may run out.",
+        Disturbance(_leave_between_legs, lasts_s=LEASE_S + 5.0, load_s=60.0),
         undone="They are gone.",
+        quick=True,
     ),
     kind_scenario(
         "slow-readers",

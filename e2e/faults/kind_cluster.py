@@ -3,18 +3,22 @@
 import contextlib
 import json
 import time
+from dataclasses import dataclass, replace
 
-from e2e.cluster import names
+from e2e.cluster import names, worker
 from e2e.commands import CommandError, kubectl, kubectl_json
 from e2e.demo import setup
 from e2e.faults import node
+from e2e.faults.evidence import Evidence, Stage
 from e2e.faults.node import Undo
-from e2e.faults.on_kind import COUNTS, Disturbance, Scene, kind_scenario
+from e2e.faults.on_kind import COUNTS, Disturbance, Scene, disturbed, ground, kind_scenario
 from e2e.faults.scenario import Family
+from e2e.pools import Pool
 from tandem_operator.core.role import Role
 
 FINALIZER = "faults.example.com/held"
 EVICTION_TRIES = 5
+DRAIN_S = 180.0
 
 
 def remove_prometheus(_: Scene) -> Undo:
@@ -99,6 +103,56 @@ def _terminating(scene: Scene) -> bool:
     return any("deletionTimestamp" in item["metadata"] for item in items)
 
 
+def _drain_both(scene: Scene) -> None:
+    """Drain the node of the only prefill pod, then the one that it moved to, as a user would."""
+    selector = f"tandem-inference.io/pool={scene.pool.name},tandem-inference.io/role=prefill"
+    # The first node holds the control plane as well: there it is the prefill pod that goes.
+    _drain(names.NODE, "--pod-selector", selector)
+    if [_node_of(scene, face.name) for face in scene.pool.pods(Role.PREFILL)] != [worker.NAME]:
+        scene.broken.append("the prefill pod did not move to the second node")
+    kubectl("uncordon", names.NODE)
+    _drain(worker.NAME)
+
+
+def _drain(where: str, *words: str) -> None:
+    kubectl(
+        *("drain", where, "--ignore-daemonsets", "--delete-emptydir-data", *words),
+        *("--timeout", f"{DRAIN_S:g}s"),
+        timeout_s=DRAIN_S + 10.0,
+    )
+
+
+def _node_of(scene: Scene, pod: str) -> str:
+    return str(kubectl_json("get", "pod", pod, "-n", scene.namespace)["spec"]["nodeName"])
+
+
+@dataclass(frozen=True, slots=True)
+class OnTwoNodes:
+    """A disturbance of a pool with a single prefill pod, in a cluster with a second node."""
+
+    disturbance: Disturbance
+
+    def __call__(self, stage: Stage) -> Evidence:
+        """Make the node, play, and leave the ground as it was."""
+        on = ground()
+        on.wait_whole()
+        images = setup.built_images()
+        counts = {**COUNTS, Role.PREFILL: 1}
+        with worker.second_node(images=[images["ENGINE_CPU_IMAGE"], images["ROUTER_IMAGE"]]):
+            try:
+                _set_prefill(on.pool, 1)
+                alone = replace(on, counts=counts)
+                alone.wait_whole()
+                return disturbed(alone, self.disturbance, stage)
+            finally:
+                kubectl("uncordon", names.NODE)
+                _set_prefill(on.pool, COUNTS[Role.PREFILL])
+
+
+def _set_prefill(pool: Pool, count: int) -> None:
+    pool.patch({"prefill": {"minReplicas": count, "maxReplicas": count}})
+
+
 METRICS = (
     kind_scenario(
         "prometheus-removed",
@@ -117,6 +171,15 @@ CAPACITY = (
         Disturbance(_drain_node, lasts_s=30.0, load_s=60.0),
         undone="The node is uncordoned.",
         names=r"(?i)cordon|drain|Unschedulable",
+    ),
+    kind_scenario(
+        "only-prefill-pod-drained",
+        Family.CAPACITY,
+        "Of two nodes, the one with the only prefill pod is drained, then the one it moved to.",
+        OnTwoNodes(Disturbance(_drain_both, load_s=150.0)),
+        undone="Each time another pod is Ready before the only one leaves.",
+        names=r"the node of its only Ready pod",
+        recovers_s=300.0,
     ),
     kind_scenario(
         "stuck-terminating",

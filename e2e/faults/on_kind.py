@@ -14,7 +14,7 @@ from e2e.cluster import names
 from e2e.commands import apply, kubectl
 from e2e.demo import setup
 from e2e.faults import node
-from e2e.faults.evidence import Evidence, Fate, Request, Stage
+from e2e.faults.evidence import Evidence, Fate, Play, Request, Stage
 from e2e.faults.node import Undo
 from e2e.faults.reference import Question, Reference, record_reference
 from e2e.faults.scenario import Family, Loss, Scenario, Where
@@ -155,7 +155,7 @@ def kind_scenario(
     name: str,
     family: Family,
     what: str,
-    disturbance: Disturbance,
+    play: Play,
     *,
     undone: str,
     may_lose: Loss = Loss.NOTHING,
@@ -170,7 +170,7 @@ def kind_scenario(
         where=Where.KIND,
         what=what,
         undone=undone,
-        play=disturbance,
+        play=play,
         may_lose=may_lose,
         names=names,
         recovers_s=recovers_s,

@@ -28,7 +28,9 @@ from e2e.faults.scenario import Scenario
 FIRST_AFTER_S = 20.0
 LIMIT_S = 150.0
 LONGEST_FAULT_S = 50.0
-LEFT_OUT = frozenset({"new-kv-revision", "prometheus-removed", "drain-against-budget"})
+LEFT_OUT = frozenset(
+    {"new-kv-revision", "prometheus-removed", "drain-against-budget", "routers-deleted"}
+)
 """What takes longer than a minute to be over, or reshapes the pool."""
 
 

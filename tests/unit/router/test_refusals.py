@@ -18,6 +18,16 @@ BAD_BODIES: list[tuple[Any, int, str]] = [
     (b"\xff\xfe", 400, "not valid JSON"),
     (b"[" * 100, 400, "not valid JSON"),
     (b"[" * 100_000, 400, "nested too deeply"),
+    (
+        b'{"model": "tiny", "prompt": [' + b"[]," * 150_000 + b"[]]}",
+        413,
+        "more than the 262144 values",
+    ),
+    (
+        b'{"model": "tiny", "prompt": [' + b'"",' * 300_000 + b'""]}',
+        413,
+        "more than the 262144 values",
+    ),
     (b'{"model": "tiny", "prompt": "x", "temperature": NaN}', 400, "NaN"),
     (b'{"model": "tiny", "prompt": "x", "temperature": -Infinity}', 400, "-Infinity"),
     (b'{"model": "tiny", "prompt": "x", "temperature": 1e999}', 400, "Infinity"),

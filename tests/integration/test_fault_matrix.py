@@ -1,0 +1,17 @@
+"""The short form of the fault matrix, as far as it needs an operator and an API server only."""
+
+import pytest
+
+from e2e.faults import runner
+from e2e.faults.catalogue import SCENARIOS
+from e2e.faults.scenario import Where
+
+QUICK = [each for each in SCENARIOS if each.quick and each.where is Where.API]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", QUICK, ids=lambda each: each.name)
+def test_a_fault_of_the_operator_violates_nothing(scenario, tmp_path):
+    result = runner.play_once(scenario, seed=1, code="-", tell=print, folder=tmp_path)
+
+    assert result.violations == []
