@@ -8,7 +8,6 @@ from e2e.faults.catalogue import SCENARIOS, chosen
 from e2e.faults.scenario import Family, Where
 from e2e.faults.soak import candidates
 
-
 WANTED = {
     "a node is lost": "node-lost",
     "spot capacity is reclaimed with notice": "spot-reclaimed",

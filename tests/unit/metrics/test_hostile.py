@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import threading
 
 import aiohttp
 import pytest
@@ -10,7 +11,7 @@ from aiohttp import web
 
 from tandem_operator.api.v1alpha1.scaling import Metrics
 from tandem_operator.core.role import Role
-from tandem_operator.metrics import departed
+from tandem_operator.metrics import departed, direct, prometheus
 from tandem_operator.metrics.arrivals import parse_arrivals
 from tandem_operator.metrics.budget import Budget, NoAnswerError
 from tandem_operator.metrics.collect import MOST_PROBLEMS, Collector
@@ -23,6 +24,7 @@ from tests.unit.metrics.servers import serving
 from tests.unit.metrics.test_arrivals import REPORT, parsed
 from tests.unit.metrics.test_direct import ENGINE_PAGE, hangs, trickles
 
+TICK_S = 5.0
 ONE = {"metric": {"__name__": "vllm:num_requests_running", "pod": "e-1"}, "value": [1, "1"]}
 
 
@@ -173,27 +175,31 @@ async def test_a_page_without_end_or_with_too_many_series_is_given_up():
     }
 
 
-async def test_the_loop_goes_on_while_a_large_report_is_read():
-    rows = [[n, [300 + n] * 6, [500_000 + n] * 6, n] for n in range(1300)]
-    report = REPORT | {"bucket_edges_tokens": [1, 2, 3, 4, 5], "arrivals": rows}
-    longest_s, stop = 0.0, asyncio.Event()
+async def test_answers_are_parsed_beside_the_loop(monkeypatch):
+    loops_thread, parsing = threading.get_ident(), {}
 
-    async def beat():
-        nonlocal longest_s
-        loop = asyncio.get_running_loop()
-        while not stop.is_set():
-            began_s = loop.time()
-            await asyncio.sleep(0.005)
-            longest_s = max(longest_s, loop.time() - began_s)
+    def watched(name, parse):
+        def parse_and_tell(*words, **named):
+            parsing[name] = threading.get_ident()
+            return parse(*words, **named)
 
-    beating = asyncio.create_task(beat())
-    reports, problems = await reported(json.dumps(report))
-    stop.set()
-    await beating
+        return parse_and_tell
 
-    assert (len(reports), problems) == (1, ())
-    # It read eight megabytes in two seconds before, on the loop.
-    assert longest_s < 1.0
+    for module, name in (
+        (direct, "parse_arrivals"),
+        (direct, "parse_page"),
+        (prometheus, "parse_bounded"),
+    ):
+        monkeypatch.setattr(module, name, watched(name, getattr(module, name)))
+    answers = {"/arrivals": json.dumps(REPORT), "/metrics": ENGINE_PAGE, "/api/v1/query": "{}"}
+
+    async with serving(answers) as (port, _), pods_session() as session:
+        await DirectSource(session).reports(router(port), now_s=1100.2)
+        await DirectSource(session).read(engines(port), now_s=7.0)
+    await asked({"/api/v1/query": json.dumps({"status": "success"})})
+
+    assert set(parsing) == {"parse_arrivals", "parse_page", "parse_bounded"}
+    assert loops_thread not in parsing.values()
 
 
 @pytest.mark.parametrize("silence", [hangs, trickles])
@@ -216,7 +222,8 @@ async def test_a_pool_of_silent_pods_does_not_delay_its_neighbour(silence):
 
         looking = asyncio.create_task(look_again_and_again())
         while not looks:
-            good = await collector.collect(engines(healthy, count=4), Metrics(), now_s=7.0)
+            async with asyncio.timeout(TICK_S):
+                good = await collector.collect(engines(healthy, count=4), Metrics(), now_s=7.0)
             assert len(good.engines) == 4
             await asyncio.sleep(0.5)
         looking.cancel()
