@@ -69,7 +69,7 @@ lint: .venv/ready
 	PYTHONPATH=operator:engine $(RUN) lint-imports
 
 check: lint ## Lint, types, import contracts and unit tests: two minutes on two cores
-	$(RUN) pytest tests/unit tests/golden -n 4 --dist worksteal
+	$(RUN) pytest tests/unit tests/golden -m "not simulates" -n 4 --dist worksteal
 
 crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts
 	$(RUN) python -m manifests.generate

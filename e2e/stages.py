@@ -60,7 +60,10 @@ STAGES = (
         "check",
         "lint, types, import contracts; unit and golden tests of what is shipped",
         targets=("lint",),
-        pytest=("tests/unit", "tests/golden", "-n", "4", "--dist", "worksteal"),
+        pytest=(
+            *("tests/unit", "tests/golden", "-m", "not simulates"),
+            *("-n", "4", "--dist", "worksteal"),
+        ),
     ),
     Stage(
         "tools",
@@ -72,8 +75,8 @@ STAGES = (
         "decisions over simulated load; the rules on random histories",
         # Its time is virtual: a test that gets little of a busy machine does not hang.
         pytest=(
-            *("tests/simulation", "tests/property", "--hypothesis-profile", "deep"),
-            *("-n", "2", "--timeout", "600"),
+            *("tests/simulation", "tests/property", "tests/unit", "-m", "simulates"),
+            *("--hypothesis-profile", "deep", "-n", "2", "--timeout", "600"),
         ),
         beside_next=True,
     ),

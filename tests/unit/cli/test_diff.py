@@ -7,6 +7,8 @@ import pytest
 
 from tests.unit.cli.files import POOL, PROFILE, SHORT, sentence, tandem, write
 
+pytestmark = pytest.mark.simulates
+
 
 @pytest.fixture
 def diff(tmp_path, pool):

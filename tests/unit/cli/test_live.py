@@ -9,6 +9,8 @@ from tests.unit.cli.fake_cluster import page
 from tests.unit.cli.files import POOL, PROFILE, SHORT, failed, sentence, tandem, write
 from tests.unit.cli.saved import learned_memory, memory
 
+pytestmark = pytest.mark.simulates
+
 
 @pytest.fixture
 def live(cluster, add_router, now_s):

@@ -19,6 +19,8 @@ from tandem_operator.sim.router_queue import RouterSettings
 from tests.unit.cli.files import POOL, PROFILE, tandem, write
 from tests.unit.sim.setups import ENGINE, counts, make_spec, steady
 
+pytestmark = pytest.mark.simulates
+
 MOST = 4
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.cli.files import POOL, PROFILE, SHORT, tandem, write
 
+pytestmark = pytest.mark.simulates
+
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2023-11-16 18:15:{second:02d}.5,{900 + second},40\n" for second in range(60)
 )

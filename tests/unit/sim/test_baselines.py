@@ -28,6 +28,8 @@ from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.simulate import Scenario, simulate
 from tests.unit.sim.setups import CHAT, ENGINE, counts, make_setup, make_spec, of, steady
 
+pytestmark = pytest.mark.simulates
+
 SPEC = make_spec(most=30)
 
 

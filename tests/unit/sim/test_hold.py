@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, RouterReport
 from tandem_operator.core.role import Role
 from tandem_operator.sim.baselines.hold import Hold
@@ -12,6 +14,8 @@ from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.simulate import Scenario, simulate
 from tests.unit.sim.setups import CHAT, make_setup, make_spec
 from tests.unit.sim.test_baselines import seen
+
+pytestmark = pytest.mark.simulates
 
 SPEC = make_spec(most=30)
 # A prompt of 1,000 tokens takes 0.1 s; a step of 16, at most, takes 10 ms: 1,600 tokens/s.

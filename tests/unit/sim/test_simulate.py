@@ -25,6 +25,8 @@ from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.trace import Trace, TraceRequest
 from tests.unit.sim.setups import ENGINE, counts, make_setup, make_spec, of, steady
 
+pytestmark = pytest.mark.simulates
+
 
 class Plan:
     """Asks for the counts of a list, one tick after the other, and notes what it saw."""

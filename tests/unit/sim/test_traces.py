@@ -35,6 +35,8 @@ from tandem_operator.sim.trace import (
 )
 from tests.unit.sim.setups import CHAT, of, steady
 
+pytestmark = pytest.mark.simulates
+
 SHORT = Mix(Lengths(100), Lengths(10))
 
 
