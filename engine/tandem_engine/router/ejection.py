@@ -204,6 +204,8 @@ class Ejection:
                 health.back_s = now
             if health.state is not State.OUT:
                 self._look_at(pod, now)
+            elif (stalled := self._stalled(pod, now)) is not None:
+                health.end_like(stalled, now=now)
 
     def sick(self) -> list[Sick]:
         """Return the pods that should serve and are not in.
@@ -230,7 +232,7 @@ class Ejection:
                 # Both serve others: what they cannot do together another pod can.
                 stalled.abandon()
             elif not pod.health.admits or pod not in culprits:
-                health.give_up()
+                health.end_like(stalled, now=now)
         elif self._is_slow(pod, _legs, now):
             self.eject(pod, Why.SLOW)
         elif self._is_slow(pod, _pulls, now):

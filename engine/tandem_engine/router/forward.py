@@ -41,6 +41,8 @@ from tandem_routing.verdict import Ending
 _MOST_TRIES = 2
 _MOST_LEASES = 2
 _NO_POD_RETRY_S = 5
+# No engine failed: none had room, or none began while it was waited for.
+_REFUSED_LATE = frozenset({Reason.BUSY, Reason.SILENT})
 _LONGEST_RETRY_S = 60
 
 logger = logging.getLogger(__name__)
@@ -240,8 +242,8 @@ class Forwarder:
                 # A pull that failed says nothing of what the pod computes by itself.
                 pulled = handover is not None and handover.seen_by is not None
                 if ends_here or (flight.tries >= _MOST_TRIES and not pulled):
-                    busy = failure.reason is Reason.BUSY
-                    flight.ending = Ending.SHED if busy else Ending.FAILED
+                    refused = failure.reason in _REFUSED_LATE
+                    flight.ending = Ending.SHED if refused else Ending.FAILED
                     raise error from failure
                 self._accounts.metrics.retries.labels(failure.reason.value).inc()
                 failed = pod

@@ -184,6 +184,19 @@ class Health:
         for attempt in tuple(self.waiting):
             attempt.abandon()
 
+    def end_like(self, stalled: "Attempt", *, now: float) -> None:
+        """End what waits for the same as `stalled`.
+
+        What pulls no KV blocks itself, and waits behind pulls, has its time once they are gone.
+        """
+        if not stalled.pulls:
+            self.give_up()
+            return
+        for attempt in tuple(self.waiting):
+            if attempt.pulls:
+                attempt.abandon()
+        self.progress_s = max(self.progress_s, now)
+
     def forget_before(self, at_s: float) -> None:
         """Forget pulls that went well before then."""
         for name in [name for name, well_s in self.well_with.items() if well_s < at_s]:

@@ -91,6 +91,12 @@ def gateway_error(failure: UpstreamFailure) -> ApiError:
     """Return what the client of a request is told that no engine served."""
     if failure.reason is Reason.BUSY:
         return busy_error()
+    if failure.reason is Reason.SILENT:
+        return unavailable(
+            "No engine began the answer in time; try again later.",
+            code="engine_silent",
+            retry_after_s=_BUSY_RETRY_S,
+        )
     return ApiError(
         502,
         "The engine failed before it finished the answer.",

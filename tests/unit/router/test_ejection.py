@@ -637,3 +637,32 @@ def test_sick_pods_are_named_since_they_first_left() -> None:
     [sick] = fleet.ejection.sick()
 
     assert (sick.pod.name, sick.since_s, sick.why) == ("d0", since, Why.FAILURES)
+
+
+def test_pulls_that_stand_still_end_no_request_that_pulls_nothing() -> None:
+    fleet = Fleet(prefill=1, decode=2)
+    for _ in range(5):
+        fleet.serve("d0")
+        fleet.serve("d1")
+    ended: list[Attempt] = []
+    waiting = [fleet.begin("d0", source="p0"), fleet.begin("d0")]
+    for attempt in waiting:
+        attempt.give_up = lambda attempt=attempt: not ended.append(attempt)
+
+    def look_for(seconds: float) -> None:
+        until_s = fleet.now + seconds
+        while fleet.now < until_s:
+            fleet.serve("d1")
+            fleet.now += 0.49
+            fleet.ejection.look()
+
+    while not ended:
+        look_for(0.5)
+    assert ended == waiting[:1]
+    fleet.end(waiting[0])
+
+    look_for(1.0)
+    assert ended == waiting[:1]
+
+    look_for(60.0)
+    assert ended == waiting
