@@ -157,3 +157,23 @@ async def test_a_mended_engine_serves_its_share_again(bare_pool: Pool) -> None:
         await load.send_until_served(name, share=0.2, within_s=20.0)
 
     assert not await told_sick(bare_pool)
+
+
+async def test_what_two_silent_pods_did_not_begin_is_refused_and_may_come_again(
+    bare_pool: Pool,
+) -> None:
+    await fleet(bare_pool, prefill=1, decode=0)
+    (await bare_pool.add("d2")).script = replace(HEALTHY, tokens=ALWAYS)
+    busy = [asyncio.create_task(bare_pool.stream()) for _ in range(6)]
+    await bare_pool.engines["d2"].wait_seen(6)
+    for name in ("d0", "d1"):
+        (await bare_pool.add(name)).script = Script(hold=asyncio.Event())
+
+    status, answer, headers = await bare_pool.post({"model": "tiny", "prompt": [5] * 50})
+
+    assert (status, answer["error"]["code"]) == (503, "engine_silent")
+    assert "Retry-After" in headers
+    assert {len(bare_pool.engines[name].seen) for name in ("d0", "d1")} == {1}
+    for task in busy:
+        task.cancel()
+    await asyncio.gather(*busy, return_exceptions=True)
