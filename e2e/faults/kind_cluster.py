@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from e2e.cluster import names, worker
 from e2e.commands import CommandError, kubectl, kubectl_json
 from e2e.demo import setup
-from e2e.faults import node
+from e2e.faults import held, node
 from e2e.faults.evidence import Evidence, Stage
 from e2e.faults.node import Undo
 from e2e.faults.on_kind import COUNTS, Disturbance, Scene, disturbed, ground, kind_scenario
@@ -16,7 +16,6 @@ from e2e.faults.scenario import Family
 from e2e.pools import Pool
 from tandem_operator.core.role import Role
 
-FINALIZER = "faults.example.com/held"
 EVICTION_TRIES = 5
 DRAIN_S = 180.0
 
@@ -75,14 +74,9 @@ def _evict(pod: str, *, namespace: str) -> None:
 def _hold_terminating(scene: Scene) -> Undo:
     """Delete a decode pod that something does not let go of."""
     pod = scene.pod_of(Role.DECODE)
-    _set_finalizers(pod, [FINALIZER], scene=scene)
+    held.hold(pod, namespace=scene.namespace)
     kubectl("delete", "pod", pod, "-n", scene.namespace, "--wait=false")
-    return lambda: _set_finalizers(pod, [], scene=scene)
-
-
-def _set_finalizers(pod: str, finalizers: list[str], *, scene: Scene) -> None:
-    body = json.dumps({"metadata": {"finalizers": finalizers}})
-    kubectl("patch", "pod", pod, "-n", scene.namespace, "--type=merge", "-p", body)
+    return lambda: held.let_go(pod, namespace=scene.namespace)
 
 
 def _edit_in_mid_drain(scene: Scene) -> Undo:

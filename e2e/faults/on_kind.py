@@ -13,7 +13,7 @@ from benchmarks.load.record import Outcome, Record
 from e2e.cluster import names
 from e2e.commands import apply, kubectl
 from e2e.demo import setup
-from e2e.faults import node
+from e2e.faults import held, node
 from e2e.faults.evidence import Evidence, Fate, Play, Request, Stage
 from e2e.faults.node import Undo
 from e2e.faults.reference import Question, Reference, record_reference
@@ -118,6 +118,7 @@ def ground() -> Ground:
     images = setup.built_images()
     setup.cluster("prometheus")
     setup.install_operator(images=images)
+    held.let_go_of_all(namespace=NAMESPACE)
     setup.remove_pool(namespace=NAMESPACE)
     setup.make_namespace(NAMESPACE)
     node.mend_all_cuts()
