@@ -31,6 +31,7 @@ KV_MEMORY = "16Mi"
 RATE_RPS = 2.0
 STREAMED_SHARE = 0.7
 MODEL = "tiny"
+FROM_PROMETHEUS = "read from Prometheus"
 
 
 @dataclass(slots=True)
@@ -130,6 +131,11 @@ def ground() -> Ground:
     pool = Pool(namespace=NAMESPACE, name=NAME)
     pool.wait_ready()
     wait_until(lambda: pool.is_whole(counts=COUNTS), within_s=300.0, what=f"{COUNTS} Ready")
+    wait_until(
+        lambda: FROM_PROMETHEUS in pool.condition("MetricsFresh").get("message", ""),
+        within_s=120.0,
+        what=f"metrics {FROM_PROMETHEUS}",
+    )
     url = open_door(pool)
     return Ground(pool, url, reference(url, images), COUNTS)
 
