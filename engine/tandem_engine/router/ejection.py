@@ -267,7 +267,7 @@ class Ejection:
         if not paces:
             return None
         patience_s = max(_STALLED_LEAST_S, _STALLED_TIMES_PEERS * max(paces) * work(tokens))
-        since_s = max(oldest.began_s, health.progress_s)
+        since_s = max(oldest.began_s, health.progress_s, health.relieved_s)
         moving = any(peer.health.progress_s > now - 0.5 * patience_s for peer in peers)
         return oldest if moving and now > since_s + patience_s else None
 

@@ -129,6 +129,7 @@ class Health:
         well_with: when a pull last went well, by the other pod.
         waiting: attempts without a first token.
         progress_s: when it last made a token.
+        relieved_s: when pulls that stood still were last given up.
     """
 
     __slots__ = (
@@ -137,6 +138,7 @@ class Health:
         "lost_tokens",
         "progress_s",
         "pulls",
+        "relieved_s",
         "since_s",
         "state",
         "taken_s",
@@ -163,6 +165,7 @@ class Health:
         self.well_with: dict[str, float] = {}
         self.waiting: dict[Attempt, None] = {}
         self.progress_s = 0.0
+        self.relieved_s = 0.0
 
     @property
     def admits(self) -> bool:
@@ -195,7 +198,7 @@ class Health:
         for attempt in tuple(self.waiting):
             if attempt.pulls:
                 attempt.abandon()
-        self.progress_s = max(self.progress_s, now)
+        self.relieved_s = now
 
     def forget_before(self, at_s: float) -> None:
         """Forget pulls that went well before then."""

@@ -656,9 +656,12 @@ def test_pulls_that_stand_still_end_no_request_that_pulls_nothing() -> None:
             fleet.now += 0.49
             fleet.ejection.look()
 
+    served_s = fleet["d0"].health.progress_s
     while not ended:
         look_for(0.5)
     assert ended == waiting[:1]
+    # Its peers would take it for a pod that works.
+    assert fleet["d0"].health.progress_s == served_s
     fleet.end(waiting[0])
 
     look_for(1.0)
