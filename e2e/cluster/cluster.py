@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import docker, gobuild, names, nodeimage, rootfs
+from e2e.cluster import docker, gobuild, names, nodeimage, rootfs, worker
 from e2e.cluster.progress import CannotContinueError, answers, run, say, step
 from e2e.cluster.store import locked
-from e2e.cluster.tools import ensure_tools
+from e2e.cluster.tools import ensure_tools, kubectl
 
 _SETTLE_S = 30.0
 _RESTART_S = 90.0
@@ -53,6 +53,7 @@ def up() -> None:
         docker.ensure_engine()
         tools = ensure_tools()
         refuse_strangers(_containers())
+        worker.remove()
         if not _revive(tools):
             _create(tools)
         say(f"cluster {names.CLUSTER}: ready (KUBECONFIG={_shown(names.KUBECONFIG)})")
@@ -70,6 +71,7 @@ def down() -> None:
             say(f"cluster {names.CLUSTER}: there is none")
         else:
             refuse_strangers(_containers())
+            worker.remove()
             _delete(ensure_tools())
         names.KUBECONFIG.unlink(missing_ok=True)
 
@@ -95,7 +97,7 @@ def set_accelerators(count: int, *, resource: str = "nvidia.com/gpu") -> None:
     """Give the node `count` accelerators: requests, quotas and Pending are then the real thing."""
     value = str(count) if count else None
     body = {"status": {"capacity": {resource: value}, "allocatable": {resource: value}}}
-    _kubectl(
+    kubectl(
         *("patch", "node", names.NODE, "--subresource=status", "--type=merge"),
         *("-p", json.dumps(body)),
     )
@@ -105,17 +107,17 @@ def set_accelerators(count: int, *, resource: str = "nvidia.com/gpu") -> None:
 def images_in_use() -> set[str]:
     """Images that some pod of the cluster asks for."""
     asked = "{.items[*].spec.containers[*].image} {.items[*].spec.initContainers[*].image}"
-    return set(_kubectl("get", "pods", "--all-namespaces", "-o", f"jsonpath={asked}").split())
+    return set(kubectl("get", "pods", "--all-namespaces", "-o", f"jsonpath={asked}").split())
 
 
 def apply(manifest: str) -> None:
     """Apply a manifest to the cluster."""
-    _kubectl("apply", "-f", "-", stdin=manifest)
+    kubectl("apply", "-f", "-", stdin=manifest)
 
 
 def await_rollout(deployment: str, *, namespace: str) -> None:
     """Wait until a Deployment runs as it was last applied."""
-    _kubectl("rollout", "status", f"deployment/{deployment}", "-n", namespace, "--timeout=120s")
+    kubectl("rollout", "status", f"deployment/{deployment}", "-n", namespace, "--timeout=120s")
 
 
 def choose_supply(*, can_pull: Callable[[], bool], problem: Callable[[], str | None]) -> Supply:
@@ -263,11 +265,6 @@ def has_started_since(node_started: str, pods: list[dict[str, Any]]) -> bool:
         for status in pod["status"].get("containerStatuses", ())
         if "running" in status.get("state", {})
     )
-
-
-def _kubectl(*words: str, stdin: str | None = None) -> str:
-    kubectl = ensure_tools()["kubectl"]
-    return run([kubectl, "--kubeconfig", names.KUBECONFIG, *words], stdin=stdin)
 
 
 def _shown(path: Path) -> str:

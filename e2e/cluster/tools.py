@@ -42,6 +42,12 @@ def ensure_tools() -> dict[str, Path]:
     return {tool.name: ensure(tool) for tool in TOOLS}
 
 
+def kubectl(*words: str, stdin: str | None = None) -> str:
+    """Ask our own cluster."""
+    command = [ensure_tools()["kubectl"], "--kubeconfig", names.KUBECONFIG, *words]
+    return run(command, stdin=stdin)
+
+
 def ensure(tool: Tool) -> Path:
     """Return the path of one tool of a suitable version."""
     if found := suitable(tool):

@@ -14,7 +14,7 @@ from typing import Any
 
 from e2e.cluster import names, nodestore
 from e2e.cluster.progress import CannotContinueError, answers, run, step
-from e2e.cluster.tools import ensure_tools
+from e2e.cluster.tools import kubectl
 
 NAME = f"{names.CLUSTER}-worker"
 _NETWORK = "kind"
@@ -41,11 +41,11 @@ def second_node(*, images: Sequence[str]) -> Iterator[str]:
 
 
 def remove() -> None:
-    """Remove the node, and what leads to it."""
+    """Remove the node, and what leads to it; also one that a killed run left."""
     if not answers(["docker", "inspect", NAME], timeout_s=20):
         return
     with suppress(CannotContinueError):
-        _kubectl("delete", "node", NAME, "--ignore-not-found")
+        kubectl("delete", "node", NAME, "--ignore-not-found")
     run(["docker", "rm", "--force", "--volumes", NAME])
     with suppress(CannotContinueError):
         _on(names.NODE, "ip", "route", "del", _PODS[NAME])
@@ -76,7 +76,7 @@ def _start() -> None:
 def _join() -> None:
     words = _on(names.NODE, "kubeadm", "token", "create", "--print-join-command").split()
     _on(NAME, *words, "--ignore-preflight-errors=all")
-    _kubectl("wait", f"node/{NAME}", "--for=condition=Ready", "--timeout=90s")
+    kubectl("wait", f"node/{NAME}", "--for=condition=Ready", "--timeout=90s")
 
 
 def _wait(command: list[str]) -> None:
@@ -97,7 +97,3 @@ def _inspected(node: str) -> dict[str, Any]:
 
 def _on(node: str, *words: str) -> str:
     return run(["docker", "exec", node, *words])
-
-
-def _kubectl(*words: str) -> str:
-    return run([ensure_tools()["kubectl"], "--kubeconfig", names.KUBECONFIG, *words])

@@ -103,7 +103,7 @@ def _leave_between_legs(scene: Scene) -> Undo:
 
     def look() -> None:
         for pod, expired in _expired_leases(scene).items():
-            if left := expired - before.get(pod, 0.0):
+            if (left := expired - before.get(pod, 0.0)) > 0.0:
                 scene.broken.append(f"{pod} kept the KV blocks of {left:g} leavers for their lease")
 
     return look
