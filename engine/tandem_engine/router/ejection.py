@@ -205,6 +205,7 @@ class Ejection:
             if health.state is not State.OUT:
                 self._look_at(pod, now)
             elif (stalled := self._stalled(pod, now)) is not None:
+                # Pulls were given up when it was put out; this is what waited behind them.
                 health.end_like(stalled, now=now)
 
     def sick(self) -> list[Sick]:
