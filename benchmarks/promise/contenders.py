@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.promise.cases import MOST_REPLICAS, Case, demand, pool_of
 from benchmarks.promise.kept import Kept, Row, key_of
+from benchmarks.promise.relay import Relay
 from benchmarks.promise.runs import run
 from tandem_operator.cli import case as simulated
 from tandem_operator.cli.policies import concurrency, latency_settings
@@ -17,7 +18,7 @@ from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
 from tandem_operator.sim.baselines.hold import Hold
 from tandem_operator.sim.baselines.hpa import SCALE_DOWN, Hpa, HpaSettings, Rules
 from tandem_operator.sim.baselines.signals import Signal
-from tandem_operator.sim.policy import Policy, Static, Tandem
+from tandem_operator.sim.policy import EPOCH_S, Policy, Static, Tandem
 
 Size = tuple[int, int]
 # Where the search for a fixed fleet begins, over what its mean load keeps busy.
@@ -26,6 +27,9 @@ SPARE = 1.5
 LATENCY_SHARES = (0.3, 0.5, 0.8, 0.95)
 CONCURRENCY_SHARES = (0.15, 0.3, 0.5, 0.7, 0.9)
 STABILIZATIONS_S = (60.0, 300.0, 900.0)
+# Of its own, as shares of what a replica can do: above 1 it is late at peaks, as a target allows.
+PREFILL_UTILIZATIONS = (0.65, 0.75, 0.82, 0.9, 1.0, 1.1, 1.25)
+DECODE_UTILIZATIONS = (0.8, 0.9, 1.0, 1.1)
 DYNAMO = DynamoSettings(throughput_s=60.0, load_s=5.0)
 
 
@@ -84,6 +88,39 @@ def surprised(bench: Bench) -> Row | None:
     if event_s is None:
         return None
     return bench.one("clairvoyant", "surprised", lambda pool: _seer(pool, event_s))
+
+
+def caught(bench: Bench) -> Row | None:
+    """The excess of one start-up: Tandem's own fleet until the event, and then who knows all.
+
+    `surprised` has a fleet of its own when the event comes, larger or smaller by its rule's chance.
+    """
+    event_s = bench.case.event_s
+    if event_s is None:
+        return None
+    return bench.one(
+        "caught", event_s, lambda pool: Relay(Tandem(), _seer(pool), EPOCH_S + event_s)
+    )
+
+
+def thrifty(bench: Bench) -> Row | None:
+    """Who knows each request and keeps no more spare than the target needs, found in hindsight."""
+
+    def policy(prefill: float, decode: float) -> Callable[[simulated.Case], Policy]:
+        def made(pool: simulated.Case) -> Policy:
+            start_s = pool.cold_start.median_s
+            return Clairvoyant(
+                pool.trace,
+                pool.profile,
+                pool.spec,
+                start_s=start_s,
+                prefill_utilization=prefill,
+                decode_utilization=decode,
+            )
+
+        return made
+
+    return _tuned(bench, "clairvoyant", PREFILL_UTILIZATIONS, DECODE_UTILIZATIONS, policy)
 
 
 def dynamo(bench: Bench) -> Row:
@@ -154,47 +191,52 @@ def least(enough: Callable[[int], bool], guess: int, most: int) -> int:
 def hpa(bench: Bench) -> Row | None:
     """Kubernetes' own on p95 latencies, its settings those that were best on this very trace."""
 
-    def policy(share: float, down: Rules) -> Callable[[simulated.Case], Policy]:
+    def policy(share: float, stabilization_s: float) -> Callable[[simulated.Case], Policy]:
         def made(pool: simulated.Case) -> Policy:
-            settings = replace(latency_settings(pool, share), down=down)
-            return Hpa(f"hpa at {share:g}, {down.stabilization_s:g} s", settings)
+            settings = replace(latency_settings(pool, share), down=_down(stabilization_s))
+            return Hpa(f"hpa at {share:g}, {stabilization_s:g} s", settings)
 
         return made
 
-    return _tuned(bench, "hpa", LATENCY_SHARES, policy)
+    return _tuned(bench, "hpa", LATENCY_SHARES, STABILIZATIONS_S, policy)
 
 
 def keda(bench: Bench) -> Row | None:
     """The same controller on requests that a role has, as KEDA feeds it."""
 
-    def policy(share: float, down: Rules) -> Callable[[simulated.Case], Policy]:
+    def policy(share: float, stabilization_s: float) -> Callable[[simulated.Case], Policy]:
         def made(pool: simulated.Case) -> Policy:
-            settings = HpaSettings(Signal.CONCURRENCY, concurrency(pool, share), down=down)
-            return Hpa(f"keda at {share:g}, {down.stabilization_s:g} s", settings)
+            replica = concurrency(pool, share)
+            settings = HpaSettings(Signal.CONCURRENCY, replica, down=_down(stabilization_s))
+            return Hpa(f"keda at {share:g}, {stabilization_s:g} s", settings)
 
         return made
 
-    return _tuned(bench, "keda", CONCURRENCY_SHARES, policy)
+    return _tuned(bench, "keda", CONCURRENCY_SHARES, STABILIZATIONS_S, policy)
+
+
+def _down(stabilization_s: float) -> Rules:
+    return replace(SCALE_DOWN, stabilization_s=stabilization_s)
 
 
 def _tuned(
     bench: Bench,
     kind: str,
     shares: Sequence[float],
-    policy: Callable[[float, Rules], Callable[[simulated.Case], Policy]],
+    seconds: Sequence[float],
+    policy: Callable[[float, float], Callable[[simulated.Case], Policy]],
 ) -> Row | None:
-    """The cheapest that reaches the target, over a grid of targets and stabilisations.
+    """The cheapest that reaches the target, over a grid of shares and of a second setting.
 
-    A higher target per replica costs less and attains less, so of each stabilisation only the
-    targets around the edge are run.
+    A higher share of what a replica can bear costs less and attains less, so of each second
+    setting only the shares around the edge are run.
     """
     target, reached = bench.case.target, list[Row]()
-    for stabilization_s in STABILIZATIONS_S:
-        down = replace(SCALE_DOWN, stabilization_s=stabilization_s)
+    for second in seconds:
 
-        def ran(index: int, down: Rules = down) -> Row:
+        def ran(index: int, second: float = second) -> Row:
             share = shares[index]
-            return bench.one(kind, (share, down.stabilization_s), policy(share, down))
+            return bench.one(kind, (share, second), policy(share, second))
 
         middle = len(shares) // 2
         rows = [ran(middle)]
@@ -215,6 +257,8 @@ POLICIES: dict[str, Callable[[Bench], Row | None]] = {
     "fixed": cheapest_fixed,
     "clairvoyant": clairvoyant,
     "surprised": surprised,
+    "caught": caught,
+    "thrifty": thrifty,
     "dynamo": dynamo,
     "hpa": hpa,
     "keda": keda,

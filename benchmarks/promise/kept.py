@@ -56,7 +56,13 @@ BASELINES = OPERATOR / "sim" / "baselines"
 SEEN = (OPERATOR / "sim" / "ledger.py", OPERATOR / "sim" / "observe.py")
 SETTINGS = OPERATOR / "cli" / "policies.py"
 ARRIVALS = OPERATOR / "core" / "arrivals.py"
-
+TANDEM = (
+    *sorted((OPERATOR / "core").rglob("*.py")),
+    *sorted((OPERATOR / "api").rglob("*.py")),
+    OPERATOR / "workloads" / "policy.py",
+    OPERATOR / "sim" / "policy.py",
+    *SEEN,
+)
 
 # By the kind of policy, what decides besides.
 OWN: dict[str, Sequence[Path]] = {
@@ -66,13 +72,8 @@ OWN: dict[str, Sequence[Path]] = {
     "hpa": (BASELINES / "hpa.py", BASELINES / "signals.py", SETTINGS, *SEEN),
     "keda": (BASELINES / "hpa.py", BASELINES / "signals.py", SETTINGS, *SEEN),
     "dynamo": (BASELINES / "dynamo.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
-    "tandem": (
-        *sorted((OPERATOR / "core").rglob("*.py")),
-        *sorted((OPERATOR / "api").rglob("*.py")),
-        OPERATOR / "workloads" / "policy.py",
-        OPERATOR / "sim" / "policy.py",
-        *SEEN,
-    ),
+    "tandem": TANDEM,
+    "caught": (*TANDEM, BASELINES / "clairvoyant.py", HERE / "relay.py"),
 }
 
 

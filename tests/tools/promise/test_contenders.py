@@ -9,6 +9,7 @@ from benchmarks.promise import contenders, tables
 from benchmarks.promise.cases import Case, pool_of
 from benchmarks.promise.contenders import POLICIES, Bench, best_split, least
 from benchmarks.promise.kept import Kept, Row
+from benchmarks.promise.relay import Relay
 from benchmarks.promise.runs import run
 from benchmarks.promise.scores import Result, lines
 from benchmarks.promise.traffic import Family, Traffic
@@ -16,6 +17,7 @@ from benchmarks.promise.work import Job, work
 from tandem_operator.core.role import Role
 from tandem_operator.sim.generate import Lengths, Mix
 from tandem_operator.sim.policy import Static
+from tests.unit.core.scene import observe
 
 STEP = Case(
     "step",
@@ -109,6 +111,39 @@ def test_who_learns_as_it_happens_prepares_nothing_for_it(tmp_path: Path) -> Non
     assert surprised is not None
     assert surprised["late"] > seer["late"]
     assert contenders.surprised(Bench(replace(surge, event_s=None), bench.kept, None)) is None
+
+
+def test_a_relay_asks_the_second_policy_from_its_moment_on() -> None:
+    spec, observation = pool_of(STEP, None).spec, observe()
+    first, second = (Static({Role.PREFILL: n, Role.DECODE: n}) for n in (1, 2))
+    relay = Relay(first, second, 200.0)
+
+    before, after = (relay.tick(spec, observation, now_s) for now_s in (199.0, 200.0))
+
+    assert before.replicas == first.replicas
+    assert after.replicas == second.replicas
+
+
+def test_the_excess_of_one_start_up_begins_with_the_fleet_that_was_there(tmp_path: Path) -> None:
+    bench = Bench(STEP, Kept(tmp_path / "runs.jsonl"), None)
+
+    caught, own = contenders.caught(bench), contenders.tandem(bench)
+
+    assert caught is not None
+    assert caught["first"] == own["first"]
+    assert contenders.caught(Bench(replace(STEP, event_s=None), bench.kept, None)) is None
+
+
+def test_foresight_keeps_no_more_spare_than_the_target_needs(tmp_path: Path) -> None:
+    long = Mix(Lengths(8000), Lengths(50))
+    surge = replace(STEP, traffic=replace(STEP.traffic, high_rps=10.0, mix=long))
+    bench = Bench(surge, Kept(tmp_path / "runs.jsonl"), None)
+
+    thrifty, seer = contenders.thrifty(bench), contenders.clairvoyant(bench)
+
+    assert thrifty is not None
+    assert thrifty["attainment"] >= surge.target
+    assert thrifty["gpu_hours"] <= seer["gpu_hours"]
 
 
 def test_every_policy_runs_on_a_case_and_the_tables_show_it(tmp_path: Path) -> None:

@@ -66,19 +66,23 @@ def test_one_case_in_thirty_four_may_miss_by_half_of_its_budget(
     assert not line.keeps_goal
 
 
-def test_a_surprise_is_judged_by_who_learns_of_it_as_it_happens() -> None:
-    near = result(Family.STEP, tandem=row(0.88, 1.0), surprised=row(0.9, 1.0))
-    far = result(Family.STEP, tandem=row(0.8, 1.0), surprised=row(0.9, 1.0))
+@pytest.mark.parametrize(
+    ("what", "bound"), [("same fleet", "caught"), ("fleet of its own", "surprised")]
+)
+def test_a_surprise_is_judged_by_a_policy_that_learns_of_it_as_it_happens(
+    what: str, bound: str
+) -> None:
+    case = result(Family.STEP).case
+    near = Result(case, {"tandem": row(0.88, 1.0), bound: row(0.9, 1.0)})
+    far = Result(case, {"tandem": row(0.8, 1.0), bound: row(0.9, 1.0)})
 
-    assert of("nobody could know", near).keeps_must
-    assert not of("nobody could know", near).keeps_goal
-    assert not of("nobody could know", near, far).keeps_must
+    assert of(what, near).keeps_must
+    assert not of(what, near).keeps_goal
+    assert not of(what, near, far).keeps_must
 
 
 def test_what_the_objective_allows_is_no_fault_after_a_surprise() -> None:
-    line = of(
-        "nobody could know", result(Family.STEP, tandem=row(0.96, 1.0), surprised=row(1.0, 1.0))
-    )
+    line = of("nobody could know", result(Family.STEP, tandem=row(0.96, 1.0), caught=row(1.0, 1.0)))
 
     assert line.keeps_goal
 
