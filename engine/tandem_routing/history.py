@@ -12,6 +12,8 @@ from tandem_routing.verdict import Cause, Outcome, Verdict
 
 BUCKET_EDGES_TOKENS = (128, 512, 2048, 8192, 32768)
 HISTORY_S = 1200
+# How long a request that waits counts as overdue, once its TTFT bound has passed.
+OVERDUE_S = 60.0
 
 
 def prompt_bucket(tokens: int) -> int:
@@ -46,7 +48,11 @@ class Arrivals:
 
 @dataclass(slots=True)
 class Finished:
-    """Requests that ended in some time; `gone` ones are in none of the other counts."""
+    """Requests that ended in some time; `gone` ones are in none of the other counts.
+
+    `echoes` are those of `blame` whose TTFT bound had passed long before their first token. They
+    counted as overdue while they waited: their end says nothing new.
+    """
 
     finished: int = 0
     good: int = 0
@@ -58,6 +64,7 @@ class Finished:
     output_tokens: int = 0
     output_tokens_squared: int = 0
     blame: Counter[str] = field(default_factory=Counter)
+    echoes: Counter[str] = field(default_factory=Counter)
 
     def add(self, verdict: Verdict, cause: Cause | None, *, output_tokens: int) -> None:
         """Count one request."""
@@ -75,8 +82,12 @@ class Finished:
         self.output_tokens_squared += output_tokens * output_tokens
         if cause is not None:
             self.blame[cause.value] += 1
+            if verdict.late_ttft and verdict.waited_s > verdict.ttft_bound_s + OVERDUE_S:
+                self.echoes[cause.value] += 1
 
     def row(self) -> dict[str, Any]:
         """Return the counts by their names, as reports have them."""
-        row = {name: getattr(self, name) for name in self.__slots__ if name != "blame"}
-        return {**row, "blame": dict(self.blame)}
+        causes = ("blame", "echoes")
+        row = {name: getattr(self, name) for name in self.__slots__ if name not in causes}
+        row["blame"] = dict(self.blame)
+        return {**row, "echoes": dict(self.echoes)} if self.echoes else row

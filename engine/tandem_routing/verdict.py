@@ -95,6 +95,11 @@ class Verdict:
     late_tpot: bool
     parts: Mapping[Cause, float]
 
+    @property
+    def waited_s(self) -> float:
+        """How long it waited for its first token, or until it ended without one."""
+        return sum(self.parts.values())
+
 
 def ttft_parts(timeline: Timeline, *, until_s: float) -> dict[Cause, float]:
     """Return the parts of the time from receipt to `until_s`; they sum to it.

@@ -27,12 +27,11 @@ from tandem_routing.deadline_queue import (
     Turn,
     Unfit,
 )
+from tandem_routing.history import OVERDUE_S
 from tandem_routing.outstanding import Load
 from tandem_routing.overflow import helped, spare
 from tandem_routing.pairing import Gate, bearing, pair
 from tandem_routing.pod_choice import Room
-
-_OVERDUE_S = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +85,7 @@ class Waiting:
         held_s = self._held.total_s(now)
         for waiter in self._alive:
             held = held_s - waiter.held_before_s > 0.5 * (now - waiter.entered_s)
-            overdue = now - _OVERDUE_S < waiter.deadline_s <= now
+            overdue = now - OVERDUE_S < waiter.deadline_s <= now
             found.prompt_tokens += waiter.tokens
             found.held_prompt_tokens += held * waiter.tokens
             found.overdue += overdue

@@ -10,6 +10,8 @@ from tandem_operator.core.observation import FinishedSecond, RouterReport
 
 HISTORY_S = 1200
 GROUPS_S = 240
+# A clock that is this far behind was set back; less is a router that tells later than another.
+SET_BACK_S = 300
 MOST_PER_SECOND = 10**6
 MOST_TOKENS = 10**7
 MOST_TOTAL = 10**15
@@ -172,20 +174,23 @@ class Outcomes:
         return max(0, self.finished - self.failed - self.shed - self.overdue)
 
 
-def outcomes(reports: Sequence[RouterReport], *, window_s: int) -> Outcomes:
+def outcomes(reports: Sequence[RouterReport], *, window_s: int, echoes: bool = True) -> Outcomes:
     """Sum of what ended within the last `window_s` seconds before each router's answer.
 
     Who waits and became late in the last minute counts as a violation already: those may wait for
-    long before they end.
+    long before they end. Without `echoes`, they do not count again once they end.
     """
     rows: list[FinishedSecond] = []
     for report in reports:
         first_s, last_s = report.sampled_s - window_s, report.sampled_s
         rows += [row for row in report.finished if first_s <= row.second <= last_s]
     blame: dict[str, int] = {}
+    repeated = 0
     for row in rows:
         for cause, count in row.blame.items():
-            blame[cause] = blame.get(cause, 0) + count
+            again = 0 if echoes else min(count, row.echoes.get(cause, 0))
+            blame[cause] = blame.get(cause, 0) + count - again
+            repeated += again
     overdue = [min(report.overdue_requests, MOST_TOTAL) for report in reports]
     held = [min(report.held_overdue_requests, MOST_TOTAL) for report in reports]
     for cause, count in (
@@ -196,9 +201,9 @@ def outcomes(reports: Sequence[RouterReport], *, window_s: int) -> Outcomes:
             blame[cause] = blame.get(cause, 0) + count
     return Outcomes(
         window_s=float(window_s),
-        finished=_total([*(row.finished for row in rows), *overdue]),
+        finished=_total([*(row.finished for row in rows), *overdue, -repeated]),
         good=_total([row.good for row in rows]),
-        late_ttft=_total([*(row.late_ttft for row in rows), *overdue]),
+        late_ttft=_total([*(row.late_ttft for row in rows), *overdue, -repeated]),
         late_tpot=_total([row.late_tpot for row in rows]),
         failed=_total([row.failed for row in rows]),
         shed=_total([row.shed for row in rows]),

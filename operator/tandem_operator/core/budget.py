@@ -4,9 +4,10 @@ Endings are kept by the minute for six hours and by the hour for thirty days.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 
+from tandem_operator.core.arrivals import SET_BACK_S
 from tandem_operator.core.observation import RouterReport
 
 MINUTE_S, HOUR_S = 60, 3600
@@ -68,6 +69,10 @@ class ErrorBudget:
                 hourly_finished=(0,),
                 hourly_good=(0,),
             )
+        if until_s < self.folded_s - SET_BACK_S:
+            # What ended before stays as long ago as it was. What ends from now on is counted.
+            minute, hour = until_s // MINUTE_S, until_s // HOUR_S
+            return replace(self, folded_s=until_s, minute=minute, hour=hour)
         if until_s <= self.folded_s:
             return self
         rows = [

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from tandem_operator.core.choose import gpus_of
 from tandem_operator.core.cover import LEVEL_S, OFTEN, Cover, is_level, recurs
 from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.play import (
@@ -86,11 +87,15 @@ def cover_for(
     if size * BUCKET_S < LEAST_HISTORY_S or not parts:
         return replace(before, end_s=history.end_s)
     requests = sum(part.requests for part in parts)
-    gpus = {role: spec.roles[role].gpus_per_replica for role in Role}
+    gpus = {
+        role: spec.roles[role].gpus_per_replica if spec.roles[role].managed else 0 for role in Role
+    }
     request_gpu_s = sum(work.busy[role] * gpus[role] for role in Role)
     price = MOST_PRICE * request_gpu_s / max(1e-3, 1.0 - spec.slo.attainment)
-    late = {role: Late(work.late_share[role], busy=work.busy[role]) for role in Role}
-    floors = {role: _floors(spec.roles[role], parts, role, work.busy[role]) for role in Role}
+    # Where another owner sets the count, nothing can be insured and nothing is paid.
+    busy = {role: work.busy[role] if spec.roles[role].managed else 0.0 for role in Role}
+    late = {role: Late(work.late_share[role], busy=busy[role]) for role in Role}
+    floors = {role: _floors(spec.roles[role], parts, role, busy[role]) for role in Role}
     recurring = recurs(history)
     least = {role: floors[role].start for role in Role}
     bare = {
@@ -142,6 +147,7 @@ def cover_for(
         for prefill in by_role[Role.PREFILL]
         for decode in by_role[Role.DECODE]
     ]
+    played = [each for each in played if _fits(spec, each.floors)] or played[:1]
 
     def cost(each: _Played) -> float:
         loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, SURE)
@@ -226,6 +232,11 @@ def _is_worth_it(
     )
     allowed = (1.0 - spec.slo.attainment) * sum(part.requests for part in parts)
     return missed > GROSS * allowed
+
+
+def _fits(spec: PoolSpec, floors: Mapping[Role, int]) -> bool:
+    """Whether the GPU budget has room for so many: what it has no room for insures nothing."""
+    return spec.gpu_budget is None or gpus_of(spec, floors) <= spec.gpu_budget
 
 
 def _floors(bounds: RoleSpec, parts: Sequence[Part], role: Role, busy: float) -> range:

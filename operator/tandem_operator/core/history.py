@@ -7,7 +7,7 @@ can be told in hindsight who would have been late under another fleet. A hole st
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tandem_operator.core.arrivals import GROUPS_S, Arrivals
+from tandem_operator.core.arrivals import GROUPS_S, SET_BACK_S, Arrivals
 from tandem_operator.core.role import Role
 
 BUCKET_S = 20
@@ -53,8 +53,11 @@ class DemandHistory:
         first_known_s = arrivals.end_s - arrivals.known_s
         end_s = self.end_s
         if end_s is None or last_s - end_s > KEPT_S or last_s < end_s - KEPT_S:
-            # Nothing yet, nothing for hours, or a clock that was set back.
+            # Nothing yet, nothing for hours, or a clock that was set back by hours.
             return replace(DemandHistory(), end_s=last_s) if arrivals.known_s else self
+        if last_s < end_s - SET_BACK_S:
+            # What came before stays as long ago as it was.
+            return replace(self, end_s=last_s)
         if last_s <= end_s:
             return self
         requests, tokens, peaks = list(self.requests), list(self.prompt_tokens), list(self.peaks)

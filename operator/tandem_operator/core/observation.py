@@ -110,7 +110,10 @@ class ArrivalSecond:
 
 @dataclass(frozen=True, slots=True)
 class FinishedSecond:
-    """Requests that ended in one second. `finished` holds the failed and the shed, not the gone."""
+    """Requests that ended in one second. `finished` holds the failed and the shed, not the gone.
+
+    `echoes` are those of `blame` that were overdue for a minute before: they were told of then.
+    """
 
     second: int
     finished: int
@@ -123,6 +126,7 @@ class FinishedSecond:
     output_tokens: int
     output_tokens_squared: int
     blame: Mapping[str, int] = field(default_factory=dict)
+    echoes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

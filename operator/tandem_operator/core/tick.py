@@ -1,11 +1,11 @@
 """One tick: observation and memory in, decision and memory out. Pure, total, deterministic."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
 
-from tandem_operator.core.arrivals import Arrivals, Outcomes, merge, outcomes
+from tandem_operator.core.arrivals import Arrivals, merge, outcomes
 from tandem_operator.core.choose import gpus_of
 from tandem_operator.core.correct import burning, correct, see_ready, violated_share
 from tandem_operator.core.curve import Curve, demand_curve
@@ -18,7 +18,7 @@ from tandem_operator.core.insure import insured, trusted
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observation import Observation
+from tandem_operator.core.observation import Observation, RouterReport
 from tandem_operator.core.pace import pace_to_tell
 from tandem_operator.core.plan import Plan, plan_for
 from tandem_operator.core.rates import Forecast
@@ -127,7 +127,7 @@ def decide(
     idle = _is_idle(spec, arrivals, seen, fresh)
     urgent, floors = dict[Role, int](), dict[Role, int]()
     if situation is None or situation.feasible:
-        urgent = _urgent(spec, fleets, settled, minute, longer)
+        urgent = _urgent(spec, fleets, settled, seen.routers)
         # What violations bought is not given back before it could be seen whether it helped.
         floors = {r: n for r, n in memory.floors.items() if r not in settled} | urgent
     planned = partial(
@@ -285,14 +285,15 @@ def _urgent(
     spec: PoolSpec,
     fleets: Mapping[Role, Fleet],
     settled: frozenset[Role],
-    minute: Outcomes,
-    longer: Outcomes,
+    routers: Sequence[RouterReport],
 ) -> dict[Role, int]:
     """Counts of the roles whose violations burn the error budget: up to twice what is ready.
 
     Only for a fleet that has been as it is for long enough to be blamed, and only for a bound that
-    replicas can keep at all.
+    replicas can keep at all. What waited for a minute beyond its bound was seen when it became
+    late: its end says nothing about the fleet of now.
     """
+    minute, longer = (outcomes(routers, window_s=s, echoes=False) for s in (MINUTE_S, LONGER_S))
     floors = {}
     for role in settled:
         ready = len(fleets[role].ready)

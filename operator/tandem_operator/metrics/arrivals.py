@@ -46,6 +46,7 @@ class _Finished(Lenient):
     output_tokens: Count
     output_tokens_squared: Count
     blame: dict[Cause, Count] = Field(default_factory=dict, max_length=MOST_CAUSES)
+    echoes: dict[Cause, Count] = Field(default_factory=dict, max_length=MOST_CAUSES)
 
 
 class _InSystem(Lenient):

@@ -18,10 +18,9 @@ from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.pool import Pool
 from tandem_operator.sim.prefill_pod import PrefillPod
-from tandem_routing.history import BUCKET_EDGES_TOKENS
+from tandem_routing.history import BUCKET_EDGES_TOKENS, OVERDUE_S
 
 REVISION = "r1"
-OVERDUE_S = 60.0
 UNSCHEDULED = "Unschedulable: no node has a free GPU"
 
 

@@ -120,6 +120,16 @@ def test_a_clock_set_back_counts_nothing_twice() -> None:
     assert set_back.fold([told(NOW_S + 400)]) == looked(400)
 
 
+def test_a_clock_set_back_by_half_an_hour_counts_what_ends_from_then_on() -> None:
+    budget = looked(600)
+
+    set_back = budget.fold([told(NOW_S - 1200)])
+
+    assert set_back.late_share(WINDOW_S) == budget.late_share(WINDOW_S)
+    later = set_back.fold([told(NOW_S - 900, since_s=NOW_S - 2400)])
+    assert sum(later.finished) == sum(budget.finished) + 300 * ENDED_PER_S
+
+
 def test_a_clock_set_back_by_a_day_begins_anew() -> None:
     budget = looked(300).fold([told(NOW_S - 86400.0, since_s=NOW_S - 90000.0)])
 

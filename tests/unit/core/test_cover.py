@@ -35,6 +35,26 @@ def test_bursts_that_recur_are_held_where_a_start_takes_longer_than_they_do() ->
     assert cover.late_share < 0.05 < cover.bare_share
 
 
+def test_no_more_is_insured_than_the_gpu_budget_has_room_for() -> None:
+    bursts = lulls_and_bursts(6)
+    free = covered(bursts, lead_s=90.0)
+    whole = sum(free.floor(role) for role in Role)
+
+    tight = covered(bursts, lead_s=90.0, spec=make_spec(high=12, gpu_budget=whole - 1))
+
+    assert sum(tight.floor(role) for role in Role) < whole
+    assert tight.floor(Role.PREFILL) > 1
+
+
+def test_nothing_is_insured_by_a_role_that_another_owner_scales() -> None:
+    external = make_spec(high=12, managed={Role.PREFILL: False})
+
+    cover = covered(lulls_and_bursts(6), lead_s=90.0, spec=external)
+
+    assert cover.floor(Role.PREFILL) == 1
+    assert cover.floor(Role.DECODE) <= covered(lulls_and_bursts(6), lead_s=90.0).floor(Role.DECODE)
+
+
 def test_it_is_told_which_bursts_a_floor_is_for() -> None:
     bursts = covered(lulls_and_bursts(6)).bursts[Role.PREFILL]
 

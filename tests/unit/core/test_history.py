@@ -103,6 +103,16 @@ def test_a_clock_set_back_a_little_adds_nothing_until_it_is_past() -> None:
     assert len(history.close(seen(40)).close(seen(120))) == 6
 
 
+def test_a_clock_set_back_by_half_an_hour_keeps_what_came_and_goes_on() -> None:
+    history = kept(100)
+
+    set_back = history.close(seen(-1800.0, started_s=NOW_S - 3000.0))
+    later = set_back.close(seen(-1700.0, started_s=NOW_S - 3000.0))
+
+    assert set_back.requests == history.requests
+    assert len(later) == len(history) + 5
+
+
 def test_a_clock_set_back_by_a_day_begins_anew() -> None:
     history = kept(100).close(seen(-86400.0, started_s=NOW_S - 90000.0))
 

@@ -163,6 +163,23 @@ def test_who_is_late_and_still_waits_is_a_violation_already() -> None:
     assert found.answered == 40
 
 
+def test_what_was_overdue_for_a_minute_is_not_counted_again_when_it_ends() -> None:
+    row = ended(
+        NOW_S - 10,
+        40,
+        good=30,
+        late_ttft=10,
+        blame={"router_queue": 10},
+        echoes={"router_queue": 8},
+    )
+    reports = [replace(report(), finished=(row,))]
+
+    whole, fresh = (outcomes(reports, window_s=60, echoes=echoes) for echoes in (True, False))
+
+    assert (whole.finished, whole.late_ttft, whole.blame) == (40, 10, {"router_queue": 10})
+    assert (fresh.finished, fresh.late_ttft, fresh.blame) == (32, 2, {"router_queue": 2})
+
+
 def test_who_is_late_for_one_roles_sake_does_not_speak_for_the_other() -> None:
     prefill_is_short = outcomes([waiting(overdue_requests=20)], window_s=60)
     ready = {role: Seen(ready=1, since_s=NOW_S - 300.0) for role in Role}

@@ -362,6 +362,24 @@ def test_what_a_little_more_load_keeps_is_said() -> None:
     )
 
 
+@pytest.mark.parametrize("echo", [False, True])
+def test_a_fleet_is_blamed_for_what_becomes_late_now_and_not_for_what_ends_late(
+    echo: bool,
+) -> None:
+    late = {"router_queue": 5}
+    rows = [
+        ended(NOW_S - ago, 10, good=5, late_ttft=5, blame=late, echoes=late if echo else {})
+        for ago in range(300)
+    ]
+    arrived = [arrival(NOW_S - ago, 10) for ago in range(300)]
+    seen = observe(routers=(report(arrivals=arrived, finished=rows),))
+    _, memory = decide(make_spec(), at(seen, NOW_S - 100.0), Memory(), NOW_S - 100.0)
+
+    _, memory = decide(make_spec(), seen, memory, NOW_S)
+
+    assert memory.floors == ({} if echo else {Role.PREFILL: 2})
+
+
 def test_a_count_that_the_forecast_itself_needs_is_not_said_to_be_kept_for_more() -> None:
     rates = {NOW_S + second: 8 for second in range(-600, 20)}
 

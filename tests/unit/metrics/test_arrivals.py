@@ -27,6 +27,7 @@ REPORT = {
                 "output_tokens": 60,
                 "output_tokens_squared": 2600,
                 "blame": {"router_queue": 1},
+                "echoes": {"router_queue": 1},
             },
         ]
     ],
@@ -64,6 +65,7 @@ def test_reads_the_documented_answer():
 
     assert report.arrivals[0].prompt_tokens == (0, 411, 0)
     assert report.finished[0].blame == {"router_queue": 1}
+    assert report.finished[0].echoes == {"router_queue": 1}
     assert report.legs[0].role is Role.PREFILL
     assert report.decode_requests == 4
     assert (report.held_prompt_tokens, report.overdue_requests) == (300, 2)
@@ -77,6 +79,13 @@ def test_an_older_router_holds_nobody_back():
     report = parsed(in_system={**older, "prefill_requests": 1, "decode_requests": 4})
 
     assert (report.held_prompt_tokens, report.overdue_requests) == (0, 0)
+
+
+def test_a_router_that_tells_of_no_echoes_has_none():
+    [[second, row]] = REPORT["finished"]
+    older = [[second, {name: value for name, value in row.items() if name != "echoes"}]]
+
+    assert parsed(finished=older).finished[0].echoes == {}
 
 
 def test_an_older_router_knows_of_no_sick_engine():

@@ -17,7 +17,7 @@ from tandem_engine.router.polls import DecodeReads
 from tandem_engine.router.settings import Slo
 from tandem_engine.router.timing_record import TimingRecord
 from tandem_routing.history import HISTORY_S, prompt_bucket
-from tandem_routing.verdict import Ending, Timeline, judge
+from tandem_routing.verdict import Cause, Ending, Timeline, judge
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
 
@@ -504,6 +504,37 @@ def test_a_gone_request_is_in_no_total_of_finished_ones() -> None:
 
     assert ledger.report({})["finished"][0][1]["gone"] == 1
     assert ledger.report({})["finished"][0][1]["finished"] == 0
+
+
+@pytest.mark.parametrize(("beyond_s", "echoes"), [(59.0, None), (61.0, {"router_queue": 1})])
+def test_what_waited_for_a_minute_beyond_its_bound_is_told_as_an_echo(
+    beyond_s: float, echoes: dict[str, int] | None
+) -> None:
+    ledger = Ledger(router="r", wall=lambda: 1000.0, clock=lambda: 1000.0)
+    first_s = 101.0 + beyond_s
+    timeline = Timeline(
+        received_s=100.0,
+        dispatched_s=first_s,
+        prefill_started=True,
+        prefill_ended_s=first_s,
+        first_token_s=first_s,
+        last_token_s=first_s + 0.5,
+    )
+    verdict = judge(
+        timeline,
+        Ending.ANSWERED,
+        # How long the answer is makes no difference.
+        ended_s=first_s + 300.0,
+        slo=Slo(ttft_s=1.0, tpot_s=1.0),
+        prompt_tokens=5,
+        output_tokens=2,
+    )
+
+    ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=2)
+
+    row = ledger.report({})["finished"][0][1]
+    assert row["blame"] == {"router_queue": 1}
+    assert row.get("echoes") == echoes
 
 
 async def test_one_chat_of_few_bytes_and_many_tokens_spoils_nothing_for_others(pool: Pool) -> None:
