@@ -3,15 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapreplace
+from math import inf
 from operator import attrgetter
 from typing import Any
 
+from tandem_operator.core.arrivals import Outcomes, outcomes
+from tandem_operator.core.budget import ErrorBudget
+from tandem_operator.core.cover import Cover
 from tandem_operator.core.decode import DecodeWork
 from tandem_operator.core.experts import EXPERTS
 from tandem_operator.core.guard import CONFIRM_S
 from tandem_operator.core.headroom import EARLY_S
+from tandem_operator.core.history import DemandHistory
+from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.prefill import PrefillWork, Replay
 from tandem_operator.core.situation import Situation
+from tandem_operator.core.spec import PoolSpec
 
 WHOLE = "whole"
 
@@ -41,6 +48,21 @@ def _full(work: DecodeWork | PrefillWork, rate_rps: float, replicas: int) -> flo
 
 def _loaded(replay: Replay, rate_rps: float, replicas: int) -> float:
     return _full(replay.work, rate_rps, replicas)
+
+
+def _no_cover(_spec: PoolSpec, history: DemandHistory, *_: object, **__: object) -> Cover:
+    return Cover(end_s=history.end_s)
+
+
+def _objective(_budget: ErrorBudget, attainment: float, **_: object) -> float:
+    return 1.0 - attainment
+
+
+def _with_echoes(
+    reports: Sequence[RouterReport], *, window_s: int, echoes: bool = True
+) -> Outcomes:
+    del echoes
+    return outcomes(reports, window_s=window_s)
 
 
 PARTS: dict[str, Part] = {
@@ -103,4 +125,23 @@ PARTS: dict[str, Part] = {
     "small": Part("growth for a small need does not wait", {"guard.CONFIRM_SMALL_S": CONFIRM_S}),
     "headroom": Part("a low that may be chance gives back", {"plan.headroom": lambda **_: 0.0}),
     "doubt": Part("what is known of 45 s is known as well", {"headroom.SEEN_S": EARLY_S}),
+}
+
+# Steps that show behind the router and on traffic that comes back: the insurance and its budget.
+INSURANCE: dict[str, Part] = {
+    "insurance": Part("nothing is held for bursts that came", {"promise.cover_for": _no_cover}),
+    "budget": Part(
+        "the objective is planned for, whatever is left of its budget",
+        {"budget.ErrorBudget.allowed_late": _objective},
+    ),
+    "record": Part(
+        "more than any burst needed may be held", {"promise.most_of": lambda *_, **__: {}}
+    ),
+    "level": Part(
+        "no fleet stays as it is on level traffic", {"choose_cover.is_level": lambda _: False}
+    ),
+    "gross": Part("no single burst is insured against", {"choose_cover.GROSS": inf}),
+    "loyalty": Part("the cheapest insurance is taken each minute", {"choose_cover.LOYALTY": 1.0}),
+    "urgent": PARTS["urgent"],
+    "echoes": Part("what ends late counts again", {"tick.outcomes": _with_echoes}),
 }

@@ -1,7 +1,8 @@
 """Run the core without a step on a trace, or take what was run before with the same code."""
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,12 +34,19 @@ def outcome(
     )
 
 
+@contextmanager
+def without(part: Part) -> Iterator[None]:
+    """The core without a step, in this process, for as long as the context lasts."""
+    with ExitStack() as changed:
+        for target, other in part.instead.items():
+            changed.enter_context(patch(f"{CORE}.{target}", other))
+        yield
+
+
 def _run(name: str, part: Part, *, startup_s: float, traces: Path) -> dict[str, Any]:
     began_s = time.process_time()
     setup = setup_of(name, STEPS["engines"], traces)
     scenario = Scenario(pools=(), cold_start=ColdStart(startup_s), gpus=GPUS)
-    with ExitStack() as changed:
-        for target, other in part.instead.items():
-            changed.enter_context(patch(f"{CORE}.{target}", other))
+    with without(part):
         report = simulate(setup, Tandem(), scenario)
     return report.to_json() | {"cpu_s": time.process_time() - began_s}

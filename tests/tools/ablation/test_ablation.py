@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.ablation import run as ablation
-from benchmarks.ablation.parts import PARTS, WHOLE
+from benchmarks.ablation.parts import INSURANCE, PARTS, WHOLE
 from benchmarks.ablation.run import CORE, outcome
 from benchmarks.ablation.table import by_kind, by_trace
 from tandem_operator.core import forecast
@@ -26,16 +26,19 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize("target", sorted({t for part in PARTS.values() for t in part.instead}))
+ALL = PARTS | INSURANCE
+
+
+@pytest.mark.parametrize("target", sorted({t for part in ALL.values() for t in part.instead}))
 def test_what_is_replaced_is_there(target: str) -> None:
     module, _, path = target.partition(".")
 
     reduce(getattr, path.split("."), importlib.import_module(f"{CORE}.{module}"))
 
 
-@pytest.mark.parametrize("name", [name for name in PARTS if name != WHOLE])
+@pytest.mark.parametrize("name", [name for name in ALL if name != WHOLE])
 def test_what_stands_in_differs_from_what_it_replaces_and_takes_its_arguments(name: str) -> None:
-    for target, other in PARTS[name].instead.items():
+    for target, other in ALL[name].instead.items():
         module, _, path = target.partition(".")
         own = reduce(getattr, path.split("."), importlib.import_module(f"{CORE}.{module}"))
         assert own != other
