@@ -26,6 +26,7 @@ from benchmarks.load.record import Record, tally
 from e2e.cluster import names
 from e2e.commands import apply, kubectl
 from e2e.demo import setup
+from e2e.demo.show import tightened_tpot_s
 from e2e.demo.story import Sight
 from e2e.demo.watch import PoolWatch
 from e2e.pools import Pool, wait_for_door
@@ -102,7 +103,9 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=8.0, help="of traffic before and after")
     parser.add_argument("--rate-rps", type=float, default=0.7, help="requests per second")
-    parser.add_argument("--tpot", default="25ms", help="the tighter bound, such as 25ms")
+    parser.add_argument(
+        "--tpot", metavar="MS", type=float, help="the tighter bound; left out, one that needs more"
+    )
     options = parser.parse_args()
     console = Console()
     traffic = Traffic(
@@ -122,21 +125,24 @@ def main() -> int:
     Pool(namespace=NAMESPACE, name=POOL).wait_ready(within_s=600.0)
     wait_for_door(URL)
     foretold, happened = asyncio.run(
-        _both(traffic, images=images, tpot=options.tpot, console=console)
+        _both(traffic, images=images, tpot_ms=options.tpot, console=console)
     )
     return _tell(lines(foretold, happened), console=console)
 
 
 async def _both(
-    traffic: Traffic, *, images: Mapping[str, str], tpot: str, console: Console
+    traffic: Traffic, *, images: Mapping[str, str], tpot_ms: float | None, console: Console
 ) -> tuple[Outcome, Outcome]:
     """What is foretold of the edit after traffic of the same kind, and what then happens."""
     watch = PoolWatch(namespace=NAMESPACE, pool=POOL, kubeconfig=names.KUBECONFIG)
     async with LoadGenerator(url=URL, model=POOL) as generator, watch:
         console.print(f"{traffic.duration_s / 60:.0f} min of {traffic.rate_rps:g} requests/s ...")
         before = await generator.run(plan_requests(traffic, seed=1, run="a"), traffic="before")
-        tightened = _written(OUT / "tightened.yaml", images=images, tpot=tpot)
         slo = setup.slo_in_force(namespace=NAMESPACE, pool=POOL)
+        if tpot_ms is None:
+            seen = tally([(record, slo) for record in before])
+            tpot_ms = 1000.0 * tightened_tpot_s(seen, slo=slo)
+        tightened = _written(OUT / "tightened.yaml", images=images, tpot=f"{tpot_ms:g}ms")
         _say(before, slo, console=console)
         fleet = watch.sights[-1].fleets
         start = f"{fleet[Role.PREFILL].desired}P{fleet[Role.DECODE].desired}D"
@@ -145,10 +151,10 @@ async def _both(
         console.print(str(document["verdict"]))
         apply(tightened)
         begin_s = time.time()
-        console.print(f"applied TPOT {tpot}; the same traffic again ...")
+        console.print(f"applied TPOT {tpot_ms:g} ms; the same traffic again ...")
         records = await generator.run(plan_requests(traffic, seed=2, run="b"), traffic="after")
         end_s = begin_s + traffic.duration_s
-    new = replace(slo, tpot_s=float(tpot.removesuffix("ms")) / 1000.0)
+    new = replace(slo, tpot_s=tpot_ms / 1000.0)
     _say(records, new, console=console)
     happened = Outcome(
         attainment=tally([(record, new) for record in records]).attainment or 0.0,
