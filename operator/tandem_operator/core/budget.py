@@ -5,7 +5,8 @@ Endings are kept by the minute for six hours and by the hour for thirty days.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import floor
+from enum import Enum
+from math import floor, sqrt
 
 from tandem_operator.core.arrivals import SET_BACK_S
 from tandem_operator.core.observation import RouterReport
@@ -19,7 +20,20 @@ BURN_WINDOWS_S = {"5m": 300.0, "1h": 3600.0, "6h": 21600.0}
 # no history shows.
 REST = 0.4
 LEAST_ALLOWED = 0.1
+CHANCE = 5.0
+# A fleet is judged after so long: as short where chance would hardly make so many late, and later
+# as ample where it hardly uses so much of what is allowed.
+LEAST_JUDGED_S, LEAST_AMPLE_S = 180, 900
+SURE_DEVIATIONS, AMPLE_SHARE = 2.0, 0.6
 MIN_FINISHED = 20
+
+
+class Proof(Enum):
+    """What late requests say about the fleet that served them."""
+
+    NONE = "none"
+    SHORT = "short"
+    AMPLE = "ample"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +148,25 @@ class ErrorBudget:
         window_s = WINDOW_S
         if since_s is not None and self.folded_s is not None:
             window_s = min(WINDOW_S, max(MINUTE_S, self.folded_s - since_s))
-        remaining = self.remaining(attainment, window_s)
-        share = 1.0 if remaining is None else REST + remaining
-        return (1.0 - attainment) * min(1.0, max(LEAST_ALLOWED, share))
+        minutes = max(1, round(window_s / MINUTE_S))
+        finished, good = sum(self.finished[-minutes:]), sum(self.good[-minutes:])
+        # A few late requests of a young window are chance.
+        burnt = (finished - good) / ((1.0 - attainment) * finished + CHANCE)
+        return (1.0 - attainment) * min(1.0, max(LEAST_ALLOWED, REST + 1.0 - burnt))
+
+    def proof(self, attainment: float, *, since_s: int | None) -> Proof:
+        """What surely came of the fleet since then: more late than the objective allows, or few."""
+        if since_s is None or self.folded_s is None or self.folded_s - since_s < LEAST_JUDGED_S:
+            return Proof.NONE
+        judged_s = min(self.folded_s - since_s, int(WINDOW_S))
+        minutes = judged_s // MINUTE_S
+        finished, good = sum(self.finished[-minutes:]), sum(self.good[-minutes:])
+        late, allowed = finished - good, (1.0 - attainment) * finished
+        if late > allowed + SURE_DEVIATIONS * sqrt(max(1.0, allowed)):
+            return Proof.SHORT
+        at_most = late + SURE_DEVIATIONS * sqrt(late + 1.0)
+        ample = judged_s >= LEAST_AMPLE_S and at_most < AMPLE_SHARE * allowed
+        return Proof.AMPLE if ample else Proof.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,15 @@ What is older counts less, so a pattern that ended is forgotten as other traffic
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import ceil
 
+from tandem_operator.core.budget import Proof
 from tandem_operator.core.choose import gpus_of
-from tandem_operator.core.cover import LEVEL_S, OFTEN, Cover, is_level, recurs
+from tandem_operator.core.cover import FOR_EVER_S, LEVEL_S, OFTEN, Cover, Short, is_level, recurs
 from tandem_operator.core.history import BUCKET_S, DemandHistory
+from tandem_operator.core.level import one_less, short_as, short_of, still_right
 from tandem_operator.core.play import (
+    FULL_LOAD,
     Fleet,
     Late,
     LateShare,
@@ -41,6 +44,8 @@ MOST_PRICE = 10.0
 # that one must miss so many times what is allowed. The other must miss no more than so much of
 # what is allowed: what just passes now may not pass in a minute.
 LOYALTY, TOLERATED, SURE = 0.93, 1.3, 0.6
+# A fleet for level traffic is judged by its late requests, so it need not be that sure.
+SURE_IF_LEVEL = 0.85
 EASY_LOAD, MOST_FLOORS = 0.5, 16
 # What came once is insured too where it alone made so many times as many late as are allowed.
 GROSS = 5.0
@@ -70,11 +75,12 @@ def cover_for(
     lead_s: Mapping[Role, float],
     allowed_late: float,
     before: Cover,
+    proof: Proof = Proof.NONE,
 ) -> Cover:
     """The cheapest insurance that keeps the late share of the history within `allowed_late`.
 
     `lead_s` is how long a start takes. `before` is in force and stays where another is hardly
-    cheaper.
+    cheaper. `proof` is what really came of it.
     """
     size = len(history)
     weights = [0.5 ** ((size - i) * BUCKET_S / HALF_LIFE_S) for i in range(size)]
@@ -86,6 +92,14 @@ def cover_for(
     )
     if size * BUCKET_S < LEAST_HISTORY_S or not parts:
         return replace(before, end_s=history.end_s)
+    level = is_level(history)
+    if level:
+        if still_right(before, history.end_s, proof):
+            return replace(before, end_s=history.end_s)
+        # What is level has been so for an hour: what came before that no longer counts.
+        first = size - LEVEL_S // BUCKET_S
+        parts = tuple(part for part in parts if part.bucket >= first)
+        weights = [weight if i >= first else 0.0 for i, weight in enumerate(weights)]
     requests = sum(part.requests for part in parts)
     gpus = {
         role: spec.roles[role].gpus_per_replica if spec.roles[role].managed else 0 for role in Role
@@ -95,24 +109,18 @@ def cover_for(
     # Where another owner sets the count, nothing can be insured and nothing is paid.
     busy = {role: work.busy[role] if spec.roles[role].managed else 0.0 for role in Role}
     late = {role: Late(work.late_share[role], busy=busy[role]) for role in Role}
-    floors = {role: _floors(spec.roles[role], parts, role, busy[role]) for role in Role}
+    floors = {
+        role: _floors(spec.roles[role], parts, role, busy[role], level=level) for role in Role
+    }
     recurring = recurs(history)
     least = {role: floors[role].start for role in Role}
     bare = {
         role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
         for role in Role
     }
-    endangered = _is_worth_it(spec, parts, weights, late=late, fleets=bare, least=least)
-    level = is_level(history)
-    if not endangered and not level:
+    if not level and not _is_worth_it(spec, parts, weights, late=late, fleets=bare, least=least):
         # What came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring)
-    if not endangered:
-        # What is level has been so for an hour: what came before that no longer counts.
-        first = size - LEVEL_S // BUCKET_S
-        parts = tuple(part for part in parts if part.bucket >= first)
-        weights = [weight if i >= first else 0.0 for i, weight in enumerate(weights)]
-        requests = sum(part.requests for part in parts)
 
     def tried(fleets: Mapping[Role, Fleet]) -> dict[Role, list[Option]]:
         return {
@@ -124,21 +132,24 @@ def cover_for(
 
     alone = tried(dict.fromkeys(Role, unmoved(history)))
     enough = {role: each[-1].floor for role, each in alone.items()}
-    by_hold: dict[float | None, dict[Role, list[Option]]] = {
-        hold_s: tried(
-            {
-                role: following(
-                    history,
-                    role,
-                    hold_s=max(hold_s, spec.stabilization_s),
-                    lead_s=lead_s[role],
-                    most=enough[role],
-                )
-                for role in Role
-            }
-        )
-        for hold_s in (HOLDS_S if endangered else HOLDS_S[:1])
-    }
+    by_hold: dict[float | None, dict[Role, list[Option]]] = {}
+    if not level:
+        by_hold = {
+            hold_s: tried(
+                {
+                    role: following(
+                        history,
+                        role,
+                        hold_s=max(hold_s, spec.stabilization_s),
+                        lead_s=lead_s[role],
+                        most=enough[role],
+                    )
+                    for role in Role
+                }
+            )
+            for hold_s in HOLDS_S
+        }
+    # Level traffic leaves nothing to follow: each move would answer chance, one start-up late.
     if recurring or level:
         by_hold[None] = alone
     played = [
@@ -148,25 +159,36 @@ def cover_for(
         for decode in by_role[Role.DECODE]
     ]
     played = [each for each in played if _fits(spec, each.floors)] or played[:1]
+    short = short_of(before, proof, history.end_s)
+    if short is not None:
+        played = [each for each in played if not each.is_within(short)] or played[-1:]
+    sure = SURE_IF_LEVEL if level else SURE
 
     def cost(each: _Played) -> float:
-        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, SURE)
+        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, sure)
         excess = max(0.0, each.late - allowed * allowed_late * requests)
         return loyalty * (each.gpu_s(gpus) + price * excess)
 
     found = min(played, key=cost)
     ready_s = (history.end_s or 0) + ceil(max(lead_s.values()))
+    taken = found.floors
+    anew = level and proof is Proof.AMPLE and before.level_s is not None
+    if anew:
+        taken = one_less(before, taken)
     best = Cover(
-        floors=found.floors,
+        floors=taken,
         steady=found.hold_s is None,
         hold_s=found.hold_s or 0.0,
         end_s=history.end_s,
         late_share=min(1.0, found.late / requests),
         bare_share=min(1.0, played[0].late / requests),
         recurring=recurring,
-        most=found.floors if found.hold_s is None else enough if recurring else {},
+        most=taken if found.hold_s is None else enough if recurring else {},
         busy=work.busy,
-        since_s=before.since_s if found.insures_no_more(before) else ready_s,
+        record=max(history.requests[parts[0].bucket :], default=0),
+        since_s=before.since_s if found.insures_no_more(before) and not anew else ready_s,
+        short=short,
+        level_s=history.end_s if level else None,
     )
     if found.is_like(before):
         # What it was taken for stays as it was told.
@@ -174,7 +196,7 @@ def cover_for(
     told = {
         role: bursts_beyond(history, parts, role=role, late=late[role], replicas=floor - 1)
         for role, floor in best.floors.items()
-        if endangered and floor > floors[role].start
+        if not level and floor > floors[role].start
     }
     return replace(best, bursts={role: each for role, each in told.items() if each is not None})
 
@@ -204,11 +226,14 @@ class _Played:
         same = cover.steady == (self.hold_s is None) and cover.hold_s == (self.hold_s or 0.0)
         return same and cover.floors == self.floors
 
+    def is_within(self, short: Short) -> bool:
+        """Whether it holds no more, for no longer, than what was not enough."""
+        as_long = (FOR_EVER_S if self.hold_s is None else self.hold_s) <= short.hold_s
+        return as_long and all(floor <= short.floors[r] for r, floor in self.floors.items())
+
     def insures_no_more(self, cover: Cover) -> bool:
         """Whether that insurance held as much, for as long."""
-        held = inf if cover.steady else cover.hold_s
-        as_long = (inf if self.hold_s is None else self.hold_s) <= held
-        return as_long and all(floor <= cover.floor(r) for r, floor in self.floors.items())
+        return self.is_within(short_as(cover, at_s=0))
 
 
 def _is_worth_it(
@@ -239,10 +264,17 @@ def _fits(spec: PoolSpec, floors: Mapping[Role, int]) -> bool:
     return spec.gpu_budget is None or gpus_of(spec, floors) <= spec.gpu_budget
 
 
-def _floors(bounds: RoleSpec, parts: Sequence[Part], role: Role, busy: float) -> range:
-    """Counts to try, up to what carries the highest load with ease; a few of a large fleet."""
+def _floors(
+    bounds: RoleSpec, parts: Sequence[Part], role: Role, busy: float, *, level: bool
+) -> range:
+    """Counts to try, up to what carries the highest load with ease; a few of a large fleet.
+
+    Level traffic never needs fewer than its load keeps busy.
+    """
     least = max(1, bounds.min_replicas)
     load = busy * rate_of(max(part.steps[role] for part in parts))
+    if level:
+        least = max(least, min(int(load / FULL_LOAD), bounds.max_replicas))
     most = min(max(least, bounds.max_replicas), max(least, ceil(load / EASY_LOAD)) + 1)
     step = 1
     while (most - least) // step > MOST_FLOORS:

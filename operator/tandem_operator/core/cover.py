@@ -9,11 +9,23 @@ from tandem_operator.core.history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.play import PEAK_DEVIATIONS, Bursts
 from tandem_operator.core.role import Role
 
-# Requests that cost so many times as much are no longer those of the history.
-HEAVIER = 1.1
+# Requests that cost so many times as much are no longer those of the history. The costs of a minute
+# differ by chance; a fleet that serves level traffic is judged by its late requests too.
+HEAVIER, HEAVIER_IF_LEVEL = 1.1, 1.25
 # The variance of level traffic is no more than so many times that of a Poisson process.
 LEVEL_S, LEAST_LEVEL_S, LEVEL_DISPERSION = 3600, 600.0, 2.0
+# How long a fleet that never moves keeps what it holds.
+FOR_EVER_S = 1e9
 RECORD_SHARE, DIP_SHARE, OFTEN = 0.8, 0.6, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """An insurance that proved too little at `at_s`; its `hold_s` has no end if it never moved."""
+
+    floors: Mapping[Role, int]
+    hold_s: float
+    at_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,9 @@ class Cover:
         late_share: share late in the play with it; `bare_share` without any.
         recurring: whether the highest load came and went more than once.
         bursts: by role, what one replica less would not have been enough for.
+        record: the most requests in the time of a bucket that it was chosen for.
+        level_s: when it was chosen for level traffic; `None`: it is for traffic that moves.
+        short: the one before that was not enough.
     """
 
     floors: Mapping[Role, int] = field(default_factory=dict)
@@ -45,6 +60,9 @@ class Cover:
     most: Mapping[Role, int] = field(default_factory=dict)
     busy: Mapping[Role, float] = field(default_factory=dict)
     since_s: int | None = None
+    record: int = 0
+    level_s: int | None = None
+    short: Short | None = None
 
     def floor(self, role: Role) -> int:
         """What is held of a role at least."""
@@ -72,20 +90,18 @@ def is_level(history: DemandHistory) -> bool:
     return pvariance(known) <= LEVEL_DISPERSION * fmean(known)
 
 
-def within_record(history: DemandHistory, requests: float) -> bool:
+def within_record(record: int, requests: float) -> bool:
     """Whether `requests` in the time of a bucket are no more than came before, chance allowed."""
-    record = max(history.requests, default=0)
     return requests <= record + PEAK_DEVIATIONS * sqrt(max(1.0, record))
 
 
-def most_of(
-    cover: Cover, history: DemandHistory, requests: float, busy: Mapping[Role, float]
-) -> dict[Role, int]:
+def most_of(cover: Cover, requests: float, busy: Mapping[Role, float]) -> dict[Role, int]:
     """By role, the most that is worth holding now: `requests` came in the time of a bucket."""
-    if not within_record(history, requests):
+    if not within_record(cover.record, requests):
         return {}
+    heavier = HEAVIER if cover.level_s is None else HEAVIER_IF_LEVEL
     return {
         role: most
         for role, most in cover.most.items()
-        if busy[role] <= HEAVIER * cover.busy.get(role, 0.0)
+        if busy[role] <= heavier * cover.busy.get(role, 0.0)
     }

@@ -69,6 +69,7 @@ class Promise:
                 lead_s=lead_s,
                 allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
                 before=cover,
+                proof=budget.proof(spec.slo.attainment, since_s=cover.since_s),
             )
         return Promise(budget=budget, history=history, cover=cover)
 
@@ -94,6 +95,11 @@ class Promise:
         `planned` makes a plan under floors; `floors` are those of violations seen by now; `busy` is
         what one request per second keeps busy today.
         """
+        lately = sum(arrivals.counts[-BUCKET_S:])
+        most = {} if busy is None else most_of(self.cover, lately, busy)
+        if self.cover.level_s is not None and most:
+            # Violations are what the budget is for, until they say that the fleet is short.
+            floors = {}
         plan = planned(floors=floors)
         if plan is None:
             return None, self
@@ -108,8 +114,6 @@ class Promise:
                 if held.get(role, 1) > max(bare[role], floors.get(role, 1))
             }
             plan = replace(plan, held_for=held_for)
-        lately = sum(arrivals.counts[-BUCKET_S:])
-        most = {} if busy is None else most_of(self.cover, self.history, lately, busy)
         if most:
             allowed = {role: max(held.get(role, 1), n) for role, n in most.items()}
             plan = plan.each(partial(_no_more, most=allowed))

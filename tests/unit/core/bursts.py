@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import ceil
 
+from tandem_operator.core.budget import Proof
 from tandem_operator.core.choose_cover import Work, cover_for
 from tandem_operator.core.cover import Cover
 from tandem_operator.core.history import BUCKET_S, PEAK_S, DemandHistory
@@ -67,6 +68,7 @@ def covered(
     before: Cover | None = None,
     work: Work = WORK,
     history: DemandHistory | None = None,
+    proof: Proof = Proof.NONE,
 ) -> Cover:
     """The insurance for such a history."""
     spec = make_spec(high=12) if spec is None else spec
@@ -77,4 +79,5 @@ def covered(
         lead_s=dict.fromkeys(Role, lead_s),
         allowed_late=1.0 - spec.slo.attainment if allowed_late is None else allowed_late,
         before=Cover() if before is None else before,
+        proof=proof,
     )

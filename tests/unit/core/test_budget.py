@@ -13,6 +13,7 @@ from tandem_operator.core.budget import (
     MONTH_S,
     WINDOW_S,
     ErrorBudget,
+    Proof,
 )
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import RouterReport
@@ -225,6 +226,34 @@ def test_what_an_insurance_has_answered_is_not_held_against_it() -> None:
     assert budget.allowed_late(0.95) < 0.01
     assert budget.allowed_late(0.95, since_s=1800) == pytest.approx(0.05)
     assert budget.allowed_late(0.95, since_s=9000) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("late_share", "minutes", "proof"),
+    [
+        (0.10, 20, Proof.SHORT),
+        (0.05, 20, Proof.NONE),
+        (0.01, 20, Proof.AMPLE),
+        (0.01, 10, Proof.NONE),
+        (0.10, 2, Proof.NONE),
+    ],
+)
+def test_a_fleet_is_short_or_ample_once_late_requests_prove_it(
+    late_share: float, minutes: int, proof: Proof
+) -> None:
+    assert spent(late_share).proof(0.95, since_s=-60 * minutes) is proof
+
+
+def test_a_late_request_or_two_prove_nothing() -> None:
+    few = ErrorBudget(folded_s=0, finished=(4,) * 60, good=(4,) * 58 + (2, 4))
+
+    assert few.proof(0.99, since_s=-600) is Proof.NONE
+
+
+def test_the_first_late_requests_of_a_new_fleet_are_chance() -> None:
+    young = ErrorBudget(folded_s=0, finished=(200,), good=(197,))
+
+    assert young.allowed_late(0.99, since_s=-30) > 0.9 * 0.01
 
 
 def test_all_of_the_objective_is_allowed_while_nothing_is_known() -> None:

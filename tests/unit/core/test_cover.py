@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandem_operator.core.budget import Proof
 from tandem_operator.core.cover import Cover, is_level, most_of, recurs, within_record
-from tandem_operator.core.history import UNKNOWN
+from tandem_operator.core.history import BUCKET_S, UNKNOWN
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
     HIGH_RPS,
     LOW_RPS,
     SERVICE_S,
+    WORK,
     Span,
     covered,
     lived,
@@ -25,6 +27,43 @@ HOUR_S = 3600.0
 CALM: list[Span] = [(LOW_RPS, HOUR_S)]
 NEEDED = 4
 """Prefill replicas that a burst keeps busy."""
+
+
+LEVEL: list[Span] = [(12.0, HOUR_S)]
+"""2.4 prefill replicas are busy."""
+
+
+def test_a_fleet_for_level_traffic_stays_whatever_a_new_look_would_say() -> None:
+    first = covered(LEVEL)
+    dearer = replace(WORK, busy={**SERVICE_S, Role.PREFILL: 1.1 * SERVICE_S[Role.PREFILL]})
+
+    again = covered(LEVEL, before=first, allowed_late=0.001, work=dearer)
+
+    assert again == first
+
+
+def test_a_fleet_that_proved_short_is_not_taken_again_within_the_hour() -> None:
+    first = covered(LEVEL)
+
+    larger = covered(LEVEL, before=first, proof=Proof.SHORT)
+    later = replace(larger, level_s=None)
+    assert larger.short is not None
+
+    assert larger.floor(Role.PREFILL) > first.floor(Role.PREFILL)
+    assert covered(LEVEL, before=later).floors == larger.floors
+    long_ago = replace(larger.short, at_s=(larger.end_s or 0) - int(HOUR_S) - 20)
+    forgotten = replace(later, short=long_ago)
+    assert covered(LEVEL, before=forgotten).floors == first.floors
+
+
+def test_an_ample_fleet_gives_back_one_replica_and_is_judged_anew() -> None:
+    first = covered(LEVEL)
+    ample = replace(first, floors={Role.PREFILL: 6, Role.DECODE: 2}, since_s=1)
+
+    less = covered(LEVEL, before=ample, proof=Proof.AMPLE)
+
+    assert sum(less.floors.values()) == 7
+    assert less.since_s == (first.end_s or 0) + 60
 
 
 def test_bursts_that_recur_are_held_where_a_start_takes_longer_than_they_do() -> None:
@@ -146,7 +185,8 @@ def test_a_pattern_that_stopped_is_released() -> None:
     after = covered([*lulls_and_bursts(6), (LOW_RPS, 2 * HOUR_S)], before=held)
 
     assert [after.floor(role) for role in Role] == [1, 1]
-    assert not after.steady
+    # The bursts are forgotten with what they needed: more load than the calm's is no longer usual.
+    assert after.record == LOW_RPS * BUCKET_S
 
 
 def test_what_stopped_is_released_step_by_step() -> None:
@@ -229,12 +269,12 @@ def test_what_was_late_counts_once_as_much_could_be_ready() -> None:
 
 def test_within_the_record_nobody_holds_more_than_the_record_needed() -> None:
     spans = lulls_and_bursts(6)
-    cover, history = covered(spans, lead_s=20.0), lived(spans)
-    record = max(history.requests)
+    cover = covered(spans, lead_s=20.0)
 
-    assert most_of(cover, history, record, SERVICE_S) == cover.most
+    assert cover.record == max(lived(spans).requests)
+    assert most_of(cover, cover.record, SERVICE_S) == cover.most
     assert cover.most[Role.PREFILL] >= NEEDED
-    assert most_of(cover, history, 2 * record, SERVICE_S) == {}
+    assert most_of(cover, 2 * cover.record, SERVICE_S) == {}
 
 
 def test_a_level_that_came_once_is_no_bound() -> None:
@@ -265,7 +305,7 @@ def test_a_role_whose_requests_cost_more_than_before_may_hold_more_than_before()
     spans = lulls_and_bursts(6)
     longer = {**SERVICE_S, Role.PREFILL: 1.5 * SERVICE_S[Role.PREFILL]}
 
-    most = most_of(covered(spans), lived(spans), LOW_RPS, longer)
+    most = most_of(covered(spans), LOW_RPS, longer)
 
     assert Role.PREFILL not in most
     assert Role.DECODE in most
@@ -302,9 +342,7 @@ def test_a_hole_is_no_lull() -> None:
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_load_is_within_the_record_up_to_chance(record: int, requests: int) -> None:
-    history = replace(lived([(0.0, 40.0)]), requests=(0, record))
-
     if requests <= record:
-        assert within_record(history, requests)
+        assert within_record(record, requests)
     if requests > record + 3.1 * max(1.0, record**0.5):
-        assert not within_record(history, requests)
+        assert not within_record(record, requests)

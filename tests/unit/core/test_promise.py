@@ -33,6 +33,7 @@ STEADY = Cover(
     bursts={Role.PREFILL: BURSTS},
     most={Role.PREFILL: 5, Role.DECODE: 2},
     busy=WORK.busy,
+    record=int(HIGH_RPS * BUCKET_S),
 )
 
 
@@ -115,6 +116,16 @@ def test_violations_move_a_steady_fleet_as_any_other() -> None:
     plan, _ = insured(promised(), 9, rate=HIGH_RPS, seen=7)
 
     assert target(plan) == (7, 2)
+
+
+def test_on_level_traffic_violations_are_what_the_budget_is_for() -> None:
+    level = replace(STEADY, level_s=int(NOW_S) - 600)
+
+    within, _ = insured(promised(level), 9, rate=HIGH_RPS, seen=7)
+    beyond, _ = insured(promised(level), 9, rate=2 * HIGH_RPS, seen=12)
+
+    assert target(within) == (5, 2)
+    assert target(beyond) == (12, 9)
 
 
 def test_the_history_keeps_what_the_forecast_wanted_without_the_insurance() -> None:

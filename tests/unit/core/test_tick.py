@@ -293,6 +293,7 @@ def test_a_fleet_insured_for_its_record_grows_no_further_while_requests_cost_no_
         end_s=end_s,
         most=dict.fromkeys(Role, 2),
         busy=dict.fromkeys(Role, busy),
+        record=10 * BUCKET_S,
     )
     history = DemandHistory(end_s=end_s, requests=(10 * BUCKET_S,))
     memory = Memory(promise=Promise(cover=cover, history=history))
