@@ -25,6 +25,7 @@ ENFORCED: tuple[str, ...] = (
     "docs/comparison.md",
     "docs/decision-reference.md",
     "docs/decisions.md",
+    "docs/router.md",
 )
 # Generated: their sentences stand in the models and in the fault matrix.
 LINKS_ONLY = "docs/api.md", "docs/faults.md"
