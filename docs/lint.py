@@ -25,7 +25,9 @@ ENFORCED: tuple[str, ...] = (
     "docs/comparison.md",
     "docs/decision-reference.md",
     "docs/decisions.md",
+    "docs/operations.md",
     "docs/router.md",
+    "docs/simulator.md",
 )
 # Generated: their sentences stand in the models and in the fault matrix.
 LINKS_ONLY = "docs/api.md", "docs/faults.md"
