@@ -67,8 +67,9 @@ lint: .venv/ready
 	$(RUN) ruff check .
 	$(RUN) mypy
 	PYTHONPATH=operator:engine $(RUN) lint-imports
+	$(RUN) python -m docs.lint
 
-check: lint ## Lint, types, import contracts and unit tests: two minutes on two cores
+check: lint ## Lint, types, import contracts, prose and unit tests: two minutes on two cores
 	$(RUN) pytest tests/unit tests/golden -m "not simulates" -n 4 --dist worksteal
 
 crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts
