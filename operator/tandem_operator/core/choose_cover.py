@@ -43,7 +43,7 @@ MOST_PRICE = 10.0
 # Each change costs a start. Another insurance must be so much cheaper than the one in force, or
 # that one must miss so many times what is allowed. The other must miss no more than so much of
 # what is allowed: what just passes now may not pass in a minute.
-LOYALTY, TOLERATED, SURE = 0.93, 1.3, 0.6
+LOYALTY, TOLERATED, SURE = 0.93, 1.0, 0.5
 # A fleet for level traffic is judged by its late requests, so it need not be that sure.
 SURE_IF_LEVEL = 0.85
 EASY_LOAD, MOST_FLOORS = 0.5, 16
