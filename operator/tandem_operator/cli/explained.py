@@ -80,7 +80,7 @@ def show(console: Console, found: Evidence, *, events: int) -> None:
         console.print(_pairs(inputs))
     learned = list(memory_pairs(found.memory)) if found.memory is not None else []
     if found.memory_fault is not None:
-        line(f"The operator's memory cannot be read: {found.memory_fault}", "yellow")
+        line(f"What Tandem learned is not shown: {found.memory_fault}", "yellow")
     if learned:
         head("What it has learned")
         console.print(_pairs(learned))

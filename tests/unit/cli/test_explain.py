@@ -44,9 +44,9 @@ def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
     assert result.exit_code == 0, result.output
     for words in (
         "team/chat: TTFT 300ms + 50ms per 1,000 prompt tokens, TPOT 20ms, 95% of requests",
-        "prefill 2 -> 3: TTFT p95 was 0.51 s > 0.45 s in the last two minutes",
+        "prefill 2 -> 3: TTFT p95 was 0.51 s (bound 0.45 s) in the last 2 minutes",
         "limit: gpuBudget 6",
-        "not taken: 2 prefill: 9 % late for prefill",
+        "not taken: 2 prefill: 9 % of requests late because of prefill",
         "120ms, 512ms, 1.2s, bound 300ms + 50ms per 1,000 tokens",
         "91.2%, 95% wanted",
         "-76% of 1h, 81% of 30d",
@@ -77,8 +77,8 @@ def test_tells_what_is_held_and_for_which_bursts(explain):
     told = json.loads(explain(pool(), insured(HELD), words=("--json",)).stdout)["insurance"]
 
     assert told["prefill held at"] == (
-        "3: bursts of about 40 requests/s came 6 times in the last 30 minutes;"
-        " one replica less would make 9 % of them late"
+        "3: bursts of about 40 requests/s arrived 6 times in the last 30 minutes;"
+        " 9 % of their requests would be late with 1 replica fewer"
     )
     assert "decode held at" not in told
     assert told["what was needed is kept for"] == "10.0 min at least"
@@ -166,7 +166,7 @@ def test_a_memory_that_cannot_be_read_is_told_and_stops_nothing(explain):
     result = explain(pool(), memory("{}"))
 
     assert result.exit_code == 0
-    assert "The operator's memory cannot be read: memory has version None" in result.stdout
+    assert "What Tandem learned is not shown: The stored memory has version None" in result.stdout
 
 
 def test_a_pool_whose_spec_makes_no_sense_is_explained_all_the_same(explain):

@@ -246,8 +246,8 @@ def test_a_role_that_is_held_for_bursts_says_so() -> None:
 
     assert (prefill.to, prefill.reason) == (5, Reason.RECURRING_BURSTS)
     assert prefill.sentence == (
-        "prefill stays at 5: bursts of about 20 requests/s came 6 times in the last 30 minutes;"
-        " one replica less would make 40 % of them late"
+        "prefill stays at 5: bursts of about 20 requests/s arrived 6 times in the last 30 minutes;"
+        " 40 % of their requests would be late with 1 replica fewer"
     )
 
 
