@@ -158,8 +158,8 @@ async def test_a_core_that_stays_stopped_is_ended_with_the_reason(
 
     assert not alive([core])
     said = (engine.log.parent / f"{role}.end").read_text()
-    assert said.startswith("the engine hangs: since ")
-    assert f"requests in it when it last told: {int(busy)})" in said
+    assert said.startswith("the engine hangs: it has generated no token since ")
+    assert f"last known requests: {int(busy)})" in said
     if stream is not None:
         with pytest.raises(aiohttp.ClientError):
             await stream

@@ -98,12 +98,12 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         reason = Reason.NAMESPACE_QUOTA
     text = sentence(words, allowed, reason)
     if not bounds.managed:
-        owner = f"another owner sets the {role.value} replicas"
+        owner = f"{role.value} has another owner"
         reason, text = Reason.NOT_MANAGED, f"{owner}; Tandem recommends: {text}"
     elif view.spec.mode is Mode.PAUSED:
-        reason, text = Reason.PAUSED, f"scaling is paused; Tandem recommends: {text}"
+        reason, text = Reason.PAUSED, f"Scaling is paused; Tandem recommends: {text}"
     elif view.spec.mode is Mode.RECOMMEND and allowed.to != allowed.current:
-        text = f"recommended only: {text}"
+        text = f"Tandem only recommends: {text}"
     ready = len(view.fleets[role].ready)
     return RoleDecision(
         role=role,

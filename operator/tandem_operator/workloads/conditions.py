@@ -190,7 +190,7 @@ def _metrics_fresh(facts: Facts) -> Verdict:
         return Verdict(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
     before = facts.previous.condition(ConditionType.METRICS_FRESH)
     if (before is None or before.status == UNKNOWN) and not facts.serving(ROUTER):
-        message = "Nothing is measured before the first router is Ready."
+        message = "Tandem measures nothing before the first router is Ready."
         return Verdict(ConditionType.METRICS_FRESH, UNKNOWN, "Starting", message)
     return Verdict(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
 
@@ -198,7 +198,7 @@ def _metrics_fresh(facts: Facts) -> Verdict:
 def _scaling_active(facts: Facts) -> Verdict:
     policy = facts.policy
     if policy.mode is not Mode.AUTO:
-        what = "keeps" if policy.mode is Mode.PAUSED else "only recommends"
+        what = "changes no" if policy.mode is Mode.PAUSED else "only recommends"
         message = f"Tandem {what} replica counts, since scaling.mode is {policy.mode}."
         return Verdict(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
     external = [str(role) for role in Role if not policy.roles[role].managed]
