@@ -47,7 +47,7 @@ ManifestsArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="[OLD.yaml] NEW.yaml",
-        help="The manifest before the edit, which --pool may stand for, and the one after it.",
+        help="The manifest before the edit (or --pool), and the one after it.",
     ),
 ]
 
@@ -64,7 +64,7 @@ def diff(
         typer.Option(
             "--new-profile",
             metavar="NAME|FILE",
-            help="How fast one replica is after the edit, where the edit makes other ones;"
+            help="How fast one replica is after the edit, if the edit changes that;"
             " that of --profile if left out.",
             rich_help_panel=ENGINES,
             show_default=False,
