@@ -106,7 +106,7 @@ async def test_a_core_that_stops_idle_and_goes_on_is_ready_again(pair: Pair) -> 
         await answers(engine, "/ready", 503)
         assert await engine.api.health() == 200
         assert await engine.probe("/live") == 200
-        assert "it has made no token" in (await engine.info())["reason"]
+        assert "it has generated no token" in (await engine.info())["reason"]
 
     await answers(engine, "/ready", 200)
     assert await engine.tokens(body_of(40))

@@ -95,9 +95,9 @@ def diff(
 ) -> None:
     """Say what an edit of a pool would do to GPUs, attainment and cost, before it is merged.
 
-    Both manifests run on the same traffic from the same seed, sized by Tandem; what differs is
-    the edit. With --pool and the new manifest alone, old is the pool as it runs, on its own
-    traffic and engines.
+    Tandem sizes both manifests on the same traffic from the same seed, so only the edit differs.
+    With --pool and one manifest, the old side is the running pool, with its own traffic and
+    engines.
     """
     old, new = _old_and_new(manifests, live_pool)
     check_outputs(

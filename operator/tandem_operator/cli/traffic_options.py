@@ -51,7 +51,7 @@ class TrafficOptions:
         TraceFormat | None,
         typer.Option(
             "--format",
-            help="Who published the trace; read from its first line if left out.",
+            help="Format of the trace; read from its first line if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
