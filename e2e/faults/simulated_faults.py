@@ -249,7 +249,7 @@ CAPACITY = (
             distort=_crash_looping,
         ),
         undone="They start again after 5 min.",
-        names=r"CrashLoopBackOff|stands in",
+        names=r"CrashLoopBackOff|starts another pod",
     ),
     _simulated(
         "budget-cut",

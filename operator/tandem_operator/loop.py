@@ -204,7 +204,7 @@ class PoolLoop:
             pool,
             reason="OtherOperator",
             note=(
-                f"Operator {other} runs this pool, so operator {own} leaves it alone."
+                f"Operator {other} runs this pool, so operator {own} writes nothing."
                 " Uninstall one of the two, or give each its own namespaces (watchNamespace)."
             ),
             warning=True,
@@ -397,4 +397,4 @@ def _name_of(pool: Mapping[str, Any]) -> PoolName:
 
 def _sentence(taken: Taken) -> str:
     kind, name = taken.child
-    return f"{kind} {name}: took back {describe(taken.conflicts)}, which Tandem manages."
+    return f"{kind} {name}: Tandem took back {describe(taken.conflicts)}, which it manages."

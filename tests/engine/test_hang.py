@@ -106,7 +106,7 @@ async def test_a_core_that_stops_idle_and_goes_on_is_ready_again(pair: Pair) -> 
         await answers(engine, "/ready", 503)
         assert await engine.api.health() == 200
         assert await engine.probe("/live") == 200
-        assert "it has made no token" in (await engine.info())["reason"]
+        assert "it has generated no token" in (await engine.info())["reason"]
 
     await answers(engine, "/ready", 200)
     assert await engine.tokens(body_of(40))
@@ -158,8 +158,8 @@ async def test_a_core_that_stays_stopped_is_ended_with_the_reason(
 
     assert not alive([core])
     said = (engine.log.parent / f"{role}.end").read_text()
-    assert said.startswith("the engine hangs: since ")
-    assert f"requests in it when it last told: {int(busy)})" in said
+    assert said.startswith("the engine hangs: it has generated no token since ")
+    assert f"last known requests: {int(busy)})" in said
     if stream is not None:
         with pytest.raises(aiohttp.ClientError):
             await stream

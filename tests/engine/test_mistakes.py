@@ -27,11 +27,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "no-folder": (
         {"model.source": {"image": {"path": "/models/nowhere"}}},
-        ("spec.model.source.image.path", "/models/nowhere is not there"),
+        ("spec.model.source.image.path", "/models/nowhere does not exist"),
     ),
     "no-claim-path": (
         {"model.source": {"persistentVolumeClaim": {"claimName": "w", "path": "/nowhere"}}},
-        ("spec.model.source.persistentVolumeClaim.path", "/mnt/model/nowhere is not there"),
+        ("spec.model.source.persistentVolumeClaim.path", "/mnt/model/nowhere does not exist"),
     ),
 }
 

@@ -157,7 +157,9 @@ def test_a_watch_tells_the_next_decision_when_it_is_made(control_plane, team, in
     ) as watcher:
         first = next(line for line in watcher.stdout if "prefill 2 -> 3" in line)
         now = control_plane.request("GET", path)
-        now["status"]["decision"]["reason"] = "prefill 3 -> 4: predicted TTFT p95 0.6 s > 0.45 s"
+        now["status"]["decision"]["reason"] = (
+            "prefill 3 -> 4: predicted TTFT p95 is 0.6 s (bound 0.45 s)"
+        )
         control_plane.request("PUT", f"{path}/status", now)
         second = next(line for line in watcher.stdout if "prefill 3 -> 4" in line)
         watcher.send_signal(signal.SIGINT)

@@ -316,7 +316,7 @@ def test_an_autoscaler_on_a_managed_role_is_told_of_and_left_alone(pool):
     before = pool.deployments_version()
     said = pool.condition("FieldConflict")
     assert said["reason"] == "ReplicasContested"
-    assert "HorizontalPodAutoscaler scaler sets the replicas of prefill" in said["message"]
+    assert "HorizontalPodAutoscaler scaler changes the replicas of prefill" in said["message"]
     at_s = time.time()
     eventually(lambda: time.time() > at_s + 20)
     assert {count for name, count in pool.counts_since(before) if name == "tiny-prefill"} <= {3}

@@ -314,5 +314,5 @@ def test_one_sick_pod_of_each_role_is_stood_in_for_and_keeps_no_other_from_start
         assert asked(played.report, role, 118.0) == 3
         assert asked(played.report, role, 148.0) == 4
         assert asked(played.report, role, 220.0) >= 6
-    assert any(d.sentence.endswith("another stands in") for d in played.policy.decisions)
+    assert any(d.sentence.endswith("Tandem starts another pod") for d in played.policy.decisions)
     assert attainment(played.ended, 250.0, 400.0, slo=spec.slo) >= 0.95

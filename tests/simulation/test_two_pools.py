@@ -83,7 +83,7 @@ def test_the_higher_priority_keeps_its_slo_when_both_grow() -> None:
     assert {each.reason for each in refused} == {Reason.NAMESPACE_QUOTA}
     assert all("namespace quota" in each.limits_hit for each in refused)
     assert {each.sentence for each in refused} == {
-        "prefill stays at 1: more would be better, but the namespace's quota of 6 GPUs is shared"
+        "prefill stays at 1: more replicas would be better; the namespace quota of 6 GPUs is shared"
         " with pool chat (priority 10)"
     }
 

@@ -47,7 +47,7 @@ def test_a_bound_that_no_replica_brings_within_reach_buys_none_and_the_words_say
     assert found.attainment < 0.2
     assert found.changes == {Role.PREFILL: 0, Role.DECODE: 0}
     assert said == {
-        "prefill stays at 1: no number of replicas brings TTFT within"
+        "prefill stays at 1: no number of replicas can keep TTFT within"
         f" {1000 * ttft_s:g} ms for 95 % of requests"
     }
 

@@ -48,7 +48,7 @@ class Body:
             raise body_too_large(limits.body_bytes)
         if self._bodies.held_bytes + size > limits.in_flight_body_bytes:
             raise unavailable(
-                "The bodies of all requests together are as large as they may be; try again later.",
+                "This router has reached its limit of body bytes; try again later.",
                 code="too_many_body_bytes",
                 retry_after_s=1,
             )
@@ -133,5 +133,7 @@ class Bodies:
 def body_too_large(most: int) -> ApiError:
     """Return the refusal of a body with more than `most` bytes."""
     return ApiError(
-        413, f"The body is larger than the {most} bytes accepted.", code="body_too_large"
+        413,
+        f"The body is larger than the limit of {most} bytes; send a smaller one.",
+        code="body_too_large",
     )

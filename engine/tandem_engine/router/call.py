@@ -227,21 +227,19 @@ def _object(*members: bytes) -> bytes:
 def _not_finite(name: str) -> ApiError:
     return ApiError(
         400,
-        f"The body has the number {name}, which JSON does not have; use a finite one such as 0.7.",
+        f"The body contains {name}, which JSON does not have; use a finite number such as 0.7.",
         code="invalid_json",
     )
 
 
 def _check_model(model: Any, settings: Settings) -> None:
     if not isinstance(model, str) or not model:
-        raise ApiError(
-            400, f"model: a name is needed, such as {settings.models[0]!r}.", param="model"
-        )
+        raise ApiError(400, f"model must be a name, such as {settings.models[0]!r}.", param="model")
     if model not in settings.models:
         known = ", ".join(repr(name) for name in settings.models)
         raise ApiError(
             404,
-            f"model: {model[:100]!r} is not served here; served: {known}.",
+            f"model must be a model of this pool ({known}); got {model[:100]!r}.",
             param="model",
             code="model_not_found",
         )
@@ -250,7 +248,7 @@ def _check_model(model: Any, settings: Settings) -> None:
 def _boolean(body: Mapping[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
-        raise ApiError(400, f"{name}: true or false is needed.", param=name)
+        raise ApiError(400, f"{name} must be true or false.", param=name)
     return bool(value)
 
 
@@ -259,10 +257,12 @@ def _stream_options(body: Mapping[str, Any], *, stream: bool) -> Mapping[str, An
     if options is None:
         return {}
     if not isinstance(options, dict):
-        raise ApiError(400, "stream_options: an object is needed.", param="stream_options")
+        raise ApiError(400, "stream_options must be an object.", param="stream_options")
     if not stream:
         raise ApiError(
-            400, "stream_options: only allowed with stream: true.", param="stream_options"
+            400,
+            "stream_options needs stream: true; set both, or leave it out.",
+            param="stream_options",
         )
     return options
 
@@ -273,7 +273,7 @@ def _choices(body: Mapping[str, Any], name: str, limits: Limits) -> int:
         return 1
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limits.choices:
         raise ApiError(
-            400, f"{name}: a whole number from 1 to {limits.choices} is needed.", param=name
+            400, f"{name} must be a whole number from 1 to {limits.choices}.", param=name
         )
     return value
 
@@ -282,8 +282,8 @@ def _check_choices(choices: int, prompts: int, limits: Limits) -> None:
     if choices * prompts > limits.choices:
         raise ApiError(
             400,
-            f"prompt: {prompts} prompts with {choices} answers each are {choices * prompts}"
-            f" answers at once, and at most {limits.choices} are made; send several requests.",
+            f"prompt asks for {choices * prompts} answers ({prompts} prompts with {choices} each),"
+            f" but at most {limits.choices} are allowed; send several requests.",
             param="prompt",
         )
 
@@ -294,7 +294,7 @@ def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ApiError(400, f"{name}: a whole number such as 256 is needed.", param=name)
+            raise ApiError(400, f"{name} must be a whole number, such as 256.", param=name)
         return value
     return None
 
@@ -304,9 +304,7 @@ def _own_salt(body: Mapping[str, Any]) -> str:
     if own is None:
         return ""
     if not isinstance(own, str) or not own:
-        raise ApiError(
-            400, "cache_salt: a text is needed, such as a session's id.", param="cache_salt"
-        )
+        raise ApiError(400, "cache_salt must be text, such as a session ID.", param="cache_salt")
     return own
 
 
@@ -318,8 +316,8 @@ def _check_length(prompt: Prompt, max_output_tokens: int | None, max_model_len: 
     if tokens + (max_output_tokens != 0) > max_model_len:
         raise ApiError(
             400,
-            f"prompt: it has {tokens} tokens, and this model's maximum context length is"
-            f" {max_model_len} tokens, the answer included; shorten it.",
+            f"prompt has {tokens} tokens, but this model's maximum context length is"
+            f" {max_model_len} tokens, including the answer; shorten it.",
             param="prompt",
             code="context_length_exceeded",
         )

@@ -65,15 +65,15 @@ def parser() -> argparse.ArgumentParser:
         "--drain-quiet-s",
         type=float,
         default=defaults.drain_quiet_s,
-        help="new requests are still served, while /ready says 503, until nobody has come for so"
-        " long (%(default)s), for half of the drain at most",
+        help="serve new requests while /ready returns 503, until none arrived for this long"
+        " (%(default)s), but for half of the drain at most",
     )
     ending.add_argument(
         "--drain-timeout-s",
         type=float,
         default=defaults.drain_timeout_s,
-        help="so long after SIGTERM running streams are ended with an error event"
-        " (%(default)s); keep it below the pod's grace period",
+        help="end running streams with an error event this long after SIGTERM (%(default)s);"
+        " keep it below the pod's grace period",
     )
     out = parser.add_argument_group("what is written")
     out.add_argument(

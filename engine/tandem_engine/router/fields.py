@@ -36,18 +36,18 @@ DROPPED = frozenset(_OF_CLIENTS_ALONE.split())
 """What OpenAI's clients send and no engine acts on."""
 
 REFUSED: Mapping[str, str] = {
-    "kv_transfer_params": "the router alone says where KV blocks come from",
-    "ec_transfer_params": "the router alone says where encoder outputs come from",
-    "request_id": "send it as the header X-Request-Id",
+    "kv_transfer_params": "the router alone sets the source of KV blocks",
+    "ec_transfer_params": "the router alone sets the source of encoder outputs",
+    "request_id": "its place is the header X-Request-Id",
     "priority": "the router orders requests by their deadlines",
-    "session_id": "the router alone says what an engine keeps",
-    "stream_interval": "each token is passed on when it is there",
+    "session_id": "the router alone decides what an engine keeps",
+    "stream_interval": "the router forwards each token at once",
     "watermarking": "it is a setting of the engine",
-    "chat_template": "the model's own is used; chat_template_kwargs may fill it",
+    "chat_template": "the engine uses the template of the model",
     "media_io_kwargs": "it is a setting of the engine",
     "mm_processor_kwargs": "it is a setting of the engine",
-    "prompt_logprobs": "answers are streamed from the engine token by token",
-    "use_beam_search": "answers are streamed from the engine token by token",
+    "prompt_logprobs": "the engine streams answers token by token",
+    "use_beam_search": "the engine streams answers token by token",
 }
 """What steers an engine, or cannot be had here, and why."""
 
@@ -81,9 +81,9 @@ def _refused(name: str, *, within: str = "") -> ApiError:
     why = REFUSED.get(name)
     return ApiError(
         400,
-        f"{shown}: not available here, because {why}; leave it out."
+        f"{shown} is not available here, because {why}; leave it out."
         if why is not None
-        else f"{shown}: this field is not supported; leave it out.",
+        else f"{shown} is not a supported field; leave it out.",
         param=shown,
         code="unsupported_parameter",
     )

@@ -154,7 +154,7 @@ class Forwarder:
         except QueueFull:
             flight.ending = Ending.SHED
             raise too_busy(
-                "The pool is at its limit of waiting requests; try again later.",
+                "The pool has reached its limit of waiting requests; try again later.",
                 code="queue_full",
                 retry_after_s=self._drain_time_s(flight),
             ) from None
@@ -187,7 +187,7 @@ class Forwarder:
         return unavailable(
             "No decode pod became ready in time; try again later."
             if missing
-            else "The request waited as long as it may for a prefill pod; try again later.",
+            else "The request waited too long for a prefill pod; try again later.",
             code="no_decode_pod" if missing else "queue_timeout",
             retry_after_s=_NO_POD_RETRY_S,
         )

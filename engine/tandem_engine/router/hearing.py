@@ -44,16 +44,16 @@ class Hearing:
         try:
             notice = parse_notice(await _body(request))
         except NoticeError as error:
-            raise ApiError(400, f"This is no notice: {error}") from error
+            raise ApiError(400, f"The body is not a valid notice: {error}") from error
         self._killers.hear(notice)
         return _document(self._killers.known(notice.digests))
 
     def _let_in(self, request: web.BaseRequest) -> None:
         if self._expected is None:
-            raise ApiError(404, "This router has no key, and hears no other.")
+            raise ApiError(404, "This router has no key, so it accepts no notices.")
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, self._expected):
-            raise ApiError(401, "Only routers of this pool are heard.", code="no_key")
+            raise ApiError(401, "Only routers of this pool may send notices.", code="no_key")
         second = int(self._clock())
         self._heard = self._heard + 1 if second == self._second else 1
         self._second = second

@@ -25,7 +25,7 @@ def check_head(request: web.BaseRequest, settings: Settings) -> None:
         # A few megabytes can be packed gigabytes.
         raise ApiError(
             415,
-            "Content-Encoding: send the body as it is, without compression.",
+            "Content-Encoding must be identity; send the body without compression.",
             code="unsupported_encoding",
         )
     raw = request.raw_headers
@@ -33,7 +33,7 @@ def check_head(request: web.BaseRequest, settings: Settings) -> None:
     if header_bytes > limits.header_bytes:
         raise ApiError(
             431,
-            f"The headers have {header_bytes} bytes; at most {limits.header_bytes} are accepted.",
+            f"The headers have {header_bytes} bytes, but the limit is {limits.header_bytes}.",
             code="headers_too_large",
         )
     if (request.content_length or 0) > limits.body_bytes:
@@ -67,14 +67,14 @@ async def read_body(request: web.BaseRequest, settings: Settings, body: Body) ->
 def _late(body: Body) -> ApiError:
     if body.gave_way:
         return unavailable(
-            "Too many bodies are on their way, and this one comes most slowly; try again later.",
+            "This router receives too many bodies, and this one is the slowest; try again later.",
             code="too_many_bodies",
             retry_after_s=1,
         )
     return ApiError(
         408,
-        "The body did not arrive in time; send it at once, and at"
-        f" {LEAST_BYTES_PER_S // 1024} KiB a second or faster.",
+        "The body did not arrive in time; send at least"
+        f" {LEAST_BYTES_PER_S // 1024} KiB a second without a pause.",
         code="body_timeout",
     )
 

@@ -71,8 +71,8 @@ class Killers:
         if self._suspects and self.has_ended_two(self._digest(call, credentials)):
             raise ApiError(
                 422,
-                f"This request ended {MOST_ENGINES} engines, so it is refused for"
-                f" {REFUSED_S / 60:g} minutes; send a different one.",
+                f"{MOST_ENGINES} engines ended while they served this request. The router refuses"
+                f" it for {REFUSED_S / 60:g} minutes; send a different one.",
                 code="engine_killer",
             )
 

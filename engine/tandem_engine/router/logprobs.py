@@ -43,18 +43,18 @@ def check_logprobs(
     fewer = f"set max_tokens to {most // at_once} or less"
     raise ApiError(
         400,
-        f"{field}: this answer would have {at_once * tokens} logprobs, and at most {most} are "
-        + (f"streamed; {fewer}." if stream else f"one document; {fewer}, or use stream: true."),
+        f"{field} asks for {at_once * tokens} logprobs, but the limit is {most}; {fewer}"
+        + ("." if stream else ", or use stream: true."),
         param=field,
     )
 
 
 def _too_wide(field: str, at_once: int, *, most: int) -> ApiError:
-    instead = f"use {field}: {most} or less" if most > 0 else "ask for fewer answers"
+    instead = f"set {field} to {most} or less" if most > 0 else "ask for fewer answers"
     return ApiError(
         400,
-        f"{field}: {at_once} logprobs at once, of all answers together, are too many; at most"
-        f" {_MOST_AT_ONCE} are sent, so {instead}.",
+        f"{field} asks for {at_once} logprobs a token over all answers, but the limit is"
+        f" {_MOST_AT_ONCE}; {instead}.",
         param=field,
     )
 
@@ -67,9 +67,7 @@ def _per_token(body: Mapping[str, Any]) -> tuple[int, str]:
         if value is None or value is False:
             continue
         if not isinstance(value, int) or value < 0:
-            raise ApiError(
-                400, f"{name}: a number that is not below 0 is needed, such as 5.", param=name
-            )
+            raise ApiError(400, f"{name} must be a number of at least 0, such as 5.", param=name)
         most, by = max((most, by), (min(value, _BEYOND_ALL_SENSE) + 1, name))
     chosen = body.get("logprob_token_ids")
     if isinstance(chosen, list):

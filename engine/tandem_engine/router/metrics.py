@@ -90,7 +90,7 @@ class Metrics:
         )
         self.ejections = Counter(
             "tandem_router_ejections",
-            "Engine pods put out for what became of their work, by role and reason.",
+            "Engine pods ejected because of failed or slow requests, by role and reason.",
             ["role", "reason"],
             registry=registry,
         )
@@ -101,24 +101,24 @@ class Metrics:
         )
         self.kv_expired = Counter(
             "tandem_router_kv_expired",
-            "Requests served anew since their KV blocks had no first token within the lease.",
+            "Requests served again because no first token came within their KV lease.",
             ["how"],
             registry=registry,
         )
         self.kv_given_back = Counter(
             "tandem_router_kv_given_back",
-            "Prompts whose KV blocks were given back since no decode pod would come for them.",
+            "Prompts whose KV blocks were released because no decode pod would pull them.",
             registry=registry,
         )
         self.arrivals = Counter(
-            "tandem_router_arrivals", "Requests that came in well formed.", registry=registry
+            "tandem_router_arrivals", "Valid requests that arrived.", registry=registry
         )
         self._queued = Gauge(
             "tandem_router_queued_requests", "Requests that wait in the router.", registry=registry
         )
         self._held = Gauge(
             "tandem_router_held_requests",
-            "Those of the queued that wait until decode pods bear more streams within TPOT.",
+            "Queued requests that wait until decode pods can serve more streams within TPOT.",
             registry=registry,
         )
         self._in_flight = Gauge(

@@ -47,9 +47,7 @@ def chat_prompt(body: Mapping[str, Any]) -> Prompt:
         or not messages
         or not all(isinstance(message, dict) for message in messages)
     ):
-        raise ApiError(
-            400, "messages: a list with at least one message is needed.", param="messages"
-        )
+        raise ApiError(400, "messages must be a list with at least one message.", param="messages")
     size = media = 0
     for message in messages:
         for name, value in message.items():
@@ -85,7 +83,7 @@ def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> 
             return Prompt(prompts=len(prompt), exact_tokens=tokens)
     raise ApiError(
         400,
-        "prompt: a text, a list of texts, a list of token ids or a list of such lists is needed.",
+        "prompt must be text, a list of texts, a list of token IDs or a list of such lists.",
         param="prompt",
     )
 

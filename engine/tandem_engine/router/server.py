@@ -238,7 +238,7 @@ class ClientServer:
         if self._whole >= settings.limits.concurrent_requests:
             self._shed(kind, len(raw), settings)
             raise too_busy(
-                "This router has as many requests as it may; try again later.",
+                "This router has reached its limit of requests; try again later.",
                 code="too_many_requests",
                 retry_after_s=1,
             )
@@ -348,7 +348,9 @@ class ClientServer:
 def _router_failed(error: Exception) -> ApiError:
     # The message of an unexpected error may quote the request: only its type is logged.
     logger.error("request failed inside the router", extra={"error": type(error).__name__})
-    return ApiError(500, "The router failed.", kind="server_error", code="router_error")
+    return ApiError(
+        500, "The router failed to serve the request.", kind="server_error", code="router_error"
+    )
 
 
 def _shutting_down() -> ApiError:

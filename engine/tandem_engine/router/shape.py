@@ -31,8 +31,7 @@ def check_shape(raw: bytes, *, most_elements: int) -> None:
     if opened > MOST_DEPTH and _depth(outside) > MOST_DEPTH:
         raise ApiError(
             400,
-            f"The body is nested too deeply: at most {MOST_DEPTH} lists and objects may stand in"
-            " each other.",
+            f"The body is nested too deeply; at most {MOST_DEPTH} levels are allowed.",
             code="invalid_json",
         )
 
@@ -52,6 +51,6 @@ def _depth(outside: bytes) -> int:
 def _too_many(most: int) -> ApiError:
     return ApiError(
         413,
-        f"The body has more than the {most} values accepted in lists and objects.",
+        f"The body has more than {most} values in lists and objects; send fewer.",
         code="body_too_complex",
     )

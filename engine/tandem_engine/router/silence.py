@@ -50,7 +50,7 @@ class Silence:
                 504,
                 "The engine stopped sending in the middle of the answer."
                 if started
-                else "No first token came in time.",
+                else "The first token did not arrive in time.",
                 kind="server_error",
                 code="idle_timeout" if started else "first_token_timeout",
             )

@@ -28,7 +28,7 @@ def run(given: Sequence[str]) -> int:
         print(USAGE)  # noqa: T201 - what was asked for
         return 0 if given else BAD_USAGE
     if given[0] != "serve":
-        return _refuse(f"{given[0]!r} is no command of tandem-engine; {USAGE}")
+        return _refuse(f"{given[0]!r} is not a command of tandem-engine; {USAGE}")
     try:
         settings, print_command = parse(given[1:])
     except OptionError as problem:

@@ -71,7 +71,7 @@ def look_around(model: str, *, python: str, environment: Mapping[str, str]) -> F
 
 def _model_problem(path: Path) -> str | None:
     if not path.exists():
-        return f"--model: {path} is not there; give a folder with config.json and weights"
+        return f"--model: {path} does not exist; give a folder with config.json and weights"
     if not (path / "config.json").is_file():
         return f"--model: {path} has no config.json; give the folder that holds it and the weights"
     try:

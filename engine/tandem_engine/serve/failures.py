@@ -26,20 +26,20 @@ _CREDENTIAL = "HF_TOKEN (in a pool the Secret of huggingFace.tokenSecretRef)"
 _KNOWN = (
     (
         re.compile(r"Unknown quantization method|[Qq]uantization method .* (is )?not supported"),
-        "this vLLM cannot take the weights by --quantization: write a method that it names, such "
-        "as fp8, or leave it out to take the checkpoint's own",
+        "this vLLM does not support the method of --quantization; write one that it supports, such "
+        "as fp8, or leave it out",
     ),
     (
         re.compile(r"[Qq]uantization method .* does not match|Cannot find the config file for"),
-        "the checkpoint is not quantized by this method: leave --quantization out",
+        "the checkpoint does not use this method; leave --quantization out",
     ),
     (
         re.compile(r"max_model_len .* is greater than the derived max_model_len"),
-        "--max-model-len is beyond what the model was made for: write the model's limit or less",
+        "--max-model-len is above the limit of the model; write that limit or less",
     ),
     (
         re.compile(r"Invalid repository ID or local directory specified|No model weights found"),
-        "--model holds no model: give a folder with config.json and weights",
+        "--model holds no model; give a folder with config.json and weights",
     ),
     (
         # Of a model that it does not know at all the Hub's client says "private or gated repo".
@@ -48,22 +48,22 @@ _KNOWN = (
             r"Cannot access gated repo",
             re.I,
         ),
-        "the model is gated on Hugging Face: accept its terms there, then give a token of that "
+        "the model is gated on Hugging Face; accept its terms there; then give a token of that "
         f"account as {_CREDENTIAL}",
     ),
     (
         re.compile(r"RevisionNotFoundError|is not a valid git identifier"),
-        "Hugging Face has no such revision of the model: check --model-revision (in a pool "
+        "Hugging Face has no such revision of the model; check --model-revision (in a pool "
         "huggingFace.revision), for example main",
     ),
     (
         re.compile(r"RepositoryNotFoundError|404 Client Error|is not a valid model identifier"),
-        "Hugging Face has no model of this name, or it is private: check the name, or give a "
+        "Hugging Face has no model of this name, or it is private; check the name, or give a "
         f"token that may read it as {_CREDENTIAL}",
     ),
     (
         re.compile(r"Invalid (user )?token|Invalid credentials|401 Client Error", re.I),
-        "Hugging Face refused the token or does not know the model: check the model's name and "
+        "Hugging Face refused the token or does not know the model; check the model's name and "
         f"{_CREDENTIAL}",
     ),
     (
@@ -72,34 +72,36 @@ _KNOWN = (
             r"couldn't connect to|Failed to resolve",
             re.I,
         ),
-        "Hugging Face cannot be reached from this pod: check its network, or serve the model from "
-        "a volume",
+        "this pod cannot reach Hugging Face; check its network, or serve the model from a volume",
     ),
     (
         re.compile(r"CUDA out of memory|OutOfMemoryError"),
-        "the model does not fit the GPU's memory: give more GPUs per replica, a quantized "
+        "the model does not fit into GPU memory; give more GPUs per replica, a quantized "
         "checkpoint or a smaller --max-model-len",
     ),
     (
         re.compile(r"No available memory for the cache blocks|larger than the available KV cache"),
-        "the KV cache is too small for one request of --max-model-len tokens: give a larger "
+        "the KV cache is too small for one request of --max-model-len tokens; give a larger "
         "--kv-cache-memory-bytes or a smaller --max-model-len",
     ),
     (
         re.compile(r"Address already in use|\[Errno 98\]"),
-        "a port is taken by another process: choose other ports",
+        "another process uses a port of the engine; choose other ports",
     ),
     (
         re.compile(r"No space left on device|\[Errno 28\]"),
-        "the disk or cache volume is full: give the pod a larger one",
+        "the disk or cache volume is full; give the pod a larger one",
     ),
     (
         re.compile(r"DefaultCPUAllocator: can't allocate memory|std::bad_alloc|MemoryError"),
-        "the pod has too little memory for the model: raise its memory limit",
+        "the pod has too little memory for the model; raise its memory limit",
     ),
 )
 
-_SIGNALS = {9: "killed, most often for its memory limit", 4: "stopped by an unknown instruction"}
+_SIGNALS = {
+    9: "was killed, most often by the memory limit of the pod,",
+    4: "was stopped by an unsupported CPU instruction",
+}
 
 
 def explain(
@@ -117,8 +119,8 @@ def explain(
             return _bounded(f"vLLM {ending} {during}: {worded(advice)}{said}")
     if cause is not None and _is_echo(cause):
         return _bounded(
-            f"vLLM {ending} {during}: its engine process ended without a word, most often killed "
-            "for the pod's memory limit; raise it, or see the log"
+            f"vLLM {ending} {during}: its engine process ended without a message; raise the "
+            "memory limit of the pod, or read its log"
         )
     last = cause or next((line.strip() for line in reversed(lines) if line.strip()), "no output")
     return _bounded(f"vLLM {ending} {during}: {last}")
@@ -154,7 +156,7 @@ def _ending(exit_code: int | None) -> str:
     if exit_code is None or exit_code == 0:
         return "stopped"
     if exit_code < 0:
-        return _SIGNALS.get(-exit_code, f"died of signal {-exit_code}")
+        return _SIGNALS.get(-exit_code, f"was ended by signal {-exit_code}")
     return f"ended with code {exit_code}"
 
 

@@ -34,17 +34,17 @@ OWNED = {
     "--no-enforce-eager": "--no-eager",
 }
 FORBIDDEN = {
-    "--kv-transfer-config": "Tandem connects the two roles",
-    "--api-key": "the router is what clients talk to",
+    "--kv-transfer-config": "Tandem sets the KV transfer between roles",
+    "--api-key": "clients send requests to the router only",
     "--ssl-keyfile": "engines speak plain HTTP inside the cluster",
     "--ssl-certfile": "engines speak plain HTTP inside the cluster",
     "--uds": "the router reaches engines by TCP",
-    "--root-path": "the router knows no path prefix",
+    "--root-path": "the router uses no path prefix",
     "--headless": "each engine serves its own API",
     "--config": "a file could set what Tandem owns; give its lines as further arguments",
     "--disable-log-stats": "drain and scaling read these metrics",
-    "--enable-log-requests": "prompts never belong in a log",
-    "--no-disable-uvicorn-access-log": "metrics say more at less cost",
+    "--enable-log-requests": "logs must not contain prompts",
+    "--no-disable-uvicorn-access-log": "metrics cover it at less cost",
 }
 _FOUR_BIT = frozenset({"awq", "gptq", "awq_marlin", "gptq_marlin", "compressed-tensors"})
 
@@ -94,7 +94,7 @@ _RULES = (
             and (_positions(settings, facts) or settings.max_model_len) < settings.max_model_len
         ),
         lambda settings, facts: (
-            f"--max-model-len: the model was made for {_positions(settings, facts)} tokens, not "
+            f"--max-model-len: the model supports {_positions(settings, facts)} tokens, not "
             f"{settings.max_model_len}; write --max-model-len={_positions(settings, facts)} or less"
         ),
     ),
@@ -208,7 +208,7 @@ def _overriding(arguments: Sequence[str]) -> str | None:
             continue
         for owned, ours in OWNED.items():
             if _abbreviates(option, owned):
-                return f"--extra-arg: {option} is Tandem's own; write {ours} instead"
+                return f"--extra-arg: {option} is set by Tandem; write {ours} instead"
         for forbidden, why in FORBIDDEN.items():
             if _abbreviates(option, forbidden):
                 return f"--extra-arg: {option} cannot be set, since {why}; leave it out"

@@ -82,9 +82,9 @@ class Settings(BaseModel):
     not_ready_after_s: Annotated[float, Field(ge=1)] = 20.0
     """Longest that vLLM may stand still before the pod is not Ready; a slow machine gets more."""
     not_live_after_s: Annotated[float, Field(ge=2)] = 60.0
-    """Longest that vLLM may stand still before it is ended to be started anew."""
+    """Longest that vLLM may stand still before the launcher restarts it."""
     kv_lease_s: Annotated[int, Field(ge=6)] = 30
-    """Seconds that a prefill engine keeps blocks which no decode engine has come for."""
+    """Seconds for which a prefill engine keeps KV blocks that no decode engine pulled."""
     drain_timeout_s: Seconds = 120.0
     """Longest wait for running requests and outstanding KV leases after SIGTERM."""
     drain_settle_s: Seconds = 3.0
@@ -115,7 +115,7 @@ class Settings(BaseModel):
         ports = (self.port, self.control_port, self.side_channel_port)
         if len(set(ports)) < len(ports):
             raise ValueError(
-                "port, control-port and side-channel-port must differ: "
+                "port, control-port and side-channel-port must differ; "
                 "write for example --port=8000 --control-port=8001 --side-channel-port=5600"
             )
         return self
@@ -125,7 +125,7 @@ class Settings(BaseModel):
         if self.not_live_after_s <= self.not_ready_after_s:
             raise ValueError(
                 f"not-live-after-s must be more than not-ready-after-s, which is "
-                f"{self.not_ready_after_s:g}: write for example "
+                f"{self.not_ready_after_s:g}; write for example "
                 f"--not-live-after-s={3 * self.not_ready_after_s:g}"
             )
         return self
@@ -135,10 +135,10 @@ class Settings(BaseModel):
         if self.warm_up_peer is None:
             return self
         if self.role is Role.PREFILL:
-            raise ValueError("warm-up-peer is for --role=decode only: leave it out for a prefill")
+            raise ValueError("warm-up-peer is for --role=decode only; leave it out for a prefill")
         if not self.warm_up_peer.startswith(("http://", "https://")):
             raise ValueError(
-                f"warm-up-peer must be a URL, not {self.warm_up_peer!r}: "
+                f"warm-up-peer must be a URL, not {self.warm_up_peer!r}; "
                 "write for example http://tiny-prefill:8000"
             )
         return self

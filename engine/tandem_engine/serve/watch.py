@@ -114,17 +114,17 @@ class Watch:
         words = _words(progress, look)
         if standing is Standing.HUNG:
             log.error("hung, so it is ended: %s", words)
-            self.lifecycle.fail(f"{words}; it was ended to be started anew")
+            self.lifecycle.fail(f"{words}; the launcher restarts it")
             self.engine.kill()
         elif (self.lifecycle.doubt is None) != (standing is Standing.FINE):
             self.lifecycle.doubt = None if standing is Standing.FINE else words
-            log.warning("%s", self.lifecycle.doubt or "the engine makes tokens again")
+            log.warning("%s", self.lifecycle.doubt or "the engine generates tokens again")
 
 
 def _words(progress: Progress, look: Look) -> str:
     since = datetime.now(UTC) - timedelta(seconds=time.monotonic() - progress.since_s)
-    behind = "its HTTP server does not answer" if look.counters is None else "its HTTP server lives"
+    answers = "does not answer" if look.counters is None else "answers"
     return (
-        f"the engine hangs: since {since:%Y-%m-%dT%H:%M:%SZ} it has made no token, while {behind} "
-        f"(requests in it when it last told: {progress.requests})"
+        f"the engine hangs: it has generated no token since {since:%Y-%m-%dT%H:%M:%SZ}, and its "
+        f"HTTP server {answers} (last known requests: {progress.requests})"
     )

@@ -147,7 +147,7 @@ PositiveQuantity = Annotated[
             "type(self) == string ? isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))"
             " : self > 0"
         ),
-        message="the amount must be a quantity above zero; write for example 500m, 2 or 64Mi",
+        message="amount must be a quantity above zero; write for example 500m, 2 or 64Mi",
         holds=_positive_quantity,
     ),
 ]

@@ -15,55 +15,55 @@ PODS = "kubectl describe pods -n {namespace} -l tandem-inference.io/pool={name}"
 # By condition and reason; the empty reason stands for all others.
 _TO_DO: dict[ConditionType, dict[str, str]] = {
     ConditionType.READY: {
-        "NotAccepted": "Mend the field that the message names; what ran before goes on.",
-        "NotApplied": "See Accepted and FieldConflict: nothing of this generation was applied.",
-        "Starting": "Wait for the cold start; if it takes much longer than before: " + PODS + ".",
-        "": "Look at the pods' own words: " + PODS + ".",
+        "NotAccepted": "Correct the field that the message names; running pods stay as they are.",
+        "NotApplied": "See Accepted and FieldConflict. Tandem applied nothing of this generation.",
+        "Starting": "Wait for the cold start. If it takes longer than usual, run " + PODS + ".",
+        "": "Read the messages of the pods: run " + PODS + ".",
     },
     ConditionType.ACCEPTED: {
-        "InvalidSpec": "Mend the field that the message names; what ran before goes on.",
-        "ChildRefused": "Mend what the API server refused: a quota, a policy or a missing right.",
-        FIELDS_OVERRIDDEN: "Take the fields named out of podTemplate; Tandem sets them.",
-        MEMORY_REFUSED: "Mend what refuses ConfigMap {name}-memory: a quota, a policy or a right.",
+        "InvalidSpec": "Correct the field that the message names; running pods stay as they are.",
+        "ChildRefused": "Correct the cause of the refusal: a quota, a policy or a missing right.",
+        FIELDS_OVERRIDDEN: "Remove these fields from podTemplate; Tandem sets them.",
+        MEMORY_REFUSED: "Correct what refuses ConfigMap {name}-memory: a quota, policy or right.",
     },
     ConditionType.METRICS_FRESH: {
-        "": "Check that the operator reaches the pods' metrics ports (network policies), or the"
-        " Prometheus of spec.metrics; nothing shrinks until then.",
+        "": "Check that the operator reaches the metrics ports of pods (NetworkPolicies), or the"
+        " Prometheus of spec.metrics. Tandem scales nothing down until then.",
     },
     ConditionType.SCALING_ACTIVE: {
         "Paused": "Set scaling.mode: Auto to let Tandem act.",
-        "Recommend": "Set scaling.mode: Auto to let Tandem act on what it recommends.",
+        "Recommend": "Set scaling.mode: Auto to let Tandem apply its recommendations.",
         "External": "Set management: Managed on the role that Tandem should size.",
     },
     ConditionType.CAPACITY_BLOCKED: {
         "PodsRefused": "Raise the namespace's ResourceQuota or lower gpuBudget to what it allows.",
-        "": "Add nodes with free GPUs or mend what keeps the pods from starting: " + PODS + ".",
+        "": "Add nodes with free GPUs, or correct what blocks the pods: run " + PODS + ".",
     },
     ConditionType.SLO_FEASIBLE: {
-        "": "Loosen the bound that the message names; more replicas would not help.",
+        "": "Raise the bound that the message names; more replicas would not help.",
     },
     ConditionType.ENGINES_HEALTHY: {
-        "": "Look at the log of the pod that the message names; deleting the pod replaces it.",
+        "": "Read the log of the pod that the message names. To replace the pod, delete it.",
     },
     ConditionType.FIELD_CONFLICT: {
-        "": "Let the other owner give up the field, or set management: External on that role.",
+        "": "Remove the field from the other manager, or set management: External on that role.",
     },
 }
 
 _BY_CAUSE = {
-    "router_queue": "prefill is short of replicas: see whether it is starting, at maxReplicas or"
-    " out of gpuBudget",
-    "engine_queue": "prefill is short of replicas: see whether it is starting, at maxReplicas or"
-    " out of gpuBudget",
-    "prefill": "the prompts take longer than the bound leaves: loosen ttft.perThousandPromptTokens"
-    " or give prefill faster engines",
-    "transfer": "KV transfer is slow: check the network between prefill and decode pods; TCP gave"
-    " an H100 2.6 GB/s, more takes RDMA (podTemplate)",
-    "decode_admission": "decode has no place for new requests: see whether it is starting, at"
-    " maxReplicas or out of gpuBudget",
-    "decode_step": "decode steps are too slow: see whether decode is starting, at maxReplicas or"
-    " out of gpuBudget",
-    "error": "requests fail: look at the logs of router and engines",
+    "router_queue": "prefill needs more replicas; check whether pods are starting, and whether"
+    " maxReplicas or gpuBudget is reached",
+    "engine_queue": "prefill needs more replicas; check whether pods are starting, and whether"
+    " maxReplicas or gpuBudget is reached",
+    "prefill": "prompts take longer than the bound allows; raise ttft.perThousandPromptTokens, or"
+    " use faster prefill engines",
+    "transfer": "KV transfer is slow; check the network between prefill and decode pods; TCP"
+    " reached 2.6 GB/s on an H100, and more needs RDMA (podTemplate)",
+    "decode_admission": "decode batches are full; check whether pods are starting, and whether"
+    " maxReplicas or gpuBudget is reached",
+    "decode_step": "decode steps are too slow; check whether pods are starting, and whether"
+    " maxReplicas or gpuBudget is reached",
+    "error": "requests fail; read the logs of the router and the engines",
 }
 
 
@@ -94,4 +94,4 @@ def _about_misses(status: PoolStatus) -> str | None:
         return None
     cause = max(sorted(known), key=lambda each: known[each])
     share = known[cause] / sum(blame.values())
-    return f"{100.0 * share:.0f}% of the misses are {cause}: {_BY_CAUSE[cause]}."
+    return f"{100.0 * share:.0f}% of the misses have the cause {cause}: {_BY_CAUSE[cause]}."

@@ -120,7 +120,7 @@ def sentences(found: Budget) -> Iterator[str]:
         what = f"{_share(each.attainment)} instead of {_share(found.own)}"
         more, spread = each.gpu_hours - base, found.more(each)
         if spread is None:
-            yield f"{what}: {more:+.2f} GPU-hours on this one traffic, which may be chance."
+            yield f"{what}: {more:+.2f} GPU-hours on this traffic alone, which may be chance."
         elif spread.none_at_all:
             yield f"{what} changes no GPU-hours here."
         elif not spread.shown:

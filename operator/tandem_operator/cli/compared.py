@@ -93,7 +93,7 @@ def edits(found: Comparison) -> list[str]:
 def restarts(found: Comparison) -> str:
     """Whether the edit replaces pods, in a sentence."""
     if found.pools[0].metadata.name != found.pools[1].metadata.name:
-        return "The manifests name different pools: this compares two pools, not an edit of one."
+        return "The manifests name different pools, so this compares two pools and not one edit."
     names = [edit.partition(":")[0] for edit in edits(found)]
     if not names:
         return "The two specs are the same."
@@ -132,8 +132,8 @@ def _one_profile_for_two(found: Comparison) -> Iterator[str]:
     old, new = (run.case.profile.name for run in found.runs)
     if faster_or_slower and old == new:
         yield (
-            f"the edit makes other replicas ({', '.join(faster_or_slower)}), but {old} describes"
-            " both sides; give the new ones theirs with --new-profile."
+            f"the edit changes the speed of replicas ({', '.join(faster_or_slower)}), but"
+            f" {old} describes both sides; set --new-profile for the new ones."
         )
 
 

@@ -47,7 +47,7 @@ ManifestsArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="[OLD.yaml] NEW.yaml",
-        help="The manifest before the edit, which --pool may stand for, and the one after it.",
+        help="The manifest before the edit (or --pool), and the one after it.",
     ),
 ]
 
@@ -64,7 +64,7 @@ def diff(
         typer.Option(
             "--new-profile",
             metavar="NAME|FILE",
-            help="How fast one replica is after the edit, where the edit makes other ones;"
+            help="How fast one replica is after the edit, if the edit changes that;"
             " that of --profile if left out.",
             rich_help_panel=ENGINES,
             show_default=False,
@@ -95,9 +95,9 @@ def diff(
 ) -> None:
     """Say what an edit of a pool would do to GPUs, attainment and cost, before it is merged.
 
-    Both manifests run on the same traffic from the same seed, sized by Tandem; what differs is
-    the edit. With --pool and the new manifest alone, old is the pool as it runs, on its own
-    traffic and engines.
+    Tandem sizes both manifests on the same traffic from the same seed, so only the edit differs.
+    With --pool and one manifest, the old side is the running pool, with its own traffic and
+    engines.
     """
     old, new = _old_and_new(manifests, live_pool)
     check_outputs(

@@ -46,7 +46,7 @@ def explain(
     ] = 10,
     json: JsonOption = None,
 ) -> None:
-    """Tell why a pool has the replicas it has, what it saw, and what to do about what is wrong.
+    """Explain the replica counts of a pool, its measurements, and how to correct what is wrong.
 
     Reads status, Events and the operator's memory of the pool; changes nothing.
     """

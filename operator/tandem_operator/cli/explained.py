@@ -23,29 +23,29 @@ from tandem_operator.workloads.policy import policy_of
 
 # What the numbers of a decision are called, in the order of being shown; {} is the number.
 INPUTS = {
-    "arrivals_rps": ("arrivals then", "{}/s"),
+    "arrivals_rps": ("arrival rate", "{}/s"),
     "forecast_rps": ("forecast, highest mean", "{}/s"),
     "forecast_high_rps": ("forecast, high case", "{}/s"),
-    "forecast_room": ("of which room for new traffic that climbs", "{} times"),
-    "forecast_horizon_s": ("looking ahead", "{} s"),
-    "prompt_tokens": ("tokens of a prompt, mean", "{}"),
-    "output_tokens": ("tokens of an answer, mean", "{}"),
-    "arrival_dispersion": ("burstiness of arrivals (1: Poisson)", "{}"),
+    "forecast_room": ("factor for new traffic, included", "{} times"),
+    "forecast_horizon_s": ("forecast horizon", "{} s"),
+    "prompt_tokens": ("prompt tokens, mean", "{}"),
+    "output_tokens": ("output tokens, mean", "{}"),
+    "arrival_dispersion": ("dispersion of arrivals (1: Poisson)", "{}"),
     "prefill_service_s": ("prefill time of a request", "{} s"),
     "prefill_model_error_ratio": ("error of the prefill model, share", "{}"),
     "decode_batch": ("streams of a decode replica", "{}"),
     "decode_tokens_per_s": ("tokens/s of a decode replica", "{}"),
     "decode_model_error_ratio": ("error of the decode model, share", "{}"),
     "kv_capacity_tokens": ("KV cache of a replica", "{} tokens"),
-    "ttft_overhead_s": ("part of TTFT that no replica changes", "{} s"),
-    "infeasible_share": ("requests that no replica makes in time, share", "{}"),
+    "ttft_overhead_s": ("part of TTFT outside of prefill", "{} s"),
+    "infeasible_share": ("requests late with any number of replicas, share", "{}"),
     "cold_start_prefill_s": ("cold start of prefill, P90", "{} s"),
     "cold_start_decode_s": ("cold start of decode, P90", "{} s"),
     "correction_prefill": ("prefill slower than its model", "{} x"),
     "correction_decode": ("decode slower than its model", "{} x"),
     "late_price": ("price of a late request", "{} x"),
 }
-FLEET_TITLES = ("", "asked for", "ready", "wanted", "starting", "capacity", "used")
+FLEET_TITLES = ("", "asked", "ready", "wanted", "starting", "capacity", "used")
 
 
 def show(console: Console, found: Evidence, *, events: int) -> None:
@@ -63,30 +63,30 @@ def show(console: Console, found: Evidence, *, events: int) -> None:
         f"{found.namespace}/{found.name}: {'unknown SLO' if slo is None else slo_text(slo)}", "bold"
     )
     if found.fault is not None:
-        line(f"The spec makes no sense: {found.fault}", "red")
+        line(f"The spec is not valid: {found.fault}", "red")
     if found.status.endpoint:
         line(found.status.endpoint, "dim")
     console.print(_fleets(found))
     measured = list(measurements(found))
     if measured:
-        head("Measured lately")
+        head("Measured in the recent window")
         console.print(_pairs(measured))
     head("Last decision")
     for text in decision_lines(found):
         line(text)
     inputs = list(input_pairs(found))
     if inputs:
-        head("What it was decided on")
+        head("Inputs of the decision")
         console.print(_pairs(inputs))
     learned = list(memory_pairs(found.memory)) if found.memory is not None else []
     if found.memory_fault is not None:
-        line(f"The operator's memory cannot be read: {found.memory_fault}", "yellow")
+        line(f"What Tandem learned is not shown: {found.memory_fault}", "yellow")
     if learned:
-        head("What it has learned")
+        head("Learned models")
         console.print(_pairs(learned))
     insured = list(insurance_pairs(found.memory)) if found.memory is not None else []
     if insured:
-        head("What it insures against")
+        head("Insurance against bursts")
         console.print(_pairs(insured))
     if found.events and events:
         head(f"Events, the last {min(events, len(found.events))}")
@@ -161,7 +161,7 @@ def decision_lines(found: Evidence) -> Iterator[str]:
     """The last decision: when, what, why, what stood in the way, what was not taken."""
     decision = found.status.decision
     if decision is None:
-        yield "None yet: nothing was decided before the first router was ready."
+        yield "None yet. Tandem decides nothing before the first router is Ready."
         return
     yield f"{decision.time}: {decision.reason}"
     for limit in decision.limits_hit or ():
@@ -230,10 +230,10 @@ def insurance_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
         why = "" if bursts is None else f": {held_for(bursts)}"
         yield f"{role} held at", f"{floor}{why}"
     if cover.steady:
-        yield "more than that", "not before more load comes than ever came in the last hours"
+        yield "more than that", "only for more load than the highest of the last hours"
     elif cover.most:
         most = ", ".join(f"{count} {role}" for role, count in cover.most.items())
-        yield "no more than", f"{most}, before more load comes than ever came in the last hours"
+        yield "no more than", f"{most}, except for more load than the highest of the last hours"
     if cover.hold_s:
         yield "what was needed is kept for", f"{amount(cover.hold_s / 60.0)} min at least"
     if held or cover.hold_s:
@@ -274,7 +274,7 @@ def _conditions(console: Console, found: Evidence) -> None:
         if done is not None:
             console.print(f"      -> {done}", soft_wrap=True)
     if not found.status.conditions:
-        console.print("  None yet: does the operator run, and does it watch this namespace?")
+        console.print("  None yet. Check that the operator runs and watches this namespace.")
 
 
 def to_json(found: Evidence) -> dict[str, Any]:

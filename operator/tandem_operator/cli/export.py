@@ -29,10 +29,10 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write what a live pool learned of its engines as a profile for simulate, plan and diff.
+    """Write the learned engine models of a live pool as a profile for simulate, plan and diff.
 
-    Seconds of a prefill and of a decode step, KV cache, KV transfer, cold starts. The file says of
-    each whether it was learned from traffic, told by an engine at its start, or is a first guess.
+    The profile holds prefill and decode step times, KV cache, KV transfer and cold starts. It says
+    whether each was learned from traffic, measured by an engine at its start, or is a first guess.
     """
     target = output or f"{pool}-profile.json"
     check_outputs({"-o": target}, inputs={"--kubeconfig": cluster.kubeconfig})

@@ -59,8 +59,8 @@ class Live:
             FailedError: too little was learned.
         """
         if self.memory is None:
-            why = self.memory_fault or "the operator has written down nothing of it yet"
-            raise FailedError(f"{self.name} has learned nothing that can be read: {why}")
+            why = self.memory_fault or "the operator has stored nothing yet"
+            raise FailedError(f"{self.name} has no learned profile: {why}")
         spec = policy_of(self.pool.spec)
         try:
             return learned_profile(

@@ -79,7 +79,7 @@ def documents(path: Path) -> Iterator[yaml.Node]:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else f"{path}"
         problem = getattr(error, "problem", None) or "cannot be parsed"
-        raise BadInputError(f"{where}: is no YAML: {problem}") from None
+        raise BadInputError(f"{where}: is not YAML: {problem}") from None
 
 
 def objects(path: Path) -> list[dict[str, Any]]:

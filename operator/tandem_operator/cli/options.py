@@ -65,7 +65,7 @@ class EngineOptions:
         float | None,
         typer.Option(
             help="Speed of KV transfer between two pods, in GB/s: about 2.6 over TCP without RDMA;"
-            " next to no time if left out.",
+            " no transfer time if left out.",
             rich_help_panel=ENGINES,
             show_default=False,
         ),

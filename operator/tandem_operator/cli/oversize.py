@@ -36,7 +36,7 @@ class Oversize:
     def note(self) -> str:
         """The fact in a sentence."""
         return (
-            f"{self._fact} (the longest takes {self.longest_tokens:,} tokens); no fleet can serve"
+            f"{self._fact} (the longest has {self.longest_tokens:,} tokens); no fleet can serve"
             " them."
         )
 
@@ -44,8 +44,8 @@ class Oversize:
     def answer(self) -> str:
         """What it means for an SLO that asks for more than the rest."""
         return (
-            f"No fleet can keep the SLO: {self._fact}, so at most {share(self.most_attainment)} can"
-            f" be good, with any number of replicas. {self.remedy}, or leave them out of the trace."
+            f"No fleet can keep the SLO: {self._fact}. At most {share(self.most_attainment)} can be"
+            f" good with any number of replicas. {self.remedy}, or remove them from the trace."
         )
 
     @property
@@ -66,5 +66,5 @@ def oversize_of(trace: Trace, spec: PoolSpec, profile: EngineProfile) -> Oversiz
     remedy = f"Raise maxModelLen to {max(long)}"
     if capacity < spec.max_model_len:
         limit = f"the {capacity:,} tokens of a replica's KV cache"
-        remedy = "Take engines with a larger KV cache (--kv-tokens)"
+        remedy = "Use engines with a larger KV cache (--kv-tokens)"
     return Oversize(len(long), len(trace.requests), max(long), limit, remedy)

@@ -15,7 +15,7 @@ def overspent(tandem: Run, fixed: Run) -> str | None:
     if reached <= wanted or kept < wanted or more <= 0.0:
         return None
     return (
-        f"Tandem attains {share(reached)} where {100.0 * wanted:g}% is asked for, and holds"
+        f"Tandem attains {share(reached)}; the SLO needs {100.0 * wanted:g}%. It holds"
         f" {amount(more)} GPU-hours more than {fleet_name(fixed.case.start)}, which attains"
-        f" {share(kept)} with {amount(fixed.report.gpu_hours)}: nobody asked for the rest."
+        f" {share(kept)} with {amount(fixed.report.gpu_hours)}. The SLO does not need them."
     )

@@ -62,10 +62,9 @@ def plan(
 ) -> None:
     """Find the fleets that keep a pool's SLO for a traffic, and what they cost per million tokens.
 
-    Fleets of fixed size are simulated within the pool's replica bounds: the smallest that keeps
-    the SLO, its neighbours and larger ones for the frontier of latency and throughput, and the
-    smallest for SLOs a few steps tighter and looser. Beside them stands what Tandem would hold
-    on average.
+    Simulates fleets of fixed size within the pool's replica bounds. It finds the smallest that
+    keeps the SLO, larger ones for the frontier of latency and throughput, and the smallest for
+    tighter and looser SLOs. It also shows what Tandem would hold on average.
     """
     check_outputs(
         {"--json": json, "--html": html},

@@ -81,7 +81,7 @@ def answer(found: Plan) -> str:
     if cheapest is None:
         largest = found.largest
         text = (
-            f"No fleet within the replica bounds keeps the SLO: the largest,"
+            f"No fleet within the replica bounds keeps the SLO; the largest,"
             f" {fleet_name(largest.fleet)}, reaches {share(largest.attainment)}"
         )
         needed = [

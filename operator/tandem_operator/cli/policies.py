@@ -44,30 +44,31 @@ def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
         return
     by_profile = case.router.decode_gate or case.router.overflow
     gate = ", its gate and overflow by the profile" if by_profile else ""
-    yield f"Lent to all others: Tandem's router, with its queue by deadline and its limits{gate}."
+    router = "Tandem's router, with its queue by deadline and its limits"
+    yield f"All other policies use {router}{gate}."
     prompt, _ = _mean_tokens(case)
     for name in others:
         match name:
             case PolicyName.HPA:
                 ttft_s, tpot_s = (latency_settings(case).target[role] for role in Role)
                 yield (
-                    f"Lent to hpa: targets of {LATENCY_SHARE:.0%} of both bounds, TTFT"
+                    f"hpa uses targets of {LATENCY_SHARE:.0%} of both bounds: TTFT"
                     f" {latency(ttft_s)} (by the mean prompt of {prompt:,.0f} tokens) and TPOT"
                     f" {latency(tpot_s)}."
                 )
             case PolicyName.KEDA:
                 held = concurrency(case)
                 yield (
-                    f"Lent to keda: targets tuned by the profile, {amount(held[Role.PREFILL])}"
-                    f" requests a prefill and {amount(held[Role.DECODE])} a decode replica,"
-                    f" {CONCURRENCY_SHARE:.0%} of what either can hold."
+                    f"keda uses targets from the profile: {amount(held[Role.PREFILL])} requests"
+                    f" per prefill replica and {amount(held[Role.DECODE])} per decode replica,"
+                    f" {CONCURRENCY_SHARE:.0%} of what each can hold."
                 )
             case PolicyName.DYNAMO | PolicyName.HOLD:
-                yield f"Lent to {name}: the very profile that is simulated, without an error."
+                yield f"{name} knows the simulated profile exactly."
             case PolicyName.CLAIRVOYANT:
-                yield "Lent to clairvoyant: every arrival and every length, before they come."
+                yield "clairvoyant knows every arrival and every length in advance."
             case PolicyName.CHEAPEST:
-                yield "Lent to cheapest: the fleet that hindsight picks for this very traffic."
+                yield "cheapest is the smallest fixed fleet for this traffic, chosen in hindsight."
 
 
 def latency_settings(case: Case, share: float = LATENCY_SHARE) -> HpaSettings:

@@ -119,7 +119,7 @@ def _over_network(profile: EngineProfile, gb_per_s: float) -> EngineProfile:
         raise BadInputError(f"--kv-gb-per-s must be above 0, such as 2.6; got {gb_per_s:g}")
     if profile.kv_bytes_per_token is None:
         raise BadInputError(
-            f"--kv-gb-per-s needs what a token holds in the cache: add"
+            f"--kv-gb-per-s needs the KV bytes of a token; add"
             f' "kv_bytes_per_token": 131072 (of Llama-3.1-8B) to {profile.name}'
         )
     return replace(profile, transfer_s_per_token=profile.kv_bytes_per_token / (gb_per_s * 1e9))

@@ -36,10 +36,10 @@ def record(
         ),
     ] = None,
 ) -> None:
-    """Write a trace of what users lately asked of a live pool, for simulate, plan and diff.
+    """Write a trace of the recent requests of a live pool, for simulate, plan and diff.
 
-    Arrivals, tokens in and out, and which prompts begin alike, by numbers. No prompt, no answer and
-    nobody's name leaves the routers. Nothing is changed; it takes the right to forward ports to
+    The trace holds arrivals, tokens in and out, and numbers for common prefixes. No prompt, answer
+    or name leaves the routers. The command changes nothing. It needs the right to forward ports to
     pods.
     """
     target = output or f"{pool}-trace.jsonl"

@@ -128,9 +128,8 @@ async def _ask(kube: "Kube", namespace: str, pod: str, *, now_s: float, told: To
     except ApiError as error:
         if error.status == FORBIDDEN:
             raise FailedError(
-                f"you may not forward ports to pods of namespace {namespace}, which is the way to"
-                " its routers; ask for `get` and `create` of pods/portforward, which the role"
-                " `edit` has"
+                f"you have no right to forward ports to the routers in namespace {namespace}; ask"
+                " for `get` and `create` of pods/portforward, which the role `edit` has"
             ) from None
         raise FailedError(f"router {pod} cannot be reached: {error.message}") from None
     skew_s = now_s - pages[0].now_s
@@ -159,15 +158,15 @@ async def _page(port: "PodPort", pod: str, after: int) -> "Page":
     status, body = await port.get(f"/requests?after={after}")
     if status == NOT_FOUND:
         raise FailedError(
-            f"router {pod} is of a release that does not tell single requests; update the operator,"
-            " which replaces it"
+            f"router {pod} is too old to report single requests; update the operator, which"
+            " replaces it"
         )
     try:
         page = parse_page(body)
     except ValueError as error:
         raise FailedError(f"router {pod} answers {status} with something else: {error}") from None
     if page.next is not None and page.next <= after:
-        raise FailedError(f"router {pod} tells the same page again and again")
+        raise FailedError(f"router {pod} returns the same page repeatedly")
     return page
 
 
@@ -187,12 +186,12 @@ def _merged(
     notes = [*silent]
     if start_s > asked_s + SHORT_BY_S:
         notes.append(
-            f"the routers tell only of the last {duration(now_s - start_s)}: they started since, or"
+            f"the routers report only the last {duration(now_s - start_s)}; they started since, or"
             " had no room for more."
         )
     notes += [
-        f"router {each.router} tells only of the last {duration(now_s - each.complete_since_s)};"
-        " what another one in its place served before is missing."
+        f"router {each.router} reports only the last {duration(now_s - each.complete_since_s)};"
+        " requests of an earlier router are missing."
         for each in found
         if each.complete_since_s > start_s + SHORT_BY_S
     ]

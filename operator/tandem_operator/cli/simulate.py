@@ -97,7 +97,7 @@ def simulate(
 def _judged(found: Mapping[PolicyName, Run | None]) -> Iterator[str]:
     """Whether Tandem bought more than was asked for, as far as these runs tell."""
     if PolicyName.CHEAPEST in found and found[PolicyName.CHEAPEST] is None:
-        yield "No fixed fleet within the replica bounds keeps the SLO: `tandem plan` says more."
+        yield "No fixed fleet within the replica bounds keeps the SLO; run `tandem plan` for more."
     tandem = found.get(PolicyName.TANDEM)
     if tandem is None:
         return
@@ -110,8 +110,8 @@ def _judged(found: Mapping[PolicyName, Run | None]) -> Iterator[str]:
             yield sentence
     elif reached > wanted and PolicyName.CHEAPEST not in found:
         yield (
-            f"Tandem attains {share(reached)} where {100.0 * wanted:g}% is asked for; whether a"
-            " fixed fleet keeps that for less, --policy tandem --policy cheapest says."
+            f"Tandem attains {share(reached)}; the SLO needs {100.0 * wanted:g}%. Add --policy"
+            " cheapest to compare it with the smallest fixed fleet that keeps the SLO."
         )
 
 

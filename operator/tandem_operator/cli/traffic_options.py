@@ -51,7 +51,7 @@ class TrafficOptions:
         TraceFormat | None,
         typer.Option(
             "--format",
-            help="Who published the trace; told from its first line if left out.",
+            help="Format of the trace; read from its first line if left out.",
             rich_help_panel=TRAFFIC,
             show_default=False,
         ),
@@ -295,8 +295,8 @@ SeedsOption = Annotated[
         "--seeds",
         min=1,
         max=100,
-        help="How many traffics of this kind to run, of which intervals are told: made ones are"
-        " drawn anew, recorded ones resampled.",
+        help="How many samples of the traffic to run, for intervals: made traffic is drawn again,"
+        " recorded traffic is resampled.",
         rich_help_panel=TRAFFIC,
     ),
 ]

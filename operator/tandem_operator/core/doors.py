@@ -56,12 +56,12 @@ def doors(
     busiest = max(told, default=None)
     bounded = min(max(least if asked is None else asked, least), most)
     if asked != bounded or busiest is None:
-        why = None if asked in (None, bounded) else f"spec.router allows {least} to {most}"
+        why = None if asked in (None, bounded) else f"spec.router allows {least} to {most} replicas"
         return Doors(bounded, Wants(), why, busiest)
     load = sum(told)
     needed = min(ceil(load / BUSY_SHARE), most)
     if needed > bounded:
-        why = f"they are busy for {100 * load / len(told):.0f} % of a core each"
+        why = f"each router uses {100 * load / len(told):.0f} % of a core on average"
         return Doors(needed, Wants(), why, busiest)
     if len(told) < expected:
         return Doors(bounded, Wants(), None, busiest)
@@ -70,5 +70,5 @@ def doors(
     kept = wants.within(SHRINK_AFTER_S, now_s)
     if kept is None or max(kept) >= bounded:
         return Doors(bounded, wants, None, busiest)
-    why = f"{max(kept)} were enough for {SHRINK_AFTER_S / 60:.0f} min"
+    why = f"fewer routers would have been enough for the last {SHRINK_AFTER_S / 60:.0f} min"
     return Doors(max(kept), wants, why, busiest)

@@ -11,7 +11,6 @@ from tandem_operator.core.guard import Allowed
 from tandem_operator.core.play import Bursts
 from tandem_operator.core.role import Role
 
-SPELLED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 LONGEST_SHOWN_S = 60.0
 LEAST_SHOWN_SHARE = 0.001
 
@@ -24,10 +23,10 @@ class Outlook:
         quantity: "TTFT p95" or "TPOT".
         bound_s: what the SLO asks.
         observed_s: measured in the last two minutes, where it broke the bound by this role's fault.
-        before_s: predicted with the present count; `None` where the queue would grow without end.
+        before_s: predicted with the present count; `None` where the queue would grow without limit.
         after_s: predicted with the new count.
         late_share: predicted share late with the present count.
-        load: the work behind the prediction, in words.
+        load: the work behind the prediction, in words; a further clause may follow.
         batch_limit: what limits the decode batch where it is not step time, in words.
         kv_bound: whether that is KV capacity.
     """
@@ -124,72 +123,72 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
     orders = {
         Reason.INITIAL: "the pool starts with minReplicas",
         Reason.AT_BOUND: bound,
-        Reason.GPU_BUDGET: f"{words.budget} leaves no room for more",
+        Reason.GPU_BUDGET: f"the pool must fit into {words.budget}",
         Reason.NAMESPACE_QUOTA: words.quota or "",
-        Reason.REPLACING_PODS: f"{words.stuck}; another stands in",
+        Reason.REPLACING_PODS: f"{words.stuck}; Tandem starts another pod",
         Reason.NODE_DRAIN: (
-            "the node of its only Ready pod is being emptied; another pod comes first"
+            "the node of its only Ready pod is being drained; Tandem starts another pod first"
             if grows
-            else "another pod serves now, and the one on the node that is being emptied goes"
+            else "another pod is Ready; Tandem removes the pod on the node that is being drained"
         ),
     }
     if reason in orders:
         return orders[reason]
     if not grows:
         if words.idle:
-            return f"no requests for {_span(words.stabilization_s)}"
-        return (
-            f"{_fewer(words)} for {_span(words.stabilization_s)}; "
-            f"{SPELLED[min(10, allowed.current - allowed.to)]} is removed"
-            if allowed.current - allowed.to == 1
-            else f"{_fewer(words)} for {_span(words.stabilization_s)}"
-        )
+            return f"no requests arrived for {_span(words.stabilization_s)}"
+        fewer = f"{_replicas(allowed.current - allowed.to)} fewer would have"
+        return f"{fewer} {_kept(words)} for the last {_span(words.stabilization_s)}"
     growth = held_for(words.bursts) if words.bursts is not None else _growth(words, allowed)
     if words.quota is not None and "gpuBudget" in allowed.limits_hit:
-        growth += f"; wants {words.wanted} {words.role.value}, gets {allowed.to}: {words.quota}"
+        wanted = f"{_replicas(words.wanted)} would be better, but only {allowed.to} can run"
+        growth += f"; {wanted}; {words.quota}"
     return growth
 
 
-def _fewer(words: Words) -> str:
+def _kept(words: Words) -> str:
     if words.outlook is None:
-        return "fewer replicas were enough"
+        return "been enough"
     if words.out_of_reach is not None:
-        return "fewer replicas were enough to serve every request"
-    bound = seconds(words.outlook.bound_s)
-    return f"fewer replicas were enough for {words.outlook.quantity} within {bound}"
+        return "served every request"
+    return f"kept {words.outlook.quantity} within {seconds(words.outlook.bound_s)}"
+
+
+def _replicas(count: int) -> str:
+    return f"{count} replica" if count == 1 else f"{count} replicas"
 
 
 def _growth(words: Words, allowed: Allowed) -> str:
     outlook = words.outlook
     if outlook is None:
-        return "more load is forecast"
-    bound = seconds(outlook.bound_s)
+        return "the forecast load is higher"
+    bound = f"(bound {seconds(outlook.bound_s)})"
     more = allowed.to - allowed.current
-    count = SPELLED[more] if more < len(SPELLED) else str(more)
-    plural = "replica" if more == 1 else "replicas"
     if outlook.batch_limit is not None and outlook.observed_s is None:
         late = percent(outlook.late_share)
         return (
-            f"predicted TTFT: {late} of requests find no place in decode, where"
-            f" {outlook.batch_limit} limits the batch, at {outlook.load}"
+            f"{outlook.batch_limit} limits the decode batch; predicted TTFT is late for {late} of"
+            f" requests at {outlook.load}"
         )
     if outlook.observed_s is not None:
-        seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} > {bound}"
-        text = f"{seen} in the last two minutes, at {outlook.load}"
+        seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} {bound}"
+        text = f"{seen} in the last 2 minutes; the forecast is {outlook.load}"
     elif outlook.before_s is None or outlook.before_s > LONGEST_SHOWN_S:
-        text = f"predicted {outlook.quantity} grows without end (> {bound}) at {outlook.load}"
+        least = seconds(LONGEST_SHOWN_S)
+        text = f"predicted {outlook.quantity} is over {least} {bound} at {outlook.load}"
     elif outlook.before_s > outlook.bound_s:
         before = seconds(outlook.before_s)
-        text = f"predicted {outlook.quantity} {before} > {bound} at {outlook.load}"
+        text = f"predicted {outlook.quantity} is {before} {bound} at {outlook.load}"
     else:
         late = percent(outlook.late_share)
         what = outlook.quantity.split()[0]
-        text = f"predicted {what} misses {bound} for {late} of requests at {outlook.load}"
+        bound = seconds(outlook.bound_s)
+        text = f"predicted {what} is over {bound} for {late} of requests at {outlook.load}"
     if outlook.after_s is None or outlook.after_s > LONGEST_SHOWN_S:
         return text
-    after = seconds(outlook.after_s)
     verb = "bring" if more != 1 else "brings"
-    return f"{text}; {count} more {plural} {verb} it to {after}"
+    gain = f"{verb} {outlook.quantity} to {seconds(outlook.after_s)}"
+    return f"{text}; {more} more {'replica' if more == 1 else 'replicas'} {gain}"
 
 
 def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
@@ -198,49 +197,50 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     texts = {
         Reason.STALE_METRICS: words.fresh_message,
         Reason.NODE_DRAIN: (
-            "the node of its only pod is being emptied, and no budget has room for another"
+            "the node of its only pod is being drained, but the GPU budget has no room for another"
             if allowed.limits_hit
-            else "a pod on a node that is being emptied goes once another is Ready"
+            else "Tandem removes the pod on the node that is being drained once another is Ready"
         ),
         Reason.CAPACITY_BLOCKED: words.stuck or "the cluster does not start its pods",
-        Reason.AT_BOUND: f"more would be better, but maxReplicas is {words.maximum}",
-        Reason.STARTING_PODS: "the replicas asked for are starting",
-        Reason.NAMESPACE_QUOTA: f"more would be better, but {words.quota}",
-        Reason.NEW_TRAFFIC: "fewer may be enough, but too little is known of its traffic yet",
+        Reason.AT_BOUND: f"more replicas would be better, but maxReplicas is {words.maximum}",
+        Reason.STARTING_PODS: "its new pods are starting",
+        Reason.NAMESPACE_QUOTA: f"more replicas would be better; {words.quota}",
+        Reason.NEW_TRAFFIC: "1 replica fewer may be enough, but the traffic history is too short",
         Reason.STABILIZING: (
-            f"fewer may be enough; one leaves once that holds for {_span(words.stabilization_s)}"
+            "1 replica fewer would be enough;"
+            f" scaling down if that holds for {_span(words.stabilization_s)}"
         ),
         Reason.GPU_BUDGET: (
-            f"more would be better, but {words.budget} has no room until another replica is gone"
+            f"more replicas would be better, but {words.budget} has no room for another one"
         ),
     }
     return texts.get(reason) or _why_right(words)
 
 
 def held_for(bursts: Bursts) -> str:
-    """The bursts that an insurance is for, and what one replica less would miss of them."""
+    """The bursts that an insurance is for, and what one replica fewer would miss of them."""
     rate = f"about {float(f'{bursts.rate_rps:.2g}'):g} requests/s"
     minutes = max(1, round(bursts.span_s / 60.0))
     span = "in the last minute" if minutes == 1 else f"in the last {minutes} minutes"
-    missed = f"one replica less would make {percent(bursts.late_share)}"
+    late, fewer = f"{percent(bursts.late_share)} of", "requests would be late with 1 replica fewer"
     if bursts.times == 1:
-        return f"a burst of {rate} came {span}; {missed} of it late"
-    return f"bursts of {rate} came {bursts.times} times {span}; {missed} of them late"
+        return f"a burst of {rate} arrived {span}; {late} its {fewer}"
+    return f"bursts of {rate} arrived {bursts.times} times {span}; {late} their {fewer}"
 
 
 def _why_right(words: Words) -> str:
     """Why a count that nothing holds back is what it is."""
     if words.idle:
-        return "no requests"
+        return "no requests arrive"
     if words.learning:
-        return "too little has been measured to size it"
+        return "Tandem has too few measurements to size it"
     if words.pending:
-        return "more may be better, if that lasts"
+        return "more replicas may be needed; scaling up if that holds for up to 15 s"
     if words.room is not None:
-        more = f"{100.0 * words.room:.0f} % more"
-        return f"fewer would be enough for the forecast load, but not for {more}"
+        more = f"{100.0 * words.room:.0f} % more load"
+        return f"1 replica fewer would be enough for the forecast, but not for {more}"
     if words.outlook is None:
-        return "nothing calls for a change"
+        return "no change is needed"
     return (
         words.out_of_reach
         or f"{words.outlook.quantity} is expected within {seconds(words.outlook.bound_s)}"

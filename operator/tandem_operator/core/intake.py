@@ -51,7 +51,7 @@ def usable(observation: Observation, now_s: float) -> Observation:
 def freshness(observation: Observation, now_s: float) -> Freshness:
     """How much of the pool a *usable* observation covers."""
     routers = sum(not report.ended for report in observation.routers)
-    expected = max(1, observation.router_pods)
+    expected, only = max(1, observation.router_pods), "Tandem has fresh metrics from only"
     sampled = {sample.pod for sample in observation.engines}
     ready = [pod for pod in observation.pods if pod.phase is PodPhase.READY]
     # A pod that just became Ready may be younger than the last scrape.
@@ -62,27 +62,26 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
     ]
     missing = sorted(pod.name for pod in settled if pod.name not in sampled)
     if routers == 0:
-        message = f"no fresh report from any of {expected} routers"
+        message = f"Tandem has fresh metrics from 0 of {expected} routers"
         if observation.router_pods == 0:
-            message = "no router serves clients"
+            message = "no router is running"
         return Freshness(act=False, shrink=False, message=message)
     covered = len(settled) - len(missing)
     if covered < FRESH_POD_SHARE * len(settled):
-        message = f"fresh metrics from only {covered} of {len(settled)} ready engine pods"
+        message = f"{only} {covered} of {len(settled)} Ready engine pods"
         return Freshness(act=False, shrink=False, message=message)
     gap = None
     lost = [report.router for report in observation.routers if report.lost_lately(now_s)]
     if routers < expected:
-        gap = f"fresh reports from only {routers} of {expected} routers"
+        gap = f"{only} {routers} of {expected} routers"
     elif observation.turned_away:
-        gap = "no router is Ready: clients are turned away"
+        gap = "no router is Ready, so clients get no answer"
     elif lost:
-        gap = f"router {lost[0]} is gone, and what reached it in its last seconds is not known"
+        gap = f"router {lost[0]} ended, and the requests of its last seconds are unknown"
     elif missing:
-        gap = f"no fresh metrics from {', '.join(missing[:3])}"
-    return Freshness(
-        act=True, shrink=gap is None, message=gap or "routers and ready engine pods answered"
-    )
+        gap = f"Tandem has no fresh metrics from {', '.join(missing[:3])}"
+    whole = "Tandem has fresh metrics from routers and Ready engine pods"
+    return Freshness(act=True, shrink=gap is None, message=gap or whole)
 
 
 def _recent(sampled_s: float, now_s: float) -> bool:

@@ -79,14 +79,16 @@ class Memory:
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise MemoryFormatError(f"memory cannot be read: {error}") from error
+            raise MemoryFormatError(f"The stored memory cannot be read: {error}") from error
         version = raw.get("version") if isinstance(raw, dict) else None
         if version != VERSION:
-            raise MemoryFormatError(f"memory has version {version!r:.40}, expected {VERSION}")
+            raise MemoryFormatError(
+                f"The stored memory has version {version!r:.40}, expected {VERSION}"
+            )
         try:
             memory: Memory = decode(Memory, raw)
         except CodecError as error:
-            raise MemoryFormatError(f"memory cannot be read: {error}") from error
+            raise MemoryFormatError(f"The stored memory cannot be read: {error}") from error
         return memory
 
 

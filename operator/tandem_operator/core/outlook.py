@@ -50,7 +50,7 @@ def out_of_reach(view: View, role: Role) -> str | None:
     latency = _quantity(role).split()[0]
     bound = seconds(_bound_s(view, situation, role))
     wanted = f"{100.0 * view.spec.slo.attainment:g} % of requests"
-    return f"no number of replicas brings {latency} within {bound} for {wanted}"
+    return f"no number of replicas can keep {latency} within {bound} for {wanted}"
 
 
 def _batch_limit(situation: Situation, role: Role) -> str | None:
@@ -88,14 +88,15 @@ def _load(
     up_to: bool,
 ) -> str:
     rate = f"{'up to ' if up_to else ''}{rounded(rate_rps, 2):g} requests/s"
+    room = ""
     if forecast.room >= LEAST_TOLD_ROOM:
-        rate += f" ({forecast.room:.1f} times the forecast while its traffic is new)"
+        room = f"; the rate is {forecast.room:.1f} times the forecast, since the traffic is new"
     horizon_s = forecast.levels[-1].horizon_s
     if role is Role.PREFILL:
         tokens = f"of {rounded(situation.sample.mean_prompt_tokens, 2):.0f} prompt tokens"
     else:
         tokens = f"of {rounded(situation.decode.outputs.mean_tokens, 2):.0f} output tokens"
-    return f"{rate} {tokens} over the next {horizon_s:.0f} s"
+    return f"{rate} {tokens} over the next {horizon_s:.0f} s{room}"
 
 
 def _observed_s(view: View, role: Role, bound_s: float) -> float | None:
@@ -149,8 +150,7 @@ def alternatives(view: View, role: Role, allowed: Allowed) -> tuple[str, ...]:
     for count in sorted({allowed.current, allowed.to - 1, allowed.to + 1} - {allowed.to}):
         if count >= 1:
             other = late(count)
-            than = "as" if other == taken else f"against {taken}"
-            texts.append(
-                f"{count} {role.value}: {other} late for {role.value}, {than} with {allowed.to}"
-            )
+            than = "the same as" if other == taken else f"against {taken}"
+            late_by = f"{other} of requests late because of {role.value}"
+            texts.append(f"{count} {role.value}: {late_by}, {than} with {allowed.to}")
     return tuple(texts)

@@ -98,11 +98,12 @@ def _role_decision(view: View, role: Role) -> RoleDecision:
         reason = Reason.NAMESPACE_QUOTA
     text = sentence(words, allowed, reason)
     if not bounds.managed:
-        reason, text = Reason.NOT_MANAGED, f"{role.value} is set by another owner; Tandem: {text}"
+        owner = f"{role.value} has another owner"
+        reason, text = Reason.NOT_MANAGED, f"{owner}; Tandem recommends: {text}"
     elif view.spec.mode is Mode.PAUSED:
-        reason, text = Reason.PAUSED, f"scaling is paused; Tandem: {text}"
+        reason, text = Reason.PAUSED, f"Scaling is paused; Tandem recommends: {text}"
     elif view.spec.mode is Mode.RECOMMEND and allowed.to != allowed.current:
-        text = f"recommended only: {text}"
+        text = f"Tandem only recommends: {text}"
     ready = len(view.fleets[role].ready)
     return RoleDecision(
         role=role,
@@ -135,8 +136,8 @@ def _stuck_sentence(fleet: Fleet) -> str | None:
     if not fleet.stuck:
         return None
     pod = min(fleet.stuck, key=lambda p: (p.problem is None, p.created_s, p.name))
-    state = "is not scheduled" if pod.phase is PodPhase.UNSCHEDULED else "does not become ready"
-    problem = pod.problem or state
+    state = "is not scheduled" if pod.phase is PodPhase.UNSCHEDULED else "does not become Ready"
+    problem = pod.problem or f"it {state}"
     others = f" (and {len(fleet.stuck) - 1} more)" if len(fleet.stuck) > 1 else ""
     return f"pod {pod.name}{others}: {problem}"
 
@@ -144,7 +145,7 @@ def _stuck_sentence(fleet: Fleet) -> str | None:
 def _blocked(view: View) -> str | None:
     stuck = [s for role in Role if (s := _stuck_sentence(view.fleets[role])) is not None]
     if view.share is not None and view.share.waiting:
-        stuck.append(f"minReplicas needs {view.share.waiting} GPUs, but {view.share.words}")
+        stuck.append(f"minReplicas needs {view.share.waiting} GPUs; {view.share.words}")
     return "; ".join(stuck) or None
 
 
@@ -152,11 +153,11 @@ def _drain_blocked(view: View) -> str | None:
     if not view.kept_on_nodes:
         return None
     pods = [view.fleets[role].ready[0].name for role in view.kept_on_nodes]
-    budget = "namespace quota" if view.bound_by_quota else view.spec.budget_words
+    budget = "the namespace quota" if view.bound_by_quota else view.spec.budget_words
     gpus = max(view.spec.roles[role].gpus_per_replica for role in view.kept_on_nodes)
     return (
-        f"the node of {' and '.join(pods)} is being emptied, but the {budget} has no room for"
-        f" another pod first; allow {gpus} more, or delete the pod"
+        f"The node of {' and '.join(pods)} is being drained, but {budget} has no room for another"
+        f" pod; raise it by {gpus}, or delete the pod"
     )
 
 

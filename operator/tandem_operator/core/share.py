@@ -37,19 +37,21 @@ class Quota:
 
     @property
     def words(self) -> str:
-        """Who the quota is shared with, in numbers that users set."""
-        text = f"the namespace's quota of {self.hard_gpus} GPU{'' if self.hard_gpus == 1 else 's'}"
+        """What the quota is shared with, in numbers that users set."""
+        text = f"the namespace quota of {self.hard_gpus} GPU{'' if self.hard_gpus == 1 else 's'}"
         others = sorted(
             (claim for claim in self.claims if claim.reserved > 0),
             key=lambda claim: (-claim.priority, claim.pool),
         )
-        named = [f"pool {claim.pool} (priority {claim.priority})" for claim in others[:MOST_NAMED]]
+        named = [f"{claim.pool} (priority {claim.priority})" for claim in others[:MOST_NAMED]]
+        if named:
+            named[0] = f"{'pool' if len(others) == 1 else 'pools'} {named[0]}"
         if len(others) > MOST_NAMED:
             named.append(f"{len(others) - MOST_NAMED} more")
         if self.gpus < self.hard_gpus:
             named.append("other pods")
         if not named:
-            return f"{text} has no room"
+            return f"{text} has no free GPU"
         *most, last = named
         return f"{text} is shared with {', '.join(most)}{' and ' if most else ''}{last}"
 

@@ -85,4 +85,4 @@ class PoolSpec:
         if self.gpu_budget is None or not self.rollout_gpus:
             return f"gpuBudget {self.gpu_budget}"
         whole_gpus = self.gpu_budget + self.rollout_gpus
-        return f"gpuBudget {whole_gpus}, {self.rollout_gpus} of it for the rollout,"
+        return f"gpuBudget {whole_gpus} ({self.rollout_gpus} for the rollout)"

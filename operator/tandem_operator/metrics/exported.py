@@ -56,7 +56,7 @@ class Exported:
             "tandem_apply_conflicts", "Fields that others owned", registry=registry
         )
         self.watch_restarts = Counter(
-            "tandem_watch_restarts", "Times that watching had to start anew", registry=registry
+            "tandem_watch_restarts", "Restarts of broken watches", registry=registry
         )
         self._of_pools = (
             self.desired,

@@ -101,7 +101,9 @@ class Fetcher:
                 if answer.status != 200:
                     raise NoAnswerError(f"{of}: HTTP {answer.status} from {path}")
                 if answer.headers.get("Content-Encoding", "identity") != "identity":
-                    raise NoAnswerError(f"{of}: {path} is compressed, which nobody asked for")
+                    raise NoAnswerError(
+                        f"{of}: {path} is compressed, but Tandem asked for plain text"
+                    )
                 yield _spent(answer, lambda size: budget.spend(size, of=of))
         except TimeoutError:
             raise NoAnswerError(f"{of}: no answer from {path} in {took_s:.2g} s") from None

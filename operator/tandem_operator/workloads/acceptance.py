@@ -99,7 +99,7 @@ def _container_objections(containers: Any, path: str, own: str) -> Iterator[str]
         if not isinstance(name, str) or not name:
             yield f"{path}[{index}].name is required; write {own} for Tandem's own container"
         elif name in seen:
-            yield f"{path}[{index}].name: {name!r} stands in the list twice; give each its own name"
+            yield f"{path}[{index}].name: {name!r} appears twice; give each its own name"
         elif not container.get("image") and (name != own or path.endswith("initContainers")):
             yield (
                 f"{path}[{index}]: container {name!r} has no image; name it {own} to change"

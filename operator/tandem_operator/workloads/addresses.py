@@ -43,9 +43,9 @@ def refusal_of(host: str, *, api_server: str | None) -> str | None:
     if inside.is_loopback or inside.is_unspecified:
         return f"{host} is the operator's own pod"
     if inside.is_link_local or inside in _CLOUD:
-        return f"{host} belongs to the node or the cloud under it"
+        return f"{host} belongs to the node or its cloud provider"
     if inside.is_multicast or inside.is_reserved:
-        return f"{host} is no server's address"
+        return f"{host} is not the address of a server"
     return None
 
 

@@ -51,7 +51,7 @@ def verdicts(facts: Facts) -> tuple[Verdict, ...]:
 
 def rejection(sentences: Iterable[str]) -> tuple[Verdict, ...]:
     """The conditions that change when the spec cannot be run; what runs is left as it was."""
-    message = "; ".join(sentences) + ". What ran before this edit was left as it was."
+    message = "; ".join(sentences) + ". Tandem left the running pods unchanged."
     return (
         Verdict(ConditionType.READY, FALSE, "NotAccepted", message),
         Verdict(ConditionType.ACCEPTED, FALSE, "InvalidSpec", message),
@@ -96,7 +96,7 @@ def _ready(facts: Facts) -> Verdict:
         return _serving(facts)
     troubles = {each: found for each in missing if (found := _trouble(facts, each))}
     if not troubles:
-        message = f"Waiting for a Ready pod of {_and(missing)}."
+        message = f"The pool needs a Ready pod of {_and(missing)}."
         return Verdict(ConditionType.READY, FALSE, "Starting", message)
     reason = next(iter(troubles.values())).partition(":")[0]
     message = "; ".join(f"{component}: {trouble}" for component, trouble in troubles.items())
@@ -111,7 +111,7 @@ def _serving(facts: Facts) -> Verdict:
     if not behind:
         return Verdict(ConditionType.READY, TRUE, "Serving", f"{message}.")
     troubles = [f"{role}: {found}" for role in behind if (found := _trouble(facts, role))]
-    message += f"; those of {_and(behind)} are still from before the last edit"
+    message += f"; the Ready pods of {_and(behind)} still run the previous spec"
     return Verdict(
         ConditionType.READY, TRUE, "RollingOut", "; ".join([message, *troubles]).rstrip(".") + "."
     )
@@ -129,10 +129,12 @@ def _trouble(facts: Facts, component: str) -> str | None:
 
 def _accepted(facts: Facts) -> Verdict:
     if facts.outcome.blocked is not None:
-        message = f"Nothing was changed: {facts.outcome.blocked}"
+        message = f"Tandem changed nothing: {facts.outcome.blocked}"
         return Verdict(ConditionType.ACCEPTED, FALSE, "OwnedByOther", message)
     if facts.outcome.refused is not None:
-        message = f"The API server refused a child, so nothing was changed: {facts.outcome.refused}"
+        message = (
+            f"The API server refused an object, so Tandem changed nothing: {facts.outcome.refused}"
+        )
         return Verdict(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
     told = dict(_told_though_accepted(facts))
     if told:
@@ -144,11 +146,11 @@ def _accepted(facts: Facts) -> Verdict:
 def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
     """Reasons and sentences of what is amiss while the spec is in force."""
     if facts.outcome.unstored is not None:
-        message = f"The API server refused ConfigMap {facts.name.memory}, so a restart of the"
-        message += " operator would lose what it learned of this pool; let the API server take it"
+        message = f"The API server refused ConfigMap {facts.name.memory}. A restart of the operator"
+        message += " would lose the learned models of this pool. Remove the cause"
         yield MEMORY_REFUSED, f"{message}: {facts.outcome.unstored.rstrip('.')}."
     if facts.overridden:
-        message = "These pod template fields are Tandem's own and were not taken: "
+        message = "Tandem sets these pod template fields itself and ignores yours: "
         yield FIELDS_OVERRIDDEN, message + "; ".join(facts.overridden) + "."
 
 
@@ -165,8 +167,8 @@ def _slo_met(facts: Facts) -> Verdict:
         if missing:
             # Those who wait for them have not ended yet.
             message = (
-                "The requests that ended kept both bounds, but none is served without a Ready pod"
-                f" of {_and(missing)}."
+                "The completed requests kept both bounds, but no request is served without a Ready"
+                f" pod of {_and(missing)}."
             )
             return Verdict(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
         message = f"At least {objective} of the recent requests kept both bounds."
@@ -174,21 +176,21 @@ def _slo_met(facts: Facts) -> Verdict:
     message = f"Fewer than {objective} of the recent requests kept both bounds"
     if recent.blame:
         most = max(sorted(recent.blame), key=lambda cause: recent.blame[cause])
-        message += f"; most misses are blamed on {most}"
+        message += f"; the most frequent cause is {most}"
     return Verdict(ConditionType.SLO_MET, FALSE, "Missed", message + ".")
 
 
 def _metrics_fresh(facts: Facts) -> Verdict:
-    message = facts.decision.fresh_message
+    message = _capital(facts.decision.fresh_message)
     if facts.metrics_source is MetricsSource.PROMETHEUS:
         message += " (read from Prometheus)"
     elif facts.prometheus_passed_over:
-        message += " (read from the pods: Prometheus has no fresh samples of all of them)"
+        message += " (read from the pods: Prometheus has no fresh samples of some of them)"
     if facts.decision.fresh:
         return Verdict(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
     before = facts.previous.condition(ConditionType.METRICS_FRESH)
     if (before is None or before.status == UNKNOWN) and not facts.serving(ROUTER):
-        message = "Nothing is measured before the first router is Ready."
+        message = "Tandem measures nothing before the first router is Ready."
         return Verdict(ConditionType.METRICS_FRESH, UNKNOWN, "Starting", message)
     return Verdict(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
 
@@ -196,8 +198,8 @@ def _metrics_fresh(facts: Facts) -> Verdict:
 def _scaling_active(facts: Facts) -> Verdict:
     policy = facts.policy
     if policy.mode is not Mode.AUTO:
-        what = "stay as they are" if policy.mode is Mode.PAUSED else "are only recommended"
-        message = f"scaling.mode is {policy.mode}: replica counts {what}."
+        what = "changes no" if policy.mode is Mode.PAUSED else "only recommends"
+        message = f"Tandem {what} replica counts, since scaling.mode is {policy.mode}."
         return Verdict(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
     external = [str(role) for role in Role if not policy.roles[role].managed]
     if external:
@@ -216,25 +218,25 @@ def _capacity_blocked(facts: Facts) -> Verdict:
     if blocked:
         reason = "PodsRefused" if refusals else "PodsStuck" if stuck else "DrainBlocked"
         return Verdict(ConditionType.CAPACITY_BLOCKED, TRUE, reason, "; ".join(blocked))
-    message = "Every pod that was asked for runs or is starting."
+    message = "All desired pods run or are starting."
     return Verdict(ConditionType.CAPACITY_BLOCKED, FALSE, "NotBlocked", message)
 
 
 def _slo_feasible(facts: Facts) -> Verdict:
     decision = facts.decision
     if decision.slo_feasible is None:
-        message = "Too little has been measured to tell."
+        message = "Tandem has too few measurements to tell."
         return Verdict(ConditionType.SLO_FEASIBLE, UNKNOWN, "Learning", message)
     if decision.slo_feasible:
-        message = "Some number of replicas can hold the SLO."
+        message = "Enough replicas can keep the SLO."
         return Verdict(ConditionType.SLO_FEASIBLE, TRUE, "Feasible", message)
     bounds = {
         "slo.ttft.target": decision.feasible_ttft_s,
         "slo.tpot.target": decision.feasible_tpot_s,
     }
     could = [f"{field}: {format_duration(at)}" for field, at in bounds.items() if at is not None]
-    message = "No number of replicas can hold the SLO"
-    message += f"; replicas could hold {_and(could)}." if could else "."
+    message = "No number of replicas can keep the SLO"
+    message += f"; replicas can keep {_and(could)}." if could else "."
     return Verdict(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
 
 
@@ -244,7 +246,7 @@ def _field_conflict(facts: Facts) -> Verdict:
     if facts.rivals:
         message = " ".join(map(_rivalry, facts.rivals.items()))
         return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "ReplicasContested", message)
-    message = "Nobody else owns a field that Tandem writes."
+    message = "No other manager owns a field that Tandem writes."
     return Verdict(ConditionType.FIELD_CONFLICT, FALSE, "NoConflict", message)
 
 
@@ -252,11 +254,11 @@ def _rivalry(contested: tuple[str, Rival]) -> str:
     component, rival = contested
     keep = f"Set {component}.management: External to keep it, or remove it"
     if component == ROUTER:
-        keep = "Remove it, since router.minReplicas says how many routers there are"
-    who = f"{rival.who[0].upper()}{rival.who[1:]}"
+        keep = "Remove it, since router.minReplicas sets the number of routers"
+    who = _capital(rival.who)
     return (
-        f"{who} sets the replicas of {component} again and again. Tandem leaves them alone."
-        f" {keep}; Tandem looks again every ten minutes."
+        f"{who} changes the replicas of {component} repeatedly. Tandem leaves them unchanged."
+        f" {keep}. Tandem checks again every 10 minutes."
     )
 
 
@@ -264,7 +266,7 @@ def _engines_healthy(facts: Facts) -> Verdict:
     kind, lapses, sick = ConditionType.ENGINES_HEALTHY, lapsed(facts), ejected(facts)
     told = []
     if lapses:
-        told.append(f"These pods are not Ready any more: {_named(lapses)}.")
+        told.append(f"These pods are no longer Ready: {_named(lapses)}.")
     if sick:
         told.append(f"The routers send no requests to these Ready pods: {_named(sick)}.")
     if told:
@@ -272,7 +274,7 @@ def _engines_healthy(facts: Facts) -> Verdict:
             kind, FALSE, "EnginesStopped" if lapses else "EnginesEjected", " ".join(told)
         )
     if all(router.ended for router in facts.seen.observation.routers):
-        return Verdict(kind, UNKNOWN, "NoRouters", "No router reports how the engines serve.")
+        return Verdict(kind, UNKNOWN, "NoRouters", "No router reports the health of engine pods.")
     return Verdict(kind, TRUE, "Serving", "The routers send requests to every Ready engine pod.")
 
 
@@ -281,6 +283,10 @@ def _named(pods: Iterable[Sickness]) -> str:
         f"{pod.role} pod {pod.pod} since {rfc3339(pod.since_s)}: {pod.words.rstrip('.')}"
         for pod in pods
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _and(words: Iterable[str]) -> str:

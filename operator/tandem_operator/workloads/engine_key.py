@@ -30,8 +30,8 @@ def rekeyed_sentence(name: PoolName) -> str:
     """What to do once the Secret was made anew."""
     deployments = " ".join(name.child(each) for each in (*Role, ROUTER))
     return (
-        f"Secret {name.engine_key} was gone and is made anew, with another key. Pods that run have"
-        " the old one, and those that start do not understand them: run"
+        f"Secret {name.engine_key} was missing, so Tandem created it with a new key. Running pods"
+        " still have the old key and cannot talk to new pods. Run"
         f" kubectl -n {name.namespace} rollout restart deployment {deployments}."
     )
 

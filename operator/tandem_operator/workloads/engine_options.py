@@ -89,7 +89,7 @@ _REFUSED = {
         --mm-encoder-fp8-scale-save-path --profiler-config --ray-workers-use-nsight
         --enable-trace-replay
     """,
-    "it opens ports or endpoints that nobody guards": """
+    "it opens unprotected ports or endpoints": """
         --allow-credentials --allowed-headers --allowed-methods --allowed-origins
         --enable-elastic-ep --elastic-ep-max-dp-size --enable-fault-tolerance
         --enable-offline-docs --enable-scale-out --enable-ssl-refresh
@@ -100,14 +100,14 @@ _REFUSED = {
         --collect-detailed-traces --ec-transfer-config --kv-events-config --kv-offloading-backend
         --otlp-traces-endpoint --tool-server
     """,
-    "it hands over what clients send, unchecked": """
+    "it passes unchecked client data to the engine": """
         --enable-mm-embeds --enable-prompt-embeds --trust-request-mm-kwargs
     """,
     "it writes prompts, answers or tokens to the log": """
         --enable-log-deltas --enable-log-outputs --log-error-stack --log-level --uvicorn-log-level
     """,
-    "it holds a secret that everybody who sees the pod reads": "--hf-token",
-    "a pod holds one engine on the GPUs of gpusPerReplica": """
+    "it puts a secret into the pod spec": "--hf-token",
+    "each pod runs one engine on gpusPerReplica GPUs": """
         --api-server-count -asc --data-parallel-address -dpa --data-parallel-backend -dpb
         --data-parallel-external-lb -dpe --data-parallel-hybrid-lb -dph
         --data-parallel-multi-port-external-lb -dpm --data-parallel-rank -dpn
@@ -145,4 +145,4 @@ def _why_refused(given: str) -> str | None:
     whole = whole.replace("_", "-")
     if whole in ALLOWED or f"{whole}.{part}" in ALLOWED or whole in TANDEMS_OPTIONS:
         return None
-    return REFUSED.get(whole, "Tandem does not know this option of vLLM")
+    return REFUSED.get(whole, "Tandem does not know this vLLM option")

@@ -104,7 +104,7 @@ def plan(world: World, *, now_s: float) -> Plan:
     except Exception as error:
         # What was learned can be learned again, and it would meet every later pass, those of the
         # next process too: a pool that stands still is worse.
-        sentence = f"no decision can be made with the memory: {type(error).__name__}: {error}"
+        sentence = f"The stored memory allows no decision: {type(error).__name__}: {error}"
         unreadable = MemoryFormatError(sentence)
         unreadable.__cause__ = error
         return _planned(read, world, Memory(), unreadable=unreadable, now_s=now_s)

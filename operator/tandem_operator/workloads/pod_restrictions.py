@@ -89,15 +89,15 @@ def _pod_breaches(pod: Mapping[str, Any], own: Own) -> Iterator[_Breach]:
         if pod.get(field):
             yield f"spec.{field}", f"the pod would share the node's {what}", LEAVE_OUT
     if pod.get("nodeName") is not None:
-        yield "spec.nodeName", "it goes past the scheduler", "use nodeSelector"
+        yield "spec.nodeName", "it bypasses the scheduler", "use nodeSelector"
     for field in ("serviceAccountName", "serviceAccount"):
         if pod.get(field) not in (None, own.service_account):
-            yield f"spec.{field}", "the pod would act as somebody else", LEAVE_OUT
+            yield f"spec.{field}", "the pod would use another identity", LEAVE_OUT
     if pod.get("automountServiceAccountToken") not in (None, False):
-        why = "engines need no token of the API server"
+        why = "engines need no API server token"
         yield "spec.automountServiceAccountToken", why, LEAVE_OUT
     if pod.get("ephemeralContainers"):
-        yield "spec.ephemeralContainers", "only people start them", LEAVE_OUT
+        yield "spec.ephemeralContainers", "ephemeral containers are for debugging only", LEAVE_OUT
 
 
 def _annotation_breaches(metadata: Mapping[str, Any]) -> Iterator[_Breach]:
@@ -113,7 +113,7 @@ def _volume_breaches(volumes: Any) -> Iterator[_Breach]:
         for kind in kinds:
             if kind not in VOLUME_TYPES:
                 where = f"spec.volumes[{volume.get('name', index)}].{kind}"
-                why = "it reaches beyond what is the pool's"
+                why = "it gives access to objects outside the pool"
                 yield where, why, "use " + ", ".join(VOLUME_TYPES[:-1]) + f" or {VOLUME_TYPES[-1]}"
 
 
@@ -122,7 +122,7 @@ def _container_breaches(container: Mapping[str, Any], path: str, own: Own) -> It
     yield from _context_breaches(context, f"{path}.securityContext", _CONTAINER_CONTEXT)
     for port in _items(container.get("ports")):
         if port.get("hostPort"):
-            yield f"{path}.ports.hostPort", "it takes a port of the node", "use a Service"
+            yield f"{path}.ports.hostPort", "it opens a port on the node", "use a Service"
     for entry in _items(container.get("env")):
         reference = _mapping(_mapping(entry.get("valueFrom")).get("secretKeyRef"))
         named = (reference.get("name"), reference.get("key"))
@@ -183,7 +183,7 @@ _BOTH = (
                 and not {"user", "role"} & set(_mapping(options))
             )
         ),
-        "it leaves the container's SELinux domain",
+        "it changes the container's SELinux domain",
     ),
     _Check(
         ("appArmorProfile", "type"),
@@ -202,7 +202,7 @@ _POD_CONTEXT = (
     _Check(
         ("seccompProfile", "type"),
         lambda kind: kind in _SECCOMP,
-        "every system call would be open",
+        "every system call would be allowed",
         "write RuntimeDefault",
     ),
     _Check(
@@ -213,29 +213,29 @@ _POD_CONTEXT = (
 )
 _CONTAINER_CONTEXT = (
     *_BOTH,
-    _Check(("privileged",), lambda value: not value, "a privileged container owns its node"),
+    _Check(("privileged",), lambda value: not value, "a privileged container controls its node"),
     _Check(
         ("allowPrivilegeEscalation",),
         lambda value: value is False,
-        "a process could gain rights",
+        "a process could gain privileges",
         "write false",
     ),
     _Check(("runAsNonRoot",), lambda value: value is not False, "the pod could run as root"),
     _Check(
         ("seccompProfile", "type"),
         lambda kind: kind in (None, *_SECCOMP),
-        "every system call would be open",
+        "every system call would be allowed",
         "write RuntimeDefault",
     ),
     _Check(
         ("capabilities", "add"),
         lambda added: set(map(str, _texts(added))) <= {"NET_BIND_SERVICE"},
-        "it takes rights of root",
+        "it adds capabilities of root",
     ),
     _Check(
         ("capabilities", "drop"),
         lambda dropped: "ALL" in _texts(dropped),
-        "the container would keep rights of root",
+        "the container would keep capabilities of root",
         "write [ALL]",
     ),
     _Check(("procMount",), lambda kind: kind in (None, "Default"), "it unmasks /proc"),

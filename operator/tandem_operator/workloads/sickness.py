@@ -13,16 +13,16 @@ from tandem_operator.workloads.facts import Facts
 WORTH_TELLING_S = 5.0
 """A pod that is back by then is none to tell of."""
 _WORDS = {
-    "refused": "it takes no connection",
+    "refused": "it accepts no connections",
     "silent": "it does not answer",
-    "failures": "its requests fail one after the other",
+    "failures": "its last requests all failed",
     "failure_share": "too many of its requests fail",
-    "no_progress": "it makes no token while requests wait",
-    "slow": "its first tokens take far longer than those of its peers",
+    "no_progress": "it generates no tokens while requests wait",
+    "slow": "its TTFT is far above that of its peers",
     "kv": "decode pods cannot pull its KV blocks",
 }
-_UNKNOWN = "its requests do not go well"
-_LAPSED = "its engine is ended and started anew, unless it makes tokens again before"
+_UNKNOWN = "the router reports problems with it"
+_LAPSED = "its engine restarts soon unless it generates tokens again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
         # A scheduler leaves a condition, and a node its first report: neither has seen this pod.
         yield _worded(
             "NodeMissing",
-            f"node {node} has not taken the pod; podTemplate.spec.nodeName must name a node that"
-            " is there, or leave it out",
+            f"node {node} does not run the pod; set podTemplate.spec.nodeName to an existing"
+            " node, or leave it out",
         )
     for condition in status.get("conditions") or ():
         unscheduled = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
@@ -73,7 +73,7 @@ def _container_troubles(container: Mapping[str, Any]) -> Iterator[str]:
 def _crash(container: Mapping[str, Any], ended: Mapping[str, Any], *, looping: bool) -> str:
     said = _last_line(ended.get("message"))
     if ended.get("reason") == "OOMKilled":
-        said = said or "the container went over its memory limit; raise resources.limits.memory"
+        said = said or "the container exceeded its memory limit; raise resources.limits.memory"
         return _worded("OOMKilled", said)
     reason = "CrashLoopBackOff" if looping else ended.get("reason") or "Error"
     code = f"exit code {ended.get('exitCode')}"

@@ -59,8 +59,8 @@ def test_the_report_opens_without_a_network_and_shows_every_decision(story):
 
 
 GROWTH = (
-    "prefill 1 -> 2: predicted TTFT p95 0.81 s > 0.52 s at 4 requests/s; one more replica brings "
-    "it to 0.31 s; decode stays at 1: TPOT is expected within 25 ms"
+    "prefill 1 -> 2: predicted TTFT p95 is 0.81 s (bound 0.52 s) at 4 requests/s; 1 more replica "
+    "brings TTFT p95 to 0.31 s; decode stays at 1: TPOT is expected within 25 ms"
 )
 
 
@@ -75,7 +75,7 @@ def test_a_change_has_its_own_roles_part_of_the_sentence_even_if_that_was_seen_l
 
     assert (change.role, change.before, change.after, change.at_s) == (Role.PREFILL, 1, 2, 1.0)
     assert change.sentence.startswith("prefill 1 -> 2: predicted TTFT p95")
-    assert change.sentence.endswith("brings it to 0.31 s")
+    assert change.sentence.endswith("brings TTFT p95 to 0.31 s")
 
 
 def test_a_change_that_the_pool_never_explained_is_said_to_be_unexplained():

@@ -43,16 +43,16 @@ STATUS = {
         "time": AT,
         "prefill": {"from": 2, "to": 3},
         "decode": {"from": 1, "to": 1},
-        "reason": "prefill 2 -> 3: TTFT p95 was 0.51 s > 0.45 s in the last two minutes",
+        "reason": "prefill 2 -> 3: TTFT p95 was 0.51 s (bound 0.45 s) in the last 2 minutes",
         "inputs": {"arrivals_rps": "12.4", "forecast_rps": "14", "new_number": "7"},
         "limitsHit": ["gpuBudget 6"],
-        "alternatives": ["2 prefill: 9 % late for prefill"],
+        "alternatives": ["2 prefill: 9 % of requests late because of prefill"],
     },
     "conditions": [
         condition("Ready", "True", "Serving", "The router answers."),
         condition("SLOMet", "False", "Missed", "Fewer than 95% of the recent requests."),
         condition("CapacityBlocked", "True", "PodsStuck", "pod chat-prefill-x: Unschedulable"),
-        condition("FieldConflict", "False", "NoConflict", "Nobody else owns a field."),
+        condition("FieldConflict", "False", "NoConflict", "No other manager owns a field."),
     ],
 }
 

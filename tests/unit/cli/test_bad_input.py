@@ -57,7 +57,7 @@ def test_a_trace_that_is_no_text_is_refused(tmp_path, pool):
         ("    maxReplicas: 3\n", "    minReplicas: 1\n", "pool.yaml:21: spec.decode.maxReplicas: "),
         ("name: chat", "name: Chat", "pool.yaml:1: metadata.name must begin"),
         ("kind: InferencePool", "kind: Deployment", "pool.yaml: holds no InferencePool"),
-        ("kind: InferencePool", "kind: [InferencePool", "pool.yaml:3: is no YAML: "),
+        ("kind: InferencePool", "kind: [InferencePool", "pool.yaml:3: is not YAML: "),
         ("/v1alpha1", "/v9", "pool.yaml:1: expected apiVersion"),
         ("spec:\n", "specc: {}\nspec:\n", "pool.yaml:6: specc: this version of Tandem has no"),
         ("maxReplicas: 4", 'maxReplicas: "4"', "spec.prefill.maxReplicas: must be a whole number"),

@@ -44,16 +44,16 @@ def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
     assert result.exit_code == 0, result.output
     for words in (
         "team/chat: TTFT 300ms + 50ms per 1,000 prompt tokens, TPOT 20ms, 95% of requests",
-        "prefill 2 -> 3: TTFT p95 was 0.51 s > 0.45 s in the last two minutes",
+        "prefill 2 -> 3: TTFT p95 was 0.51 s (bound 0.45 s) in the last 2 minutes",
         "limit: gpuBudget 6",
-        "not taken: 2 prefill: 9 % late for prefill",
+        "not taken: 2 prefill: 9 % of requests late because of prefill",
         "120ms, 512ms, 1.2s, bound 300ms + 50ms per 1,000 tokens",
         "91.2%, 95% wanted",
         "-76% of 1h, 81% of 30d",
         "router_queue 36, decode_step 4",
     ):
         assert words in result.stdout
-    assert "arrivals then" in result.stdout
+    assert "arrival rate" in result.stdout
     assert "12.4/s" in result.stdout
     # A number that a newer operator writes is shown under its own name.
     assert "new_number" in result.stdout
@@ -77,8 +77,8 @@ def test_tells_what_is_held_and_for_which_bursts(explain):
     told = json.loads(explain(pool(), insured(HELD), words=("--json",)).stdout)["insurance"]
 
     assert told["prefill held at"] == (
-        "3: bursts of about 40 requests/s came 6 times in the last 30 minutes;"
-        " one replica less would make 9 % of them late"
+        "3: bursts of about 40 requests/s arrived 6 times in the last 30 minutes;"
+        " 9 % of their requests would be late with 1 replica fewer"
     )
     assert "decode held at" not in told
     assert told["what was needed is kept for"] == "10.0 min at least"
@@ -88,8 +88,8 @@ def test_tells_what_is_held_and_for_which_bursts(explain):
 def test_tells_that_a_steady_fleet_waits_for_more_than_ever_came(explain):
     result = explain(pool(), insured(replace(HELD, steady=True, hold_s=0.0)))
 
-    assert "What it insures against" in result.stdout
-    assert "not before more load comes than ever came" in result.stdout
+    assert "Insurance against bursts" in result.stdout
+    assert "only for more load than the highest of the last hours" in result.stdout
 
 
 def test_tells_up_to_how_many_a_level_that_came_before_may_hold(explain):
@@ -98,12 +98,12 @@ def test_tells_up_to_how_many_a_level_that_came_before_may_hold(explain):
     told = json.loads(explain(pool(), insured(replace(HELD, most=most)), words=("--json",)).stdout)
 
     assert told["insurance"]["no more than"] == (
-        "4 prefill, 2 decode, before more load comes than ever came in the last hours"
+        "4 prefill, 2 decode, except for more load than the highest of the last hours"
     )
 
 
 def test_a_pool_without_bursts_tells_of_no_insurance(explain):
-    assert "What it insures against" not in explain(pool(), insured(Cover())).stdout
+    assert "Insurance against bursts" not in explain(pool(), insured(Cover())).stdout
 
 
 def test_tells_how_fast_the_error_budget_is_spent(explain):
@@ -120,7 +120,10 @@ def test_says_what_to_do_about_each_condition_that_is_bad_and_no_other(explain):
     told = json.loads(explain(pool(), words=("--json",)).stdout)
 
     assert told["bad"] == ["SLOMet", "CapacityBlocked"]
-    assert "90% of the misses are router_queue: prefill is short" in told["to_do"]["SLOMet"]
+    assert (
+        "90% of the misses have the cause router_queue: prefill needs more replicas"
+        in told["to_do"]["SLOMet"]
+    )
     assert "kubectl describe pods -n team -l" in told["to_do"]["CapacityBlocked"]
     assert set(told["to_do"]) == {"SLOMet", "CapacityBlocked"}
 
@@ -166,7 +169,7 @@ def test_a_memory_that_cannot_be_read_is_told_and_stops_nothing(explain):
     result = explain(pool(), memory("{}"))
 
     assert result.exit_code == 0
-    assert "The operator's memory cannot be read: memory has version None" in result.stdout
+    assert "What Tandem learned is not shown: The stored memory has version None" in result.stdout
 
 
 def test_a_pool_whose_spec_makes_no_sense_is_explained_all_the_same(explain):
@@ -175,7 +178,7 @@ def test_a_pool_whose_spec_makes_no_sense_is_explained_all_the_same(explain):
 
     result = explain(broken)
 
-    assert "The spec makes no sense: spec.slo.tpot.target: " in result.stdout
+    assert "The spec is not valid: spec.slo.tpot.target: " in result.stdout
     assert "prefill 2 -> 3" in result.stdout
 
 
@@ -186,7 +189,7 @@ def test_a_pool_that_nobody_has_looked_at_is_told_as_such(explain):
     result = explain(new)
 
     assert result.exit_code == 0, result.output
-    assert "None yet: does the operator run, and does it watch this namespace?" in result.stdout
+    assert "None yet. Check that the operator runs and watches this namespace." in result.stdout
 
 
 def test_one_of_several_saved_pools_is_chosen_by_name(explain):

@@ -8,7 +8,7 @@ from tests.unit.cli.files import POOL, PROFILE, tandem, write
 
 LONG, SHORT = 40_000, 1_000
 NOTE = (
-    "5 of 20 requests are longer than spec.model.maxModelLen 32768 (the longest takes 40,010"
+    "5 of 20 requests are longer than spec.model.maxModelLen 32768 (the longest has 40,010"
     " tokens); no fleet can serve them."
 )
 
@@ -67,8 +67,8 @@ def test_a_plan_says_that_replicas_do_not_help(told):
     values, shown, page = told("plan")
 
     answer = (
-        "No fleet can keep the SLO: 5 of 20 requests are longer than spec.model.maxModelLen 32768,"
-        " so at most 75.00% can be good, with any number of replicas."
+        "No fleet can keep the SLO: 5 of 20 requests are longer than spec.model.maxModelLen 32768."
+        " At most 75.00% can be good with any number of replicas."
     )
     assert values["answer"].startswith(answer)
     assert answer in shown

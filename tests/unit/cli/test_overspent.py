@@ -34,8 +34,8 @@ def test_what_was_bought_beyond_the_objective_is_told_with_its_price():
     said = overspent(run(0.998, 2.61), run(0.961, 2.19))
 
     assert said == (
-        "Tandem attains 99.80% where 95% is asked for, and holds 0.42 GPU-hours more than 3P2D,"
-        " which attains 96.10% with 2.19: nobody asked for the rest."
+        "Tandem attains 99.80%; the SLO needs 95%. It holds 0.42 GPU-hours more than 3P2D,"
+        " which attains 96.10% with 2.19. The SLO does not need them."
     )
     assert Case.start[Role.PREFILL] == 3
 

@@ -36,8 +36,8 @@ def test_a_cold_start_on_the_command_line_goes_before_that_of_the_file(cluster, 
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        (None, "team/chat has learned nothing that can be read: the operator has written down"),
-        (memory("{}"), "team/chat has learned nothing that can be read: memory has version None"),
+        (None, "team/chat has no learned profile: the operator has stored nothing"),
+        (memory("{}"), "team/chat has no learned profile: The stored memory has version None"),
         (memory(), "team/chat has not learned yet how long a prefill takes"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_router_that_is_younger_than_the_record_is_told(cluster, add_router, n
 
     result = tandem("record", "chat", "-o", "-")
 
-    assert "note: router chat-router-b tells only of the last 1m" in result.stderr
+    assert "note: router chat-router-b reports only the last 1m" in result.stderr
 
 
 def test_a_record_begins_when_its_first_router_did(cluster, add_router, now_s):
@@ -101,7 +101,7 @@ def test_a_record_begins_when_its_first_router_did(cluster, add_router, now_s):
 
     result = tandem("record", "chat", "-o", "-")
 
-    assert "note: the routers tell only of the last 1m" in result.stderr
+    assert "note: the routers report only the last 1m" in result.stderr
     assert "1 requests in 1m" in result.stderr
 
 
@@ -148,7 +148,9 @@ def test_what_the_kubelet_says_of_a_closed_port_is_passed_on(cluster, add_router
 def test_a_router_of_before_is_told_to_be_updated(cluster, add_router):
     add_router("chat-router-0", {"error": {"message": "Served here: /metrics"}}).status = 404
 
-    assert "does not tell single requests; update the operator" in failed(tandem("record", "chat"))
+    assert "too old to report single requests; update the operator" in failed(
+        tandem("record", "chat")
+    )
 
 
 def test_a_pool_without_traffic_is_no_trace(cluster, add_router, now_s):

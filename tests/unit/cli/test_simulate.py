@@ -256,14 +256,14 @@ def test_says_what_it_lends_to_those_that_it_is_set_beside(run):
     told, shown = run("--policy", "tandem", "--policy", "hpa", "--policy", "keda")
 
     router, hpa, keda = told["said"][:3]
-    assert router.startswith("Lent to all others: Tandem's router")
-    assert re.fullmatch(r"Lent to hpa: targets of 80% of both bounds, TTFT .*ms.*TPOT 16ms\.", hpa)
-    assert "targets tuned by the profile" in keda
+    assert router.startswith("All other policies use Tandem's router")
+    assert re.fullmatch(r"hpa uses targets of 80% of both bounds: TTFT .*ms.*TPOT 16ms\.", hpa)
+    assert "targets from the profile" in keda
     assert hpa in shown
 
 
 def test_lends_nothing_where_tandem_is_alone(run):
-    assert not any(sentence.startswith("Lent") for sentence in run()[0]["said"])
+    assert not any(sentence.startswith("All other policies use") for sentence in run()[0]["said"])
 
 
 def test_the_cheapest_fixed_fleet_is_searched_for_and_held_against_tandem(run):
@@ -272,7 +272,7 @@ def test_the_cheapest_fixed_fleet_is_searched_for_and_held_against_tandem(run):
     tandem_run, fixed = told["runs"]
     assert re.fullmatch(r"static \dP\dD", fixed["policy"])
     assert fixed["attainment"] >= 0.95
-    bought = [sentence for sentence in told["said"] if "nobody asked for" in sentence]
+    bought = [sentence for sentence in told["said"] if "The SLO does not need them" in sentence]
     dearer = tandem_run["gpu_hours"] > fixed["gpu_hours"] and tandem_run["attainment"] > 0.95
     assert len(bought) == dearer
 

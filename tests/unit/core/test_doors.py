@@ -51,7 +51,7 @@ def test_more_come_at_once_when_those_there_are_busy_for_half_of_a_core():
     assert pool.tick(0.9).why is None
     found = pool.tick(1.4)
 
-    assert (found.to, found.why) == (3, "they are busy for 70 % of a core each")
+    assert (found.to, found.why) == (3, "each router uses 70 % of a core on average")
 
 
 def test_fewer_come_once_fewer_were_enough_for_five_minutes():

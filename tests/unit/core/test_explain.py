@@ -14,7 +14,7 @@ def words(role: Role, outlook: Outlook | None, **more: object) -> Words:
         "outlook": outlook,
         "stabilization_s": 300.0,
         "budget": "gpuBudget 4",
-        "fresh_message": "no fresh report from any of 1 routers",
+        "fresh_message": "Tandem has fresh metrics from 0 of 1 routers",
         "stuck": None,
         "minimum": 1,
         "maximum": 4,
@@ -42,8 +42,8 @@ def test_growth_names_the_predicted_ttft_the_bound_the_load_and_the_gain() -> No
 
     assert cause(said) is Reason.PREDICTED_TTFT
     assert sentence(said, Allowed(1, 3, None), Reason.PREDICTED_TTFT) == (
-        f"prefill 1 -> 3: predicted TTFT p95 1.9 s > 1.5 s at {LOAD};"
-        " two more replicas bring it to 0.80 s"
+        f"prefill 1 -> 3: predicted TTFT p95 is 1.9 s (bound 1.5 s) at {LOAD};"
+        " 2 more replicas bring TTFT p95 to 0.80 s"
     )
 
 
@@ -52,7 +52,9 @@ def test_growth_that_waits_for_a_second_look_is_not_called_enough() -> None:
         words(Role.PREFILL, outlook(), pending=True), Allowed(1, 1, None), Reason.STEADY
     )
 
-    assert said == "prefill stays at 1: more may be better, if that lasts"
+    assert said == (
+        "prefill stays at 1: more replicas may be needed; scaling up if that holds for up to 15 s"
+    )
 
 
 def test_growth_names_the_observed_tpot() -> None:
@@ -65,15 +67,15 @@ def test_growth_names_the_observed_tpot() -> None:
 
     assert cause(said) is Reason.OBSERVED_TPOT
     assert sentence(said, Allowed(1, 2, None), Reason.OBSERVED_TPOT) == (
-        "decode 1 -> 2: TPOT was 31.2 ms > 25 ms in the last two minutes, at 2 requests/s;"
-        " one more replica brings it to 19 ms"
+        "decode 1 -> 2: TPOT was 31.2 ms (bound 25 ms) in the last 2 minutes;"
+        " the forecast is 2 requests/s; 1 more replica brings TPOT to 19 ms"
     )
 
 
-def test_a_queue_without_end_is_called_that() -> None:
+def test_a_queue_that_grows_without_limit_is_over_a_minute() -> None:
     said = words(Role.PREFILL, outlook(before_s=None))
 
-    assert "grows without end (> 1.5 s)" in sentence(
+    assert "predicted TTFT p95 is over 60 s (bound 1.5 s)" in sentence(
         said, Allowed(1, 2, None), Reason.PREDICTED_TTFT
     )
 
@@ -123,14 +125,13 @@ def test_shares_read_well(share: float, text: str) -> None:
 
 def test_a_count_that_cannot_keep_its_bound_is_not_said_to_keep_it() -> None:
     said = words(
-        Role.PREFILL, outlook(), out_of_reach="no number of replicas brings TTFT within it"
+        Role.PREFILL, outlook(), out_of_reach="no number of replicas can keep TTFT within it"
     )
 
     kept = sentence(said, Allowed(2, 2, Reason.STEADY), Reason.STEADY)
     fewer = sentence(said, Allowed(2, 1, Reason.SPARE_CAPACITY), Reason.SPARE_CAPACITY)
 
-    assert kept == "prefill stays at 2: no number of replicas brings TTFT within it"
+    assert kept == "prefill stays at 2: no number of replicas can keep TTFT within it"
     assert fewer == (
-        "prefill 2 -> 1: fewer replicas were enough to serve every request for 300 s;"
-        " one is removed"
+        "prefill 2 -> 1: 1 replica fewer would have served every request for the last 300 s"
     )

@@ -169,10 +169,16 @@ def known(*, feasible: bool) -> Situation:
     return cast(Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: WORK))
 
 
-def looked(promise: Promise, *, at_s: float = 0.0, situation: Situation | None = None) -> Promise:
+def looked(
+    promise: Promise,
+    *,
+    at_s: float = 0.0,
+    situation: Situation | None = None,
+    attainment: float = 0.95,
+) -> Promise:
     """One look at a silent pool; without a situation the requests of today are unknown."""
     return promise.look(
-        make_spec(high=12),
+        make_spec(high=12, attainment=attainment),
         routers=[report(now_s=NOW_S + at_s)],
         arrivals=Arrivals(end_s=int(NOW_S + at_s), counts=(0.0,) * 1200, seconds={}, complete=True),
         situation=situation,
@@ -207,7 +213,7 @@ def test_what_was_late_before_an_insurance_held_makes_it_no_stricter() -> None:
 
     def late_share(since_s: int | None) -> float:
         promise = replace(promised(Cover(since_s=since_s)), budget=half_late)
-        return looked(promise, situation=known(feasible=True)).cover.late_share
+        return looked(promise, situation=known(feasible=True), attainment=0.8).cover.late_share
 
     assert late_share(int(NOW_S) - 1500) > late_share(None)
 
@@ -257,8 +263,8 @@ def test_a_role_that_is_held_for_bursts_says_so() -> None:
 
     assert (prefill.to, prefill.reason) == (5, Reason.RECURRING_BURSTS)
     assert prefill.sentence == (
-        "prefill stays at 5: bursts of about 20 requests/s came 6 times in the last 30 minutes;"
-        " one replica less would make 40 % of them late"
+        "prefill stays at 5: bursts of about 20 requests/s arrived 6 times in the last 30 minutes;"
+        " 40 % of their requests would be late with 1 replica fewer"
     )
 
 

@@ -79,8 +79,8 @@ def test_the_sentence_says_why_the_pod_is_bought_and_why_it_goes() -> None:
     bought = story.tick((THERE, True)).sentence
     gone = story.tick((THERE, True), (THERE, False)).sentence
 
-    assert bought.startswith("prefill 1 -> 2: the node of its only Ready pod is being emptied")
-    assert gone.startswith("prefill 2 -> 1: another pod serves now")
+    assert bought.startswith("prefill 1 -> 2: the node of its only Ready pod is being drained")
+    assert gone.startswith("prefill 2 -> 1: another pod is Ready")
 
 
 def test_a_relief_may_go_beyond_max_replicas_as_a_rollout_may() -> None:
@@ -97,8 +97,8 @@ def test_without_room_in_the_budget_the_pod_stays_and_the_pool_says_what_to_do()
 
     assert step(decision) == (1, 1, Reason.NODE_DRAIN)
     assert decision.drain_blocked == (
-        "the node of prefill-0 is being emptied, but the gpuBudget 2 has no room for another pod"
-        " first; allow 1 more, or delete the pod"
+        "The node of prefill-0 is being drained, but gpuBudget 2 has no room for another pod"
+        "; raise it by 1, or delete the pod"
     )
 
 

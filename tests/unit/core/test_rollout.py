@@ -69,7 +69,7 @@ def test_a_rollout_takes_a_replica_of_a_fleet_at_its_budget():
     spec = with_reserve(make_spec(gpu_budget=4), {Role.PREFILL: DONE, Role.DECODE: BEFORE})
 
     assert (spec.gpu_budget, spec.rollout_gpus) == (3, 1)
-    assert spec.budget_words == "gpuBudget 4, 1 of it for the rollout,"
+    assert spec.budget_words == "gpuBudget 4 (1 for the rollout)"
 
 
 def test_a_minimum_that_fills_the_budget_gives_way_by_one_for_a_rollout():

@@ -190,7 +190,7 @@ def test_a_new_pool_waits_at_zero_in_both_roles_until_its_whole_minimum_is_free(
     assert {plan.to for plan in waiting.roles.values()} == {0}
     assert {plan.reason for plan in waiting.roles.values()} == {Reason.NAMESPACE_QUOTA}
     assert waiting.capacity_blocked == (
-        "minReplicas needs 2 GPUs, but the namespace's quota of 6 GPUs is shared with pool chat"
+        "minReplicas needs 2 GPUs; the namespace quota of 6 GPUs is shared with pool chat"
         " (priority 10)"
     )
     assert {plan.to for plan in started.roles.values()} == {1}
@@ -231,7 +231,7 @@ def test_a_pool_at_rest_gives_up_what_a_higher_priority_wants_and_says_to_whom()
     assert {plan.reason for plan in decision.roles.values()} == {Reason.NAMESPACE_QUOTA}
     assert decision.roles[Role.PREFILL].limits_hit == ("namespace quota",)
     assert decision.roles[Role.PREFILL].sentence == (
-        "prefill 3 -> 1: the namespace's quota of 10 GPUs is shared with pool chat (priority 10)"
+        "prefill 3 -> 1: the namespace quota of 10 GPUs is shared with pool chat (priority 10)"
     )
 
 
@@ -289,7 +289,7 @@ def test_the_tighter_of_budget_and_share_is_named() -> None:
     by_quota = tick(quota(4), seen, spec=make_spec(gpu_budget=5))
 
     assert "gpuBudget 4" in by_budget.sentence
-    assert "the namespace's quota of 4 GPUs has no room" in by_quota.sentence
+    assert "the namespace quota of 4 GPUs has no free GPU" in by_quota.sentence
 
 
 def test_what_nobody_wants_is_room_for_a_rollout() -> None:
@@ -307,8 +307,8 @@ def test_neighbours_are_named_by_priority_and_no_more_than_a_few() -> None:
     words = quota(16, *claims).words
 
     assert words == (
-        "the namespace's quota of 16 GPUs is shared with pool p4 (priority 4), pool p3"
-        " (priority 3), pool p2 (priority 2) and 2 more"
+        "the namespace quota of 16 GPUs is shared with pools p4 (priority 4), p3"
+        " (priority 3), p2 (priority 2) and 2 more"
     )
 
 
@@ -317,7 +317,7 @@ def test_pods_of_no_pool_are_named_too() -> None:
         "shared with pool chat (priority 10) and other pods"
     )
     assert quota(5, hard_gpus=8).words.endswith("quota of 8 GPUs is shared with other pods")
-    assert quota(8).words.endswith("quota of 8 GPUs has no room")
+    assert quota(8).words.endswith("quota of 8 GPUs has no free GPU")
 
 
 def test_the_crest_survives_a_restart() -> None:

@@ -66,11 +66,11 @@ def test_a_pool_without_deployments_starts_with_its_minimum() -> None:
 @pytest.mark.parametrize(
     ("change", "missing"),
     [
-        ({"routers": ()}, "no fresh report"),
-        ({"routers": (report(now_s=NOW_S - 120),)}, "no fresh report"),
-        ({"routers": (report(ended=True),)}, "no fresh report from any of 1 routers"),
-        ({"routers": (), "router_pods": 0}, "no router serves clients"),
-        ({"engines": ()}, "0 of 6 ready engine pods"),
+        ({"routers": ()}, "fresh metrics from 0 of"),
+        ({"routers": (report(now_s=NOW_S - 120),)}, "fresh metrics from 0 of"),
+        ({"routers": (report(ended=True),)}, "fresh metrics from 0 of 1 routers"),
+        ({"routers": (), "router_pods": 0}, "no router is running"),
+        ({"engines": ()}, "0 of 6 Ready engine pods"),
     ],
 )
 def test_without_fresh_metrics_everything_stays_and_it_is_said_why(
@@ -123,7 +123,7 @@ def test_no_role_shrinks_on_what_a_vanished_router_may_have_taken_with_it(ago_s:
 
     assert counts(decision) == {Role.PREFILL: 4, Role.DECODE: 3}
     assert decision.fresh_message == (
-        "router router-2 is gone, and what reached it in its last seconds is not known"
+        "router router-2 ended, and the requests of its last seconds are unknown"
     )
 
 
@@ -131,7 +131,7 @@ def test_after_half_a_minute_no_rate_lacks_it_any_more() -> None:
     gone = report(router="router-2", ended=True, lost_s=NOW_S - 30.0)
     decision = tick(observe(prefill=4, decode=3, routers=(report(), gone)))
 
-    assert "answered" in decision.fresh_message
+    assert "from routers and Ready engine pods" in decision.fresh_message
 
 
 def test_a_pool_that_turns_clients_away_is_not_at_rest() -> None:
@@ -139,7 +139,7 @@ def test_a_pool_that_turns_clients_away_is_not_at_rest() -> None:
 
     assert all(counts(d) == {Role.PREFILL: 4, Role.DECODE: 3} for d in decisions)
     assert all(d.fresh for d in decisions)
-    assert decisions[-1].fresh_message == "no router is Ready: clients are turned away"
+    assert decisions[-1].fresh_message == "no router is Ready, so clients get no answer"
 
 
 def shrinks_after_s(seen: Callable[[float], Observation], *, until_s: int) -> list[int]:
@@ -198,7 +198,7 @@ def test_engines_that_measured_themselves_are_sized_before_their_first_request_i
     first, second = two_ticks(START_UP)
     # Six prompts of .39 s each come every second.
     assert counts(first)[Role.PREFILL] == 1
-    assert "more may be better" in first.sentence
+    assert "more replicas may be needed" in first.sentence
     assert counts(second)[Role.PREFILL] >= 3
     assert not any("model_error" in name for name in second.inputs)
     assert counts(two_ticks(None)[1]) == {Role.PREFILL: 1, Role.DECODE: 1}
@@ -208,7 +208,7 @@ def test_of_seconds_of_history_neither_rest_nor_a_rate_is_told() -> None:
     first, _ = two_ticks(START_UP, started_s=NOW_S - 8.0)
     known, _ = two_ticks(START_UP, started_s=NOW_S - 60.0)
 
-    assert "too little has been measured" in first.sentence
+    assert "too few measurements" in first.sentence
     assert "arrivals_rps" not in first.inputs
     assert known.inputs["arrivals_rps"] == 6
 
@@ -349,7 +349,7 @@ def test_while_too_little_is_known_for_fewer_it_is_said() -> None:
 
     assert said[-2].reason is Reason.NEW_TRAFFIC
     assert said[-2].sentence.endswith(
-        "fewer may be enough, but too little is known of its traffic yet"
+        "1 replica fewer may be enough, but the traffic history is too short"
     )
     assert said[-1].reason is Reason.STABILIZING
 
@@ -359,7 +359,8 @@ def test_what_a_little_more_load_keeps_is_said() -> None:
 
     assert kept.reason is Reason.STEADY
     assert kept.sentence == (
-        "prefill stays at 4: fewer would be enough for the forecast load, but not for 68 % more"
+        "prefill stays at 4: 1 replica fewer would be enough for the forecast,"
+        " but not for 68 % more load"
     )
 
 
@@ -396,11 +397,13 @@ def test_what_other_counts_would_do_is_told_against_what_the_taken_one_does() ->
         return ticks[-1].alternatives
 
     assert last(2) == (
-        "2 prefill: 38 % late for prefill, against 0.33 % with 4",
-        "3 prefill: 10 % late for prefill, against 0.33 % with 4",
-        "5 prefill: 0 % late for prefill, against 0.33 % with 4",
+        "2 prefill: 38 % of requests late because of prefill, against 0.33 % with 4",
+        "3 prefill: 10 % of requests late because of prefill, against 0.33 % with 4",
+        "5 prefill: 0 % of requests late because of prefill, against 0.33 % with 4",
     )
-    assert last(8)[-1] == "8 prefill: 0 % late for prefill, against 0.33 % with 4"
+    assert (
+        last(8)[-1] == "8 prefill: 0 % of requests late because of prefill, against 0.33 % with 4"
+    )
     assert last(4) == ()
 
 
@@ -498,7 +501,8 @@ def test_another_stands_in_for_a_pod_that_is_sick_and_the_sentence_names_it() ->
     assert counts(second) == {Role.PREFILL: 3, Role.DECODE: 4}
     assert second.roles[Role.DECODE].reason is Reason.REPLACING_PODS
     assert second.sentence == (
-        f"decode 3 -> 4: pod {sick[0].name}: CrashLoopBackOff: CUDA error; another stands in"
+        f"decode 3 -> 4: pod {sick[0].name}: CrashLoopBackOff: CUDA error;"
+        " Tandem starts another pod"
     )
     assert counts(bounded) == {Role.PREFILL: 3, Role.DECODE: 3}
 
@@ -550,5 +554,5 @@ def test_a_memory_with_a_number_that_is_none_is_refused(number: str) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"version": 2, "at_s": 1' + "0" * 5000 + "}"])
 def test_a_memory_that_no_parser_takes_is_refused(text: str) -> None:
-    with pytest.raises(MemoryFormatError, match="memory cannot be read"):
+    with pytest.raises(MemoryFormatError, match="stored memory cannot be read"):
         Memory.from_json(text)

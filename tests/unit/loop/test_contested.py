@@ -29,7 +29,9 @@ async def test_an_autoscaler_on_a_managed_role_is_told_of_and_not_fought(store):
 
     conflict = store.condition("FieldConflict")
     assert (conflict["status"], conflict["reason"]) == ("True", "ReplicasContested")
-    assert conflict["message"].startswith("A HorizontalPodAutoscaler sets the replicas of prefill")
+    assert conflict["message"].startswith(
+        "A HorizontalPodAutoscaler changes the replicas of prefill"
+    )
     assert "prefill.management: External" in conflict["message"]
     assert "see FieldConflict" in store.condition("ScalingActive")["message"]
     assert store.told.count(("Warning", "ReplicasContested")) == 1
@@ -47,7 +49,7 @@ async def test_the_autoscaler_is_named_where_it_may_be_listed(store):
     await store.passes()
 
     said = store.condition("FieldConflict")["message"]
-    assert said.startswith("HorizontalPodAutoscaler web sets the replicas of prefill")
+    assert said.startswith("HorizontalPodAutoscaler web changes the replicas of prefill")
 
 
 async def test_a_role_is_set_again_once_the_autoscaler_is_gone(store):

@@ -91,7 +91,7 @@ async def test_a_key_made_anew_while_pods_run_with_the_old_one_is_told_once_with
         await store.passes(130)
 
         [event] = [each for each in store.events if each["reason"] == "EngineKeyReplaced"]
-        assert f"Secret {name} was gone" in event["note"]
+        assert f"Secret {name} was missing" in event["note"]
         assert "rollout restart deployment tiny-prefill tiny-decode tiny-router" in event["note"]
 
 

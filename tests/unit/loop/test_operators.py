@@ -46,7 +46,7 @@ async def test_a_second_operator_writes_nothing_and_names_the_first_one_once(sec
     assert second.tried == []
     assert second.pool["status"] == {"operator": OTHER}
     [event] = [each for each in second.events if each["reason"] == "OtherOperator"]
-    assert event["note"].startswith(f"Operator {OTHER} runs this pool, so operator {OWN} leaves")
+    assert event["note"].startswith(f"Operator {OTHER} runs this pool, so operator {OWN} writes")
     assert event["type"] == "Warning"
 
 

@@ -89,7 +89,7 @@ def test_a_bad_model_path_is_one_sentence_and_a_termination_message(
 
     assert code == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert log.read_text().startswith("--model: /no/such is not there")
+    assert log.read_text().startswith("--model: /no/such does not exist")
 
 
 def test_no_termination_message_is_left_where_kubernetes_has_no_file(

@@ -35,7 +35,7 @@ def test_prose_about_errors_is_no_error() -> None:
         ("huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.", "huggingFace.revision"),
         ("huggingface_hub.errors.LocalEntryNotFoundError: An error happened", "network"),
         ("OSError: We couldn't connect to 'https://huggingface.co'", "network"),
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "GPU's memory"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "GPU memory"),
         ("ValueError: No available memory for the cache blocks.", "--kv-cache-memory-bytes"),
         ("OSError: [Errno 98] Address already in use", "port"),
         ("OSError: [Errno 28] No space left on device", "full"),
@@ -121,5 +121,5 @@ def test_advice_is_put_into_the_readers_words_and_what_vllm_said_is_not() -> Non
         worded=lambda text: text.replace("--quantization", "FIELD"),
     )
 
-    assert "the weights by FIELD" in said
+    assert "the method of FIELD" in said
     assert said.endswith("(Unknown quantization method: banana, see --quantization)")

@@ -17,9 +17,9 @@ from tests.unit.serve.given import facts, settings
     ],
 )
 def test_the_model_is_named_by_the_source_that_the_pool_gives(model: str, field: str) -> None:
-    said = in_pool_fields(settings(model=model))("--model: it is not there")
+    said = in_pool_fields(settings(model=model))("--model: it does not exist")
 
-    assert said == f"{field}: it is not there"
+    assert said == f"{field}: it does not exist"
 
 
 def test_a_value_that_would_work_is_written_as_in_a_manifest() -> None:
@@ -28,7 +28,7 @@ def test_a_value_that_would_work_is_written_as_in_a_manifest() -> None:
 
     assert reason is not None
     assert in_pool_fields(given)(reason) == (
-        "spec.model.maxModelLen: the model was made for 4096 tokens, not 9000; "
+        "spec.model.maxModelLen: the model supports 4096 tokens, not 9000; "
         "write spec.model.maxModelLen: 4096 or less"
     )
 
@@ -42,8 +42,8 @@ def test_gpus_are_those_of_the_pods_own_role() -> None:
 def test_an_option_that_an_author_gave_to_vllm_keeps_its_name() -> None:
     worded = in_pool_fields(settings())
 
-    assert worded("--extra-arg: --quantization is Tandem's own; write --quantization instead") == (
-        "spec.engine.extraArgs: --quantization is Tandem's own; write spec.engine.quantization"
+    assert worded("--extra-arg: --quantization is set by Tandem; write --quantization instead") == (
+        "spec.engine.extraArgs: --quantization is set by Tandem; write spec.engine.quantization"
         " instead"
     )
     assert worded("--kv-cache-dtype: write --kv-cache-dtype=auto") == (

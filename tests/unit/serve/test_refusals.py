@@ -28,7 +28,7 @@ EIGHT_BIT = Checkpoint(quantization="compressed-tensors", weight_bits=8)
             {"checkpoint": Checkpoint(max_positions=4096)},
             ("--max-model-len", "9000", "--max-model-len=4096"),
         ),
-        ({}, {"model_problem": "--model: /x is not there"}, ("--model", "/x")),
+        ({}, {"model_problem": "--model: /x does not exist"}, ("--model", "/x")),
         (
             {"device": "cuda", "dtype": "float32", "quantization": "awq"},
             {},

@@ -78,7 +78,7 @@ def test_a_pool_that_names_another_server_is_told_so_and_left_as_it_runs():
 
     accepted = next(each for each in told.status["conditions"] if each["type"] == "Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "InvalidSpec")
-    assert "belongs to the node or the cloud under it" in accepted["message"]
+    assert "belongs to the node or its cloud provider" in accepted["message"]
     assert told.children == ()
 
 

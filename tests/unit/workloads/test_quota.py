@@ -115,7 +115,7 @@ def test_a_pool_that_waits_for_the_quota_says_so_and_starts_when_there_is_room()
     assert {waiting.replicas[role] for role in ("prefill", "decode")} == {0}
     (blocked,) = [c for c in waiting.status["conditions"] if c["type"] == "CapacityBlocked"]
     assert blocked["status"] == "True"
-    assert "the namespace's quota of 8 GPUs is shared with pool other" in blocked["message"]
+    assert "the namespace quota of 8 GPUs is shared with pool other" in blocked["message"]
     assert waiting.status["decision"]["limitsHit"] == ["namespace quota"]
     assert "NamespaceQuota" in {event.reason for event in waiting.events}
     assert {started.replicas[role] for role in ("prefill", "decode")} == {1}

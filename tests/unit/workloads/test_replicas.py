@@ -103,7 +103,7 @@ def test_busy_routers_get_another_one_and_the_pool_says_so():
     assert made.replicas["router"] == 3
     assert made.status["router"] == {"current": 2, "ready": 1, "desired": 3, "busy": "70.0%"}
     (event,) = [each for each in made.events if each.reason == "RoutersScaled"]
-    assert event.message == "routers 2 -> 3: they are busy for 72 % of a core each"
+    assert event.message == "routers 2 -> 3: each router uses 72 % of a core on average"
     settings = child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"]
     assert json.loads(settings)["decode"]["routers"] == 3
 
@@ -115,7 +115,7 @@ def test_routers_stay_within_what_the_pool_says():
         for each in plan(busy(0.1, replicas=5), now_s=NOW_S).events
         if each.reason == "RoutersScaled"
     ]
-    assert event.message == "routers 5 -> 4: spec.router allows 2 to 4"
+    assert event.message == "routers 5 -> 4: spec.router allows 2 to 4 replicas"
 
 
 def test_two_routers_are_the_least_unless_said():
@@ -267,4 +267,4 @@ def test_a_drain_that_the_budget_does_not_allow_is_told():
 
     assert (blocked["status"], blocked["reason"]) == ("True", "DrainBlocked")
     assert "tiny-prefill-0" in blocked["message"]
-    assert "allow 1 more" in blocked["message"]
+    assert "raise it by 1" in blocked["message"]

@@ -73,7 +73,7 @@ def test_a_pool_without_a_ready_pod_of_one_component_is_not_ready(component):
     ready = condition(status_of(with_pod(running(), component)), "Ready")
 
     assert ready["status"] == "False"
-    assert ready["message"] == f"Waiting for a Ready pod of {component}."
+    assert ready["message"] == f"The pool needs a Ready pod of {component}."
 
 
 def sick(name, role, *, since_s=NOW_S - 60, reason="failures"):
@@ -94,7 +94,7 @@ def test_a_sick_engine_is_named_with_what_is_wrong_and_since_when():
     assert status == "False"
     assert message == (
         "The routers send no requests to these Ready pods: decode pod"
-        f" tiny-decode-0 since {rfc3339(NOW_S - 3600)}: its requests fail one after the other."
+        f" tiny-decode-0 since {rfc3339(NOW_S - 3600)}: its last requests all failed."
     )
 
 
@@ -151,7 +151,7 @@ def ran(since, message=HUNG):
 LAPSES = {
     "still runs": (
         {"started": True, "state": {"running": {"startedAt": BEFORE}}},
-        "unless it makes tokens again",
+        "unless it generates tokens again",
     ),
     "was ended": ({"state": ran(BEFORE), "restartCount": 0}, HUNG),
     "starts anew": (
@@ -183,7 +183,7 @@ def test_an_engine_that_is_not_ready_any_more_is_named_until_it_is(role, engine)
     status, message = health_of(replace(live, routers=(report(),)))
 
     assert status == "False"
-    assert f"not Ready any more: {role} pod tiny-{role}-0 since {NOW}: " in message
+    assert f"no longer Ready: {role} pod tiny-{role}-0 since {NOW}: " in message
     assert words in message
 
 
@@ -264,7 +264,7 @@ def test_a_pool_that_serves_stays_ready_in_a_rollout_and_says_how_far_it_is():
 
     assert (ready["status"], ready["reason"]) == ("True", "RollingOut")
     assert ready["message"].endswith(
-        "those of prefill and decode are still from before the last edit."
+        "the Ready pods of prefill and decode still run the previous spec."
     )
     assert status["decode"]["ready"] == 0
 
@@ -339,7 +339,7 @@ TROUBLES = {
         ),
         "401: token hf_*** bad",
     ),
-    "NodeMissing": ({"conditions": []}, "node node-1 has not taken the pod"),
+    "NodeMissing": ({"conditions": []}, "node node-1 does not run the pod"),
     "Unschedulable": (
         {
             "conditions": [

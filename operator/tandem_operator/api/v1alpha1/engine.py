@@ -59,7 +59,7 @@ class Engine(ApiModel):
     ) = None
     """Quantization method by vLLM's name, such as fp8. Without it: the checkpoint's own."""
     prefix_caching: Flag = True
-    """Whether prompts with a common beginning share its KV cache."""
+    """Whether prompts with a common prefix share KV cache blocks."""
     block_size: (
         Annotated[
             Count,
@@ -71,12 +71,12 @@ class Engine(ApiModel):
         ]
         | None
     ) = None
-    """KV cache block in tokens, the grain of prefix caching. Without it: the engine's own."""
+    """Tokens of a KV cache block. Prefixes share whole blocks. Without it: vLLM's default."""
     max_num_seqs: Annotated[Count, Field(ge=1, le=4096)] = 256
     """Most requests that one engine pod runs at the same time."""
     kv_cache_memory: PositiveQuantity | None = None
-    """KV cache of one GPU (on CPU: of one pod) in bytes, as a quantity such as 64Mi. Without it:
-    what the engine finds free; on CPU give it."""
+    """KV cache of one GPU (on CPU: of one pod) in bytes, as a quantity such as 64Mi. Without
+    it, the engine takes the memory that is free. On CPU, set it."""
     extra_args: Annotated[tuple[ExtraArgument, ...], Field(max_length=32)] = ()
     """Further options for vLLM, such as --max-num-batched-tokens=4096, one an item. Those that load
     code, read files, open ports or send data elsewhere are refused, unless the installation

@@ -55,8 +55,8 @@ ExtraArgument = Annotated[
         pattern="^--?[A-Za-z][A-Za-z0-9_.+-]*(=.*)?$",
         never=" --[a-z]",
         message=(
-            "engine.extraArgs takes one option an item, its value after '=' and no space before"
-            " it; write for example --max-num-batched-tokens=4096"
+            "engine.extraArgs must hold one option per item, with its value after '=' and no space"
+            " before it; write for example --max-num-batched-tokens=4096"
         ),
     ),
     Rule(
@@ -66,7 +66,7 @@ ExtraArgument = Annotated[
             + "])"
         ),
         message=(
-            "engine.extraArgs must not set what has a field of its own or is Tandem's ("
+            "engine.extraArgs must not set an option that Tandem sets ("
             + ", ".join(TANDEMS_OPTIONS)
             + "); write for example --max-num-batched-tokens=4096"
         ),

@@ -33,15 +33,15 @@ class TopologySpread(ApiModel):
     max_skew: Annotated[Count, Field(ge=1, le=1000)] = 1
     """Most pods that one place may have more than another."""
     when_unsatisfiable: WhenUnsatisfiable = WhenUnsatisfiable.SCHEDULE_ANYWAY
-    """ScheduleAnyway: evenly where that can be. DoNotSchedule: a pod waits until it can."""
+    """ScheduleAnyway: even where possible. DoNotSchedule: a pod waits until that is possible."""
 
 
 class Placement(ApiModel):
     """Where pods of all components go; their podTemplate wins. An edit replaces the pods."""
 
     priority_class_name: DnsName | None = None
-    """PriorityClass of the pods: who is scheduled first, and who is evicted last. Without it: the
-    cluster's default."""
+    """PriorityClass of the pods, which says which pods are scheduled first and evicted last.
+    Without it: the cluster's default."""
     topology_spread: Annotated[list[TopologySpread], Field(max_length=8)] | None = None
     """How the pods of each component are spread. Without it: over nodes, where that can be."""
 

@@ -36,22 +36,21 @@ class PoolSpec(ApiModel):
     engine: Engine = Engine()
     """How every engine pod runs."""
     prefill: Fleet
-    """The fleet that reads prompts; sized so that TTFT holds."""
+    """The fleet that computes prompts. Tandem sizes it to keep the TTFT bound."""
     decode: Fleet
-    """The fleet that writes answers; sized so that TPOT holds."""
+    """The fleet that generates tokens. Tandem sizes it to keep the TPOT bound."""
     router: Router = Router()
-    """The pool's front door."""
+    """The routers, which serve the OpenAI-compatible API of the pool."""
     scaling: Scaling = Scaling()
-    """How far and how fast Tandem may go."""
+    """Limits of scaling, and its priority among pools."""
     metrics: Metrics = Metrics()
-    """Where the numbers behind decisions come from."""
+    """Where Tandem reads the metrics behind its decisions."""
     placement: Placement = Placement()
-    """Where pods of all components go, and which of them go first."""
+    """Which nodes run the pods of all components, and which pods come first."""
     network_policies: Management = Management.MANAGED
-    """Who guards the pool's pods. Managed: Tandem writes NetworkPolicies that let nobody but the
-    pool's routers, its other engines, the operator and Prometheus reach an engine. External:
-    somebody else does; Tandem writes none. They add up, so further peers need a policy of their own
-    and no change here."""
+    """Owner of the pool's NetworkPolicies. Managed: Tandem writes them. Only the pool's routers and
+    engines, the operator and Prometheus can then reach an engine. External: Tandem writes none.
+    NetworkPolicies add up, so a further peer needs only a policy of its own."""
 
     rules: ClassVar = (
         Rule(

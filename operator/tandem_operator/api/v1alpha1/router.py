@@ -128,8 +128,8 @@ class Router(ApiModel):
     min_replicas: Annotated[Count, Field(ge=1, le=32)] = 2
     """Fewest router pods. With one, its end interrupts the streams that go through it."""
     max_replicas: Annotated[Count, Field(ge=1, le=32)] | None = None
-    """Most router pods. Tandem adds one when they are busy for more than half of a core each, and
-    takes it away once fewer were enough for five minutes. Without it: as many as minReplicas."""
+    """Most router pods. Tandem adds one when the routers use more than half of a core each. It
+    removes one when fewer were enough for 5 minutes. Without it: as many as minReplicas."""
     resources: Resources = Resources()
     """Compute resources of the router container."""
     pod_template: PodTemplate | None = None
@@ -139,23 +139,23 @@ class Router(ApiModel):
     decode_admission: DecodeAdmission = DecodeAdmission.KEEP_TPOT
     """
     What happens to requests that decode pods could serve only by slowing down every stream beyond
-    the TPOT bound. KeepTPOT: they wait in the router until there is room. Unlimited: they are let
-    in, and all streams are slower. An edit restarts nothing.
+    the TPOT bound. KeepTPOT: they wait in the router until there is room. Unlimited: the router
+    sends them, and all streams slow down. An edit restarts nothing.
     """
     prefill_overflow: PrefillOverflow = PrefillOverflow.DECODE_SLACK
     """
     What happens to requests that prefill pods would serve late. DecodeSlack: a decode pod computes
-    the prompt by itself where every stream there keeps the TPOT bound by a margin, and fewer spare
-    prefill replicas are held. Never: they wait for prefill. An edit restarts nothing.
+    the prompt by itself where all its streams keep the TPOT bound by a margin. Tandem then holds
+    fewer spare prefill replicas. Never: they wait for prefill. An edit restarts nothing.
     """
     cache_salt_header: HeaderName | None = None
     """
     Request header that names a tenant, such as Authorization or X-Tenant-Id. Each tenant then has
-    prefix caches of its own, so that nobody can time what others asked. Without it all share one
-    cache. An edit restarts nothing.
+    prefix caches of its own, so that response times do not reveal prompts of another tenant.
+    Without it, all tenants share one cache. An edit restarts nothing.
     """
     limits: Limits = Limits()
-    """What a router pod takes before it refuses."""
+    """How much a router pod accepts before it refuses requests."""
 
     rules: ClassVar = (
         Rule(

@@ -28,19 +28,19 @@ class Scaling(ApiModel):
     counts as 1. A rollout keeps within it too: it replaces one role's pods at a time, and a pool at
     its budget gives up a replica meanwhile. Without it: the replica bounds alone."""
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
-    """Who is served first where a ResourceQuota on GPUs (requests.nvidia.com/gpu) is too small for
-    all pools of the namespace: after the minReplicas of all, the highest priority; of equals, those
-    that serve more good requests with a GPU."""
+    """Rank of the pool where a ResourceQuota on GPUs (requests.nvidia.com/gpu) is too small for all
+    pools of the namespace. The minReplicas of all pools come first, then the highest priority.
+    Among equals, the pool that serves more good requests with a GPU comes first."""
     stabilization: Annotated[
         Duration,
         duration_rule(name="scaling.stabilization", example="60s", least="0s", most="1h"),
     ] = "10s"
-    """The least time for which fewer replicas must have been enough before a fleet shrinks. Enough
-    means: until a replica ordered now would serve, and a minute beyond. Tandem waits longer where
-    the pool's own bursts come back and the error budget asks for it."""
+    """Shortest time for which fewer replicas must have been enough before a fleet shrinks. They are
+    enough if they carry the forecast for the start-up time of a replica and one minute more. Tandem
+    waits longer where bursts recur and the error budget requires it."""
     max_step: Annotated[Count, Field(ge=1, le=1000)] | None = None
-    """Most replicas that one decision adds to or takes from a fleet. Without it: no such
-    bound."""
+    """Most replicas that one decision adds to or takes from a fleet. Without it: no
+    limit."""
 
 
 class MetricsSource(StrEnum):

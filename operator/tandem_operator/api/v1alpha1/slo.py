@@ -28,7 +28,7 @@ class Ttft(ApiModel):
         | None
     ) = None
     """Time from the whole request at the router to the first generated token sent, for an empty
-    prompt, as a duration such as 500ms or 1.5s."""
+    prompt. A duration such as 500ms or 1.5s."""
     per_thousand_prompt_tokens: (
         Annotated[
             Duration,

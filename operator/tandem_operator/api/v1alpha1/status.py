@@ -22,19 +22,19 @@ class ConditionType(StrEnum):
     READY = "Ready"
     """The router answers and at least one pod of each role is Ready at this generation."""
     ACCEPTED = "Accepted"
-    """The spec makes sense; else the running pool is left as it was."""
+    """The spec is valid; else Tandem leaves the running pool unchanged."""
     SLO_MET = "SLOMet"
     """Attainment of the recent window reaches the objective."""
     METRICS_FRESH = "MetricsFresh"
-    """The numbers are young and complete enough to act on."""
+    """Metrics are fresh and complete enough to act on."""
     SCALING_ACTIVE = "ScalingActive"
     """Tandem sets the replica counts itself."""
     CAPACITY_BLOCKED = "CapacityBlocked"
-    """True is the bad case: pods that were asked for cannot start."""
+    """True is the bad case: desired pods cannot start."""
     SLO_FEASIBLE = "SLOFeasible"
-    """Some number of replicas can hold the SLO; else the message names a bound that can be met."""
+    """Enough replicas can keep the SLO; else the message names a bound that they can keep."""
     FIELD_CONFLICT = "FieldConflict"
-    """True is the bad case: somebody else owns a field that Tandem would write."""
+    """True is the bad case: another manager owns a field that Tandem would write."""
     ENGINES_HEALTHY = "EnginesHealthy"
     """The routers send every Ready engine pod requests; else the message names those left out."""
 
@@ -133,7 +133,7 @@ class SloStatus(ApiModel):
     error_budget_remaining: ErrorBudgetStatus | None = None
     """What is left of the attainment objective's error budget, by an hour and by 30 days."""
     blame: Annotated[dict[str, int], Field(max_length=16)] | None = None
-    """Requests that missed a bound in the recent window, by the part that was to blame."""
+    """Requests that missed a bound in the recent window, by cause."""
 
 
 class Step(ApiModel):
@@ -159,7 +159,7 @@ class DecisionStatus(ApiModel):
     inputs: Annotated[dict[str, Text], Field(max_length=64)] | None = None
     """The numbers behind it, each with its unit in its name."""
     limits_hit: Annotated[list[Sentence], Field(max_length=16)] | None = None
-    """Bounds that kept a count from where the load wanted it."""
+    """Limits that kept a count from what the load needs."""
     alternatives: Annotated[list[Sentence], Field(max_length=16)] | None = None
     """Other counts that were looked at, and why they were not taken."""
 

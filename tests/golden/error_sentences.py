@@ -1,0 +1,136 @@
+"""The sentences that refuse an input: of the API's rules, of the router and of the launcher."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from tandem_engine.router.bodies import body_too_large
+from tandem_engine.router.call import Kind, parse_call
+from tandem_engine.router.errors import ApiError
+from tandem_engine.router.fields import REFUSED
+from tandem_engine.router.settings import parse_settings
+from tandem_engine.serve.facts import Checkpoint
+from tandem_engine.serve.failures import explain
+from tandem_engine.serve.refusals import FORBIDDEN, refusal
+from tandem_operator.api import InvalidPoolError, parse_pool
+from tandem_operator.api.crd import custom_resource_definition
+from tests.unit.router.pool import settings_document
+from tests.unit.router.test_refusals import BAD_BODIES
+from tests.unit.serve.given import AVX2, facts, settings
+from tests.unit.workloads.cluster import pool
+
+BAD_POOLS: tuple[Mapping[str, Any], ...] = (
+    {"model": {"maxModelLen": "long"}},
+    {"model": {"maxModelLen": -1}},
+    {"model": {"name": None}},
+    {"model": {"surprise": 1}},
+    {"prefill": {"resources": {"limits": {"memory": "much"}}}},
+    {"prefill": {"maxReplicas": 1000}},
+    {"engine": {"prefixCaching": "yes"}},
+    {"engine": {"dtype": "int3"}},
+    {"engine": {"extraArgs": "--x"}},
+    {"slo": {"attainment": "105%"}},
+    {"slo": {"ttft": {"target": "soon"}}},
+    {"router": {"minReplicas": 4, "maxReplicas": 2}},
+)
+LAUNCHES: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...] = (
+    ({"kv_cache_dtype": "fp8"}, {"cpu_flags": AVX2}),
+    ({"kv_cache_dtype": "fp8_e4m3"}, {}),
+    ({"kv_cache_dtype": "int8_per_token_head"}, {}),
+    ({"quantization": "fp8"}, {}),
+    ({}, {"checkpoint": Checkpoint(quantization="awq", weight_bits=4), "cpu_flags": AVX2}),
+    ({"extra_arg": ("--enable-sleep-mode",)}, {}),
+    ({"extra_arg": ("--kv-offloading-size=4",)}, {}),
+    ({"extra_arg": ("--port=1",)}, {}),
+    ({"tensor_parallel_size": 2}, {}),
+    ({"eager": False}, {}),
+    ({"max_model_len": 9000}, {"checkpoint": Checkpoint(max_positions=4096)}),
+    ({"device": "cuda", "dtype": "float32", "quantization": "awq"}, {}),
+    *(({"extra_arg": (option,)}, {}) for option in FORBIDDEN),
+)
+BAD_SETTINGS: tuple[Mapping[str, Any], ...] = (
+    {"control_port": 8000, "port": 8000},
+    {"not_live_after_s": 5.0, "not_ready_after_s": 10.0},
+    {"role": "prefill", "warm_up_peer": "http://tiny-prefill:8000"},
+    {"warm_up_peer": "tiny-prefill"},
+)
+LAST_LINES = (
+    "ValueError: Unknown quantization method: banana",
+    "ValueError: quantization method awq does not match",
+    "ValueError: max_model_len (9000) is greater than the derived max_model_len (4096)",
+    "OSError: No model weights found",
+    "GatedRepoError: Access to model x is restricted",
+    "RevisionNotFoundError: x",
+    "RepositoryNotFoundError: x",
+    "HTTPError: Invalid credentials",
+    "LocalEntryNotFoundError: x",
+    "torch.OutOfMemoryError: CUDA out of memory",
+    "ValueError: No available memory for the cache blocks",
+    "OSError: Address already in use",
+    "OSError: No space left on device",
+    "MemoryError: x",
+    "RuntimeError: Engine core initialization failed",
+)
+
+
+def rules() -> Iterator[str]:
+    """What the API server says of a spec, by the rules of the CRD."""
+    yield from _messages(custom_resource_definition())
+
+
+def _messages(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        yield from (rule["message"] for rule in node.get("x-kubernetes-validations") or ())
+        node = list(node.values())
+    if isinstance(node, list):
+        for each in node:
+            yield from _messages(each)
+
+
+def pools() -> Iterator[str]:
+    """What a manifest's reader says of a bad field."""
+    for change in BAD_POOLS:
+        try:
+            parse_pool(pool(change), strict=True)
+        except InvalidPoolError as error:
+            yield str(error)
+
+
+def requests() -> Iterator[str]:
+    """What a client of the router is told of a bad body."""
+    limits = parse_settings(json.dumps(settings_document()))
+    fields = [{"model": "tiny", "prompt": "x", name: "x"} for name in (*REFUSED, "surprise")]
+    salt = {"model": "tiny", "prompt": "x", "cache_salt": 1}
+    deep = b'{"model": "tiny", "prompt": ' + b"[" * 300 + b"]" * 300 + b"}"
+    for body in (*(bad for bad, _, _ in BAD_BODIES), *fields, salt, deep):
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            parse_call(Kind.COMPLETIONS, raw, limits)
+        except ApiError as error:
+            yield error.message
+    try:
+        parse_call(Kind.CHAT, b'{"model": "tiny", "messages": []}', limits)
+    except ApiError as error:
+        yield error.message
+    yield body_too_large(4_194_304).message
+
+
+def launches() -> Iterator[str]:
+    """What the launcher refuses to start."""
+    for given, surroundings in LAUNCHES:
+        yield refusal(settings(**given), facts(**surroundings)) or ""
+    for given in BAD_SETTINGS:
+        try:
+            settings(**given)
+        except ValidationError as error:
+            yield error.errors()[0]["msg"].removeprefix("Value error, ")
+
+
+def failures() -> Iterator[str]:
+    """Why an engine did not start."""
+    for line in LAST_LINES:
+        yield explain([line], exit_code=1, during="while starting")
+    for exit_code in (-9, -4, -11, 0):
+        yield explain([], exit_code=exit_code, during="while starting")

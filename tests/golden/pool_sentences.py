@@ -1,0 +1,181 @@
+"""The sentences of a pool's conditions and Events, each made from plain values."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tandem_operator.api import PoolStatus, parse_pool
+from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Prometheus
+from tandem_operator.core.doors import Doors
+from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.core.observation import PodPhase, PodState, SickPod
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.core.tick import decide
+from tandem_operator.core.wants import Wants
+from tandem_operator.workloads.acceptance import objections
+from tandem_operator.workloads.conditions import rejection, verdicts
+from tandem_operator.workloads.effects import Outcome
+from tandem_operator.workloads.engine_key import rekeyed_sentence
+from tandem_operator.workloads.facts import Facts
+from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.observe import Seen, SeenPod
+from tandem_operator.workloads.rivals import AN_AUTOSCALER
+from tandem_operator.workloads.troubles import pod_trouble
+from tandem_operator.workloads.world import Rival
+from tests.unit.core.scene import NOW_S, make_spec, observe, pods, report
+from tests.unit.workloads.bad_templates import BAD_TEMPLATES
+from tests.unit.workloads.cluster import INSTALLATION, pool
+
+COMPONENTS = (*(str(role) for role in Role), ROUTER)
+NAME = PoolName("serving", "tiny", "uid")
+REFUSED = "pods is forbidden: exceeded quota"
+SICK = ("refused", "silent", "failures", "failure_share", "no_progress", "slow", "kv", "other")
+SPECS: tuple[Mapping[str, Any], ...] = (
+    {"prefill": {"resources": {"limits": {"memory": "1Mi"}}}},
+    {"router": {"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}}},
+    {"decode": {"podTemplate": {"spec": {"containers": [{"name": "vllm"}]}}}},
+    {"decode": {"podTemplate": {"spec": {"containers": [{"name": "engine"}] * 2}}}},
+    {"decode": {"podTemplate": {"spec": {"containers": [{"image": "logs:1"}]}}}},
+    {"decode": {"podTemplate": {"spec": {"containers": "logs"}}}},
+    {"metrics": {"prometheus": {"url": "http://169.254.169.254/latest"}}},
+    *(
+        {"engine": {"extraArgs": [option]}}
+        for option in (
+            "--middleware=os.abort",
+            "--chat-template=/tmp/x",
+            "--grpc=true",
+            "--otlp-traces-endpoint=http://x",
+            "--enable-mm-embeds=true",
+            "--enable-log-outputs=true",
+            "--data-parallel-size=2",
+            "--sse-keep-alive-interval=1",
+            "--something-new=1",
+        )
+    ),
+    *({"decode": {"podTemplate": each.template}} for each in BAD_TEMPLATES),
+)
+
+
+def seen_pod(component: str, **changes: object) -> SeenPod:
+    """A Ready pod of this generation."""
+    made = SeenPod(f"tiny-{component}-0", component, PodPhase.READY, "new", None, None, False, None)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def facts(**changes: Any) -> Facts:
+    """A pool at rest that serves."""
+    made = Facts(
+        name=NAME,
+        generation=1,
+        policy=make_spec(),
+        rivals={},
+        templates=dict.fromkeys(COMPONENTS, "new"),
+        overridden=(),
+        seen=seen(),
+        decision=decide(make_spec(), observe(), Memory(), NOW_S)[0],
+        routers=Doors(1, Wants()),
+        previous=PoolStatus(),
+        outcome=Outcome(),
+        metrics_source=MetricsSource.DIRECT,
+        wanted_metrics=Metrics(),
+        now_s=NOW_S,
+    )
+    return replace(made, **changes)
+
+
+def seen(**changes: Any) -> Seen:
+    """One Ready pod of each component."""
+    made = Seen(observe(), tuple(map(seen_pod, COMPONENTS)), {}, {}, {})
+    return replace(made, **changes)
+
+
+def decision(spec: PoolSpec | None = None, extra: tuple[PodState, ...] = (), **changes: Any) -> Any:
+    """A decision on a pool at rest, with some of its parts replaced."""
+    made = decide(spec or make_spec(), observe(extra_pods=extra), Memory(), NOW_S)[0]
+    return replace(made, **changes)
+
+
+def _at_attainment(attainment: float | None, **changes: Any) -> dict[str, Any]:
+    made = decision()
+    blame = {"PrefillQueue": 3} if attainment == 0.5 else {}
+    recent = replace(made.recent, attainment=attainment, blame=blame)
+    return {"decision": replace(made, recent=recent), **changes}
+
+
+def _shapes() -> Iterator[Facts]:
+    yield facts()
+    waiting = tuple(seen_pod(each, phase=PodPhase.STARTING) for each in COMPONENTS)
+    yield facts(seen=seen(pods=waiting))
+    yield facts(seen=seen(pods=tuple(replace(each, trouble="OOMKilled: x") for each in waiting)))
+    yield facts(seen=seen(pods=tuple(seen_pod(each, template="old") for each in COMPONENTS)))
+    blocked = "Deployment tiny-decode: another manager owns spec.replicas (by kubectl)."
+    yield facts(outcome=Outcome(blocked=blocked))
+    yield facts(outcome=Outcome(refused=f"Deployment tiny-decode: {REFUSED}"))
+    yield facts(outcome=Outcome(unstored=REFUSED))
+    yield facts(overridden=("prefill: spec.restartPolicy",))
+    for attainment in (None, 1.0, 0.5):
+        yield facts(**_at_attainment(attainment))
+    yield facts(**_at_attainment(1.0, seen=seen(pods=(seen_pod("prefill"),))))
+    yield facts(metrics_source=MetricsSource.PROMETHEUS)
+    url = Prometheus(url="http://prometheus:9090")
+    yield facts(wanted_metrics=Metrics(prometheus=url))
+    stale = decision(fresh=False, fresh_message="no router is running")
+    yield facts(decision=stale)
+    yield facts(decision=stale, seen=seen(pods=()))
+    for mode in (Mode.RECOMMEND, Mode.PAUSED):
+        yield facts(policy=make_spec(mode=mode))
+    external = make_spec(managed=dict.fromkeys(Role, False))
+    yield facts(policy=external)
+    rival = Rival(AN_AUTOSCALER, left_alone=True)
+    yield facts(policy=external, rivals={"prefill": rival, ROUTER: rival})
+    yield facts(seen=seen(refusals={"prefill": f"FailedCreate: {REFUSED}"}))
+    yield facts(decision=decision(extra=pods(Role.DECODE, 2, phase=PodPhase.UNSCHEDULED)))
+    yield facts(decision=decision(slo_feasible=True))
+    yield facts(decision=decision(slo_feasible=False))
+    yield facts(decision=decision(slo_feasible=False, feasible_ttft_s=2.0, feasible_tpot_s=0.04))
+    for reason in SICK:
+        sick = SickPod("tiny-decode-0", Role.DECODE, NOW_S - 60.0, reason)
+        yield facts(seen=seen(observation=observe(routers=[report(sick=(sick,))])))
+    lapsed = seen_pod("decode", phase=PodPhase.STARTING, lapsed_s=NOW_S - 60.0)
+    yield facts(seen=seen(pods=(lapsed,)))
+    yield facts(seen=seen(observation=observe(routers=[])))
+
+
+def conditions() -> Iterator[str]:
+    """Each condition of a pool, by type, status and reason."""
+    found = [each for shape in _shapes() for each in verdicts(shape)]
+    for each in (*found, *rejection(["slo.attainment must be a percentage"])):
+        yield f"{each.type} {each.status} {each.reason} | {each.message}"
+
+
+def decisions_of_modes() -> Iterator[str]:
+    """What a decision says where Tandem does not act."""
+    for mode in (Mode.RECOMMEND, Mode.PAUSED):
+        yield from decision(make_spec(mode=mode, low=2)).sentence.split("; decode")[:1]
+    owned = decision(make_spec(managed=dict.fromkeys(Role, False)))
+    yield owned.roles[Role.PREFILL].sentence
+
+
+def troubles() -> Iterator[str]:
+    """What keeps a pod from being Ready, where Kubernetes has no words for it."""
+    yield pod_trouble({"spec": {"nodeName": "gone"}, "metadata": {}}) or ""
+    ended = {"reason": "OOMKilled", "exitCode": 137}
+    status = {"name": "engine", "state": {"terminated": ended}}
+    yield pod_trouble({"status": {"phase": "Running", "containerStatuses": [status]}}) or ""
+
+
+def objections_to_specs() -> Iterator[str]:
+    """What is wrong with a spec that the CRD's own rules let by."""
+    for change in SPECS:
+        yield from objections(parse_pool(pool(change)).spec, INSTALLATION, name=NAME)
+
+
+def events() -> Iterator[str]:
+    """Events that follow from no condition and no decision."""
+    yield rekeyed_sentence(NAME)
+    for stored in ("{", "{}"):
+        try:
+            Memory.from_json(stored)
+        except MemoryFormatError as error:
+            yield str(error)
