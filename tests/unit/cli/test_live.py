@@ -45,7 +45,7 @@ def test_a_diff_needs_nothing_but_the_pool_and_the_new_manifest(live, edited):
         assert found[side]["traffic"]["requests"] == 240
         assert found[side]["profile"] == "team/chat, learned"
         assert found[side]["cold_start_s"] == 54.5
-    assert any("only of the last 2m" in note for note in found["notes"])
+    assert any("only the last 2m" in note for note in found["notes"])
     assert any("learned profile: KV cache of a replica: 600,000" in n for n in found["notes"])
 
 

@@ -181,7 +181,7 @@ def test_says_which_bound_could_be_kept_where_no_fleet_is_enough(plan):
     told, shown, _ = plan(POOL.replace("300ms", "10ms").replace("50ms", "0ms"))
 
     assert told["cheapest"] is None
-    assert "No fleet within the replica bounds keeps the SLO: the largest, 4P3D" in shown
+    assert "No fleet within the replica bounds keeps the SLO; the largest, 4P3D" in shown
     assert "it would keep a TTFT target of" in shown
 
 

@@ -27,6 +27,8 @@ def timings(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 async def test_arrivals_have_the_documented_shape(pool: Pool) -> None:
+    # On a virtual machine an answer can come within one tick of the clock.
+    pool.engines["p0"].script.prefill_s = 0.01
     before_s = time.time()
     await pool.stream([5] * 600)
     await pool.idle()
