@@ -50,8 +50,8 @@ class Arrivals:
 class Finished:
     """Requests that ended in some time; `gone` ones are in none of the other counts.
 
-    `echoes` are those of `blame` whose TTFT bound had passed long before their first token. They
-    counted as overdue while they waited: their end says nothing new.
+    `echoes` are those of `blame` that waited in the router until long after their TTFT bound. They
+    counted as overdue there: their end says nothing new.
     """
 
     finished: int = 0
@@ -82,7 +82,7 @@ class Finished:
         self.output_tokens_squared += output_tokens * output_tokens
         if cause is not None:
             self.blame[cause.value] += 1
-            if verdict.late_ttft and verdict.waited_s > verdict.ttft_bound_s + OVERDUE_S:
+            if verdict.late_ttft and verdict.queued_s > verdict.ttft_bound_s + OVERDUE_S:
                 self.echoes[cause.value] += 1
 
     def row(self) -> dict[str, Any]:

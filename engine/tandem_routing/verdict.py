@@ -84,7 +84,11 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The truth about one finished request; `None` where it never got so far."""
+    """The truth about one finished request; `None` where it never got so far.
+
+    Attributes:
+        queued_s: how long it waited in the router.
+    """
 
     outcome: Outcome
     ttft_s: float | None
@@ -94,11 +98,7 @@ class Verdict:
     late_ttft: bool
     late_tpot: bool
     parts: Mapping[Cause, float]
-
-    @property
-    def waited_s(self) -> float:
-        """How long it waited for its first token, or until it ended without one."""
-        return sum(self.parts.values())
+    queued_s: float
 
 
 def ttft_parts(timeline: Timeline, *, until_s: float) -> dict[Cause, float]:
@@ -165,6 +165,9 @@ def judge(
         late_ttft=late_ttft,
         late_tpot=late_tpot,
         parts=ttft_parts(timeline, until_s=timeline.received_s + waited_s),
+        queued_s=waited_s
+        if timeline.dispatched_s is None
+        else timeline.dispatched_s - timeline.received_s,
     )
 
 

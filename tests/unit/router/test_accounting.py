@@ -539,6 +539,30 @@ def test_what_waited_for_a_minute_beyond_its_bound_is_told_as_an_echo(
     assert row.get("echoes") == echoes
 
 
+def test_what_waited_in_an_engine_was_never_overdue_in_the_router_and_is_no_echo() -> None:
+    ledger = Ledger(router="r", wall=lambda: 1000.0, clock=lambda: 1000.0)
+    timeline = Timeline(
+        received_s=100.0,
+        dispatched_s=100.0,
+        prefill_started=True,
+        prefill_ended_s=300.0,
+        first_token_s=300.0,
+        last_token_s=300.5,
+    )
+    verdict = judge(
+        timeline,
+        Ending.ANSWERED,
+        ended_s=300.5,
+        slo=Slo(ttft_s=1.0, tpot_s=1.0),
+        prompt_tokens=5,
+        output_tokens=2,
+    )
+
+    ledger.finish(verdict, Cause.ENGINE_QUEUE, output_tokens=2)
+
+    assert "echoes" not in ledger.report({})["finished"][0][1]
+
+
 async def test_one_chat_of_few_bytes_and_many_tokens_spoils_nothing_for_others(pool: Pool) -> None:
     pool.configure(max_model_len=None, timeouts={"connect_s": 10.0})
     odd = {"messages": [{"role": "user", "content": "hi"}], "model": "tiny"}
