@@ -23,8 +23,8 @@ LEAST_ALLOWED = 0.1
 CHANCE = 5.0
 # A fleet is judged after so long: as short where chance would hardly make so many late, and later
 # as ample where it hardly uses so much of what is allowed.
-LEAST_JUDGED_S, LEAST_AMPLE_S = 180, 900
-SURE_DEVIATIONS, AMPLE_SHARE = 2.0, 0.6
+LEAST_JUDGED_S, LEAST_AMPLE_S = 60, 900
+SHORT_DEVIATIONS, AMPLE_DEVIATIONS, AMPLE_SHARE = 3.0, 2.0, 0.6
 MIN_FINISHED = 20
 
 
@@ -162,9 +162,9 @@ class ErrorBudget:
         minutes = judged_s // MINUTE_S
         finished, good = sum(self.finished[-minutes:]), sum(self.good[-minutes:])
         late, allowed = finished - good, (1.0 - attainment) * finished
-        if late > allowed + SURE_DEVIATIONS * sqrt(max(1.0, allowed)):
+        if late > allowed + SHORT_DEVIATIONS * sqrt(max(1.0, allowed)):
             return Proof.SHORT
-        at_most = late + SURE_DEVIATIONS * sqrt(late + 1.0)
+        at_most = late + AMPLE_DEVIATIONS * sqrt(late + 1.0)
         ample = judged_s >= LEAST_AMPLE_S and at_most < AMPLE_SHARE * allowed
         return Proof.AMPLE if ample else Proof.NONE
 

@@ -100,6 +100,8 @@ def cover_for(
         first = size - LEVEL_S // BUCKET_S
         parts = tuple(part for part in parts if part.bucket >= first)
         weights = [weight if i >= first else 0.0 for i, weight in enumerate(weights)]
+        if not parts:
+            return replace(before, end_s=history.end_s)
     requests = sum(part.requests for part in parts)
     gpus = {
         role: spec.roles[role].gpus_per_replica if spec.roles[role].managed else 0 for role in Role
@@ -120,44 +122,19 @@ def cover_for(
     }
     if not level and not _is_worth_it(spec, parts, weights, late=late, fleets=bare, least=least):
         # What came once may never come again.
-        return Cover(floors=least, end_s=history.end_s, recurring=recurring)
+        return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
 
-    def tried(fleets: Mapping[Role, Fleet]) -> dict[Role, list[Option]]:
-        return {
-            role: options(
-                parts, weights, role=role, late=late[role], fleet=fleet, floors=floors[role]
-            )
-            for role, fleet in fleets.items()
-        }
-
-    alone = tried(dict.fromkeys(Role, unmoved(history)))
+    game = _Game(history=history, parts=parts, weights=weights, late=late, floors=floors)
+    alone = game.tried(dict.fromkeys(Role, unmoved(history)))
     enough = {role: each[-1].floor for role, each in alone.items()}
-    by_hold: dict[float | None, dict[Role, list[Option]]] = {}
+    played: list[_Played] = []
     if not level:
-        by_hold = {
-            hold_s: tried(
-                {
-                    role: following(
-                        history,
-                        role,
-                        hold_s=max(hold_s, spec.stabilization_s),
-                        lead_s=lead_s[role],
-                        most=enough[role],
-                    )
-                    for role in Role
-                }
-            )
-            for hold_s in HOLDS_S
-        }
+        for hold_s in HOLDS_S:
+            kept_s = max(hold_s, spec.stabilization_s)
+            played += _pairs(hold_s, game.followed(hold_s=kept_s, lead_s=lead_s, most=enough))
     # Level traffic leaves nothing to follow: each move would answer chance, one start-up late.
     if recurring or level:
-        by_hold[None] = alone
-    played = [
-        _Played(hold_s, prefill, decode)
-        for hold_s, by_role in by_hold.items()
-        for prefill in by_role[Role.PREFILL]
-        for decode in by_role[Role.DECODE]
-    ]
+        played += _pairs(None, alone)
     played = [each for each in played if _fits(spec, each.floors)] or played[:1]
     short = short_of(before, proof, history.end_s)
     if short is not None:
@@ -186,8 +163,9 @@ def cover_for(
         most=taken if found.hold_s is None else enough if recurring else {},
         busy=work.busy,
         record=max(history.requests[parts[0].bucket :], default=0),
-        since_s=before.since_s if found.insures_no_more(before) and not anew else ready_s,
+        since_s=ready_s if anew or not found.insures_no_more(before) else _past(before, ready_s),
         short=short,
+        terms=before.terms,
         level_s=history.end_s if level else None,
     )
     if found.is_like(before):
@@ -199,6 +177,44 @@ def cover_for(
         if not level and floor > floors[role].start
     }
     return replace(best, bursts={role: each for role, each in told.items() if each is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class _Game:
+    """The parts of the past that are played, and by role what is late and what to try."""
+
+    history: DemandHistory
+    parts: Sequence[Part]
+    weights: Sequence[float]
+    late: Mapping[Role, Late]
+    floors: Mapping[Role, range]
+
+    def tried(self, fleets: Mapping[Role, Fleet]) -> dict[Role, list[Option]]:
+        """Each floor below each role's fleet."""
+        return {
+            role: options(
+                self.parts,
+                self.weights,
+                role=role,
+                late=self.late[role],
+                fleet=fleet,
+                floors=self.floors[role],
+            )
+            for role, fleet in fleets.items()
+        }
+
+    def followed(
+        self, *, hold_s: float, lead_s: Mapping[Role, float], most: Mapping[Role, int]
+    ) -> dict[Role, list[Option]]:
+        """Each floor below fleets that follow the forecast and keep for so long what they had."""
+        return self.tried(
+            {
+                role: following(
+                    self.history, role, hold_s=hold_s, lead_s=lead_s[role], most=most[role]
+                )
+                for role in Role
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +273,19 @@ def _is_worth_it(
     )
     allowed = (1.0 - spec.slo.attainment) * sum(part.requests for part in parts)
     return missed > GROSS * allowed
+
+
+def _pairs(hold_s: float | None, by_role: Mapping[Role, Sequence[Option]]) -> list[_Played]:
+    return [
+        _Played(hold_s, prefill, decode)
+        for prefill in by_role[Role.PREFILL]
+        for decode in by_role[Role.DECODE]
+    ]
+
+
+def _past(before: Cover, ready_s: int) -> int | None:
+    """Since when `before` is judged; a clock that was set back leaves a time to come."""
+    return None if before.since_s is None else min(before.since_s, ready_s)
 
 
 def _fits(spec: PoolSpec, floors: Mapping[Role, int]) -> bool:

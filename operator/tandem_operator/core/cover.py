@@ -1,19 +1,22 @@
 """The insurance in force against bursts that come back, and whether today is like its history."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from statistics import fmean, pvariance
+from statistics import fmean, pstdev, pvariance
 
 from tandem_operator.core.history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.play import PEAK_DEVIATIONS, Bursts
 from tandem_operator.core.role import Role
+from tandem_operator.core.spec import RoleSpec, Slo
 
 # Requests that cost so many times as much are no longer those of the history. The costs of a minute
 # differ by chance; a fleet that serves level traffic is judged by its late requests too.
 HEAVIER, HEAVIER_IF_LEVEL = 1.1, 1.25
 # The variance of level traffic is no more than so many times that of a Poisson process.
 LEVEL_S, LEAST_LEVEL_S, LEVEL_DISPERSION = 3600, 600.0, 2.0
+# What differs from before by more than chance and than so much has drifted.
+LATELY_S, DRIFT_DEVIATIONS, DRIFT_SHARE = 120, 4.0, 0.05
 # How long a fleet that never moves keeps what it holds.
 FOR_EVER_S = 1e9
 RECORD_SHARE, DIP_SHARE, OFTEN = 0.8, 0.6, 2
@@ -26,6 +29,15 @@ class Short:
     floors: Mapping[Role, int]
     hold_s: float
     at_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What of the spec an insurance was chosen under."""
+
+    slo: Slo
+    roles: Mapping[Role, RoleSpec]
+    gpu_budget: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,7 @@ class Cover:
         record: the most requests in the time of a bucket that it was chosen for.
         level_s: when it was chosen for level traffic; `None`: it is for traffic that moves.
         short: the one before that was not enough.
+        terms: the spec that all of this is for; `None`: not known.
     """
 
     floors: Mapping[Role, int] = field(default_factory=dict)
@@ -63,6 +76,7 @@ class Cover:
     record: int = 0
     level_s: int | None = None
     short: Short | None = None
+    terms: Terms | None = None
 
     def floor(self, role: Role) -> int:
         """What is held of a role at least."""
@@ -82,12 +96,28 @@ def recurs(history: DemandHistory) -> bool:
 
 
 def is_level(history: DemandHistory) -> bool:
-    """Whether the counts of the last hour vary hardly more than chance makes them."""
+    """Whether the last hour's counts vary hardly more than chance does, and its tokens stay so."""
     lately = history.requests[-(LEVEL_S // BUCKET_S) :]
     known = [count for count in lately if count != UNKNOWN]
     if len(known) * BUCKET_S < LEAST_LEVEL_S or not any(known):
         return False
-    return pvariance(known) <= LEVEL_DISPERSION * fmean(known)
+    return pvariance(known) <= LEVEL_DISPERSION * fmean(known) and not _drifts(history)
+
+
+def _drifts(history: DemandHistory) -> bool:
+    """Whether prompt tokens are surely others lately, or in the second half, than before."""
+    tokens = [n for n in history.prompt_tokens[-(LEVEL_S // BUCKET_S) :] if n != UNKNOWN]
+    return any(
+        _differ(tokens[:-count], tokens[-count:])
+        for count in (LATELY_S // BUCKET_S, len(tokens) // 2)
+        if 0 < count <= len(tokens) - count
+    )
+
+
+def _differ(before: Sequence[int], after: Sequence[int]) -> bool:
+    mean = fmean(before)
+    chance = pstdev(before) * sqrt(1.0 / len(before) + 1.0 / len(after))
+    return abs(fmean(after) - mean) > max(DRIFT_DEVIATIONS * chance, DRIFT_SHARE * mean)
 
 
 def within_record(record: int, requests: float) -> bool:

@@ -16,7 +16,8 @@ def still_right(before: Cover, now_s: int | None, proof: Proof) -> bool:
     """Whether a fleet that was chosen for this level traffic stays without another look."""
     if proof is not Proof.NONE or before.level_s is None or now_s is None:
         return False
-    return now_s - before.level_s < LEVEL_S
+    # A clock that was set back leaves a time to come.
+    return 0 <= now_s - before.level_s < LEVEL_S
 
 
 def short_of(before: Cover, proof: Proof, now_s: int | None) -> Short | None:
@@ -30,7 +31,7 @@ def short_of(before: Cover, proof: Proof, now_s: int | None) -> Short | None:
     if proof is Proof.SHORT and (before.steady or before.recurring):
         return short_as(before, at_s=now_s)
     known = before.short
-    return None if known is None or now_s - known.at_s > LEVEL_S else known
+    return known if known is not None and 0 <= now_s - known.at_s <= LEVEL_S else None
 
 
 def short_as(cover: Cover, *, at_s: int) -> Short:

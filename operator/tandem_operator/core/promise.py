@@ -12,7 +12,7 @@ from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.choose import Choice
 from tandem_operator.core.choose_cover import HALF_LIFE_S, cover_for
-from tandem_operator.core.cover import Cover, most_of
+from tandem_operator.core.cover import Cover, Terms, is_level, most_of
 from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.plan import Plan
@@ -51,16 +51,21 @@ class Promise:
     ) -> "Promise":
         """The promise after one more look; the insurance is looked into once a minute."""
         budget, history = self.budget.fold(routers), self.history.close(arrivals)
-        cover, end_s = self.cover, self.cover.end_s
+        terms = Terms(spec.slo, spec.roles, spec.whole_budget)
+        # An edit of the spec is answered at once, and nothing that was found before it holds.
+        cover = self.cover if self.cover.terms in (None, terms) else Cover()
+        end_s = cover.end_s
         due = end_s is None or (
             history.end_s is not None and not 0 <= history.end_s - end_s < LOOKED_EVERY_S
         )
+        if cover.level_s is not None and history.end_s != self.history.end_s:
+            due = due or not is_level(history)
         if due and (
             history.silent_s >= HALF_LIFE_S if situation is None else not situation.feasible
         ):
             # What no fleet can hold is told, not insured. Of requests that no longer come nothing
             # is known that a play would need: bursts that stayed away for so long have ended.
-            cover = Cover(end_s=history.end_s)
+            cover = Cover(terms=terms, end_s=history.end_s)
         elif due and situation is not None:
             cover = cover_for(
                 spec,
@@ -68,7 +73,7 @@ class Promise:
                 situation.work(overflow=spec.insurance.overflow),
                 lead_s=lead_s,
                 allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
-                before=cover,
+                before=replace(cover, terms=terms),
                 proof=budget.proof(spec.slo.attainment, since_s=cover.since_s),
             )
         return Promise(budget=budget, history=history, cover=cover)
@@ -95,11 +100,6 @@ class Promise:
         `planned` makes a plan under floors; `floors` are those of violations seen by now; `busy` is
         what one request per second keeps busy today.
         """
-        lately = sum(arrivals.counts[-BUCKET_S:])
-        most = {} if busy is None else most_of(self.cover, lately, busy)
-        if self.cover.level_s is not None and most:
-            # Violations are what the budget is for, until they say that the fleet is short.
-            floors = {}
         plan = planned(floors=floors)
         if plan is None:
             return None, self
@@ -114,6 +114,8 @@ class Promise:
                 if held.get(role, 1) > max(bare[role], floors.get(role, 1))
             }
             plan = replace(plan, held_for=held_for)
+        lately = sum(arrivals.counts[-BUCKET_S:])
+        most = {} if busy is None else most_of(self.cover, lately, busy)
         if most:
             allowed = {role: max(held.get(role, 1), n) for role, n in most.items()}
             plan = plan.each(partial(_no_more, most=allowed))

@@ -80,9 +80,13 @@ class PoolSpec:
     rollout_gpus: int = 0
 
     @property
+    def whole_budget(self) -> int | None:
+        """The budget as its user wrote it."""
+        return None if self.gpu_budget is None else self.gpu_budget + self.rollout_gpus
+
+    @property
     def budget_words(self) -> str:
         """The budget as its user wrote it, and what of it a rollout takes."""
         if self.gpu_budget is None or not self.rollout_gpus:
             return f"gpuBudget {self.gpu_budget}"
-        whole_gpus = self.gpu_budget + self.rollout_gpus
-        return f"gpuBudget {whole_gpus} ({self.rollout_gpus} for the rollout)"
+        return f"gpuBudget {self.whole_budget} ({self.rollout_gpus} for the rollout)"

@@ -235,7 +235,8 @@ def test_what_an_insurance_has_answered_is_not_held_against_it() -> None:
         (0.05, 20, Proof.NONE),
         (0.01, 20, Proof.AMPLE),
         (0.01, 10, Proof.NONE),
-        (0.10, 2, Proof.NONE),
+        (0.10, 2, Proof.SHORT),
+        (0.10, 0, Proof.NONE),
     ],
 )
 def test_a_fleet_is_short_or_ample_once_late_requests_prove_it(

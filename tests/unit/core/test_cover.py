@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from tests.unit.core.bursts import (
     HIGH_RPS,
     LOW_RPS,
     SERVICE_S,
+    TOKENS,
     WORK,
     Span,
     covered,
@@ -40,6 +42,44 @@ def test_a_fleet_for_level_traffic_stays_whatever_a_new_look_would_say() -> None
     again = covered(LEVEL, before=first, allowed_late=0.001, work=dearer)
 
     assert again == first
+
+
+def test_a_clock_set_back_asks_for_a_new_look_at_level_traffic() -> None:
+    later = replace(covered(LEVEL), floors={Role.PREFILL: 9, Role.DECODE: 9})
+    ahead = replace(later, level_s=(later.level_s or 0) + 1800)
+
+    assert covered(LEVEL, before=ahead).floors == covered(LEVEL).floors
+
+
+def test_an_hour_without_any_forecast_leaves_the_insurance_as_it_is() -> None:
+    history = lived([(HIGH_RPS, 600.0), *LEVEL])
+    blind = int(HOUR_S) // BUCKET_S
+    wants = {role: (*each[:-blind], *[UNKNOWN] * blind) for role, each in history.wants.items()}
+    before = Cover(floors={Role.PREFILL: 4, Role.DECODE: 2})
+
+    cover = covered([], before=before, history=replace(history, wants=wants))
+
+    assert cover == replace(before, end_s=history.end_s)
+
+
+@pytest.mark.parametrize(("longer", "level"), [(1.0, True), (1.2, False), (0.8, False)])
+def test_prompts_that_grow_or_shrink_lately_are_not_level(longer: float, level: bool) -> None:
+    random = Random(1)
+    history = lived(LEVEL)
+    tokens = [round(random.gauss(TOKENS * 240, TOKENS * 8)) for _ in history.requests]
+    tokens[-6:] = [round(longer * each) for each in tokens[-6:]]
+
+    assert is_level(replace(history, prompt_tokens=tuple(tokens))) is level
+
+
+@pytest.mark.parametrize(("heavier", "capped"), [(1.2, True), (1.3, False)])
+def test_a_fleet_for_level_traffic_is_a_bound_while_requests_cost_about_as_much(
+    heavier: float, capped: bool
+) -> None:
+    cover = covered(LEVEL)
+    busy = {role: heavier * each for role, each in SERVICE_S.items()}
+
+    assert (most_of(cover, LOW_RPS, busy) == cover.most) is capped
 
 
 def test_a_fleet_that_proved_short_is_not_taken_again_within_the_hour() -> None:

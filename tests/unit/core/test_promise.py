@@ -10,7 +10,7 @@ import pytest
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.choose import Choice
-from tandem_operator.core.cover import Cover
+from tandem_operator.core.cover import FOR_EVER_S, Cover, Short
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
 from tandem_operator.core.memory import Memory
@@ -118,14 +118,12 @@ def test_violations_move_a_steady_fleet_as_any_other() -> None:
     assert target(plan) == (7, 2)
 
 
-def test_on_level_traffic_violations_are_what_the_budget_is_for() -> None:
+def test_violations_move_a_fleet_for_level_traffic_too() -> None:
     level = replace(STEADY, level_s=int(NOW_S) - 600)
 
-    within, _ = insured(promised(level), 9, rate=HIGH_RPS, seen=7)
-    beyond, _ = insured(promised(level), 9, rate=2 * HIGH_RPS, seen=12)
+    plan, _ = insured(promised(level), 9, rate=HIGH_RPS, seen=7)
 
-    assert target(within) == (5, 2)
-    assert target(beyond) == (12, 9)
+    assert target(plan) == (7, 2)
 
 
 def test_the_history_keeps_what_the_forecast_wanted_without_the_insurance() -> None:
@@ -175,15 +173,49 @@ def looked(
     at_s: float = 0.0,
     situation: Situation | None = None,
     attainment: float = 0.95,
+    spec: PoolSpec | None = None,
 ) -> Promise:
     """One look at a silent pool; without a situation the requests of today are unknown."""
     return promise.look(
-        make_spec(high=12, attainment=attainment),
+        make_spec(high=12, attainment=attainment) if spec is None else spec,
         routers=[report(now_s=NOW_S + at_s)],
         arrivals=Arrivals(end_s=int(NOW_S + at_s), counts=(0.0,) * 1200, seconds={}, complete=True),
         situation=situation,
         lead_s=dict.fromkeys(Role, 60.0),
     )
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        make_spec(high=12, attainment=0.99),
+        make_spec(high=12, ttft_s=0.5),
+        make_spec(high=9),
+        make_spec(high=12, gpu_budget=20),
+    ],
+    ids=["attainment", "ttft", "maxReplicas", "gpuBudget"],
+)
+def test_an_edit_of_the_spec_asks_for_another_insurance_at_once(edited: PoolSpec) -> None:
+    level = promised(Cover(), lived([(12.0, 3600.0)]))
+    before = looked(level, situation=known(feasible=True))
+    odd = replace(before, cover=replace(before.cover, floors=dict.fromkeys(Role, 9)))
+
+    same = looked(odd, at_s=5.0, situation=known(feasible=True))
+    after = looked(odd, at_s=5.0, situation=known(feasible=True), spec=edited)
+
+    assert same.cover.floors == odd.cover.floors
+    assert after.cover.floors != odd.cover.floors
+
+
+def test_what_proved_short_under_another_objective_proves_nothing() -> None:
+    level = promised(Cover(), lived([(12.0, 3600.0)]))
+    before = looked(level, situation=known(feasible=True))
+    short = Short(floors=dict.fromkeys(Role, 12), hold_s=FOR_EVER_S, at_s=int(NOW_S))
+    proved = replace(before, cover=replace(before.cover, short=short))
+
+    after = looked(proved, situation=known(feasible=True), spec=make_spec(high=12, ttft_s=2.0))
+
+    assert after.cover.short is None
 
 
 def test_an_objective_out_of_reach_buys_no_insurance() -> None:
