@@ -235,7 +235,7 @@ def _why_right(words: Words) -> str:
     if words.learning:
         return "Tandem has too few measurements to size it"
     if words.pending:
-        return "more replicas may be needed; scaling up if that holds for up to 15 s"
+        return "more replicas may be needed; scaling up within 15 s if that holds"
     if words.room is not None:
         more = f"{100.0 * words.room:.0f} % more load"
         return f"1 replica fewer would be enough for the forecast, but not for {more}"

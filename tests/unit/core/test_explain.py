@@ -53,7 +53,7 @@ def test_growth_that_waits_for_a_second_look_is_not_called_enough() -> None:
     )
 
     assert said == (
-        "prefill stays at 1: more replicas may be needed; scaling up if that holds for up to 15 s"
+        "prefill stays at 1: more replicas may be needed; scaling up within 15 s if that holds"
     )
 
 
