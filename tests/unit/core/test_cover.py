@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.budget import Proof
-from tandem_operator.core.cover import Cover, is_level, most_of, recurs, within_record
+from tandem_operator.core.cover import Cover, most_of, recurs, within_record
 from tandem_operator.core.history import BUCKET_S, UNKNOWN
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
     HIGH_RPS,
     LOW_RPS,
     SERVICE_S,
-    TOKENS,
     WORK,
     Span,
     covered,
@@ -29,81 +26,6 @@ HOUR_S = 3600.0
 CALM: list[Span] = [(LOW_RPS, HOUR_S)]
 NEEDED = 4
 """Prefill replicas that a burst keeps busy."""
-
-
-LEVEL: list[Span] = [(12.0, HOUR_S)]
-"""2.4 prefill replicas are busy."""
-
-
-def test_a_fleet_for_level_traffic_stays_whatever_a_new_look_would_say() -> None:
-    first = covered(LEVEL)
-    dearer = replace(WORK, busy={**SERVICE_S, Role.PREFILL: 1.1 * SERVICE_S[Role.PREFILL]})
-
-    again = covered(LEVEL, before=first, allowed_late=0.001, work=dearer)
-
-    assert again == first
-
-
-def test_a_clock_set_back_asks_for_a_new_look_at_level_traffic() -> None:
-    later = replace(covered(LEVEL), floors={Role.PREFILL: 9, Role.DECODE: 9})
-    ahead = replace(later, level_s=(later.level_s or 0) + 1800)
-
-    assert covered(LEVEL, before=ahead).floors == covered(LEVEL).floors
-
-
-def test_an_hour_without_any_forecast_leaves_the_insurance_as_it_is() -> None:
-    history = lived([(HIGH_RPS, 600.0), *LEVEL])
-    blind = int(HOUR_S) // BUCKET_S
-    wants = {role: (*each[:-blind], *[UNKNOWN] * blind) for role, each in history.wants.items()}
-    before = Cover(floors={Role.PREFILL: 4, Role.DECODE: 2})
-
-    cover = covered([], before=before, history=replace(history, wants=wants))
-
-    assert cover == replace(before, end_s=history.end_s)
-
-
-@pytest.mark.parametrize(("longer", "level"), [(1.0, True), (1.2, False), (0.8, False)])
-def test_prompts_that_grow_or_shrink_lately_are_not_level(longer: float, level: bool) -> None:
-    random = Random(1)
-    history = lived(LEVEL)
-    tokens = [round(random.gauss(TOKENS * 240, TOKENS * 8)) for _ in history.requests]
-    tokens[-6:] = [round(longer * each) for each in tokens[-6:]]
-
-    assert is_level(replace(history, prompt_tokens=tuple(tokens))) is level
-
-
-@pytest.mark.parametrize(("heavier", "capped"), [(1.2, True), (1.3, False)])
-def test_a_fleet_for_level_traffic_is_a_bound_while_requests_cost_about_as_much(
-    heavier: float, capped: bool
-) -> None:
-    cover = covered(LEVEL)
-    busy = {role: heavier * each for role, each in SERVICE_S.items()}
-
-    assert (most_of(cover, LOW_RPS, busy) == cover.most) is capped
-
-
-def test_a_fleet_that_proved_short_is_not_taken_again_within_the_hour() -> None:
-    first = covered(LEVEL)
-
-    larger = covered(LEVEL, before=first, proof=Proof.SHORT)
-    later = replace(larger, level_s=None)
-    assert larger.short is not None
-
-    assert larger.floor(Role.PREFILL) > first.floor(Role.PREFILL)
-    assert covered(LEVEL, before=later).floors == larger.floors
-    long_ago = replace(larger.short, at_s=(larger.end_s or 0) - int(HOUR_S) - 20)
-    forgotten = replace(later, short=long_ago)
-    assert covered(LEVEL, before=forgotten).floors == first.floors
-
-
-def test_an_ample_fleet_gives_back_one_replica_and_is_judged_anew() -> None:
-    first = covered(LEVEL)
-    ample = replace(first, floors={Role.PREFILL: 6, Role.DECODE: 2}, since_s=1)
-
-    less = covered(LEVEL, before=ample, proof=Proof.AMPLE)
-
-    assert sum(less.floors.values()) == 7
-    assert less.since_s == (first.end_s or 0) + 60
 
 
 def test_bursts_that_recur_are_held_where_a_start_takes_longer_than_they_do() -> None:
@@ -134,6 +56,24 @@ def test_nothing_is_insured_by_a_role_that_another_owner_scales() -> None:
     assert cover.floor(Role.DECODE) <= covered(lulls_and_bursts(6), lead_s=90.0).floor(Role.DECODE)
 
 
+def test_what_a_role_of_another_owner_costs_changes_no_insurance() -> None:
+    external = make_spec(high=12, managed={Role.PREFILL: False})
+    dear = {
+        **external.roles,
+        Role.PREFILL: replace(external.roles[Role.PREFILL], gpus_per_replica=64),
+    }
+    bursts = lulls_and_bursts(6, lull_s=100.0)
+    even = replace(
+        WORK,
+        busy=dict.fromkeys(Role, SERVICE_S[Role.PREFILL]),
+        late_share=dict.fromkeys(Role, WORK.late_share[Role.PREFILL]),
+    )
+
+    found = covered(bursts, spec=replace(external, roles=dear), work=even)
+
+    assert found == covered(bursts, spec=external, work=even)
+
+
 def test_it_is_told_which_bursts_a_floor_is_for() -> None:
     bursts = covered(lulls_and_bursts(6)).bursts[Role.PREFILL]
 
@@ -146,32 +86,6 @@ def test_even_traffic_needs_no_insurance() -> None:
 
     assert not cover.recurring
     assert [cover.floor(role) for role in Role] == [1, 1]
-
-
-def test_level_traffic_is_served_by_a_fleet_that_never_moves() -> None:
-    # 2.4 prefill replicas are busy; the forecast wanted four of them all the time.
-    cover = covered([(12.0, HOUR_S)])
-
-    assert cover.steady
-    assert cover.floor(Role.PREFILL) == 3
-    assert cover.late_share < 0.05
-    # What comes all the time is no burst, and is told as none.
-    assert cover.bursts == {}
-
-
-@pytest.mark.parametrize(
-    ("spans", "level"),
-    [
-        ([(LOW_RPS, 600.0)], True),
-        ([(LOW_RPS, 500.0)], False),
-        ([(0.0, 900.0)], False),
-        ([(LOW_RPS, 600.0), (2 * LOW_RPS, 600.0)], False),
-        ([(HIGH_RPS, 600.0), (LOW_RPS, 3600.0)], True),
-    ],
-    ids=["even", "too short to tell", "nothing came", "a step", "a step more than an hour ago"],
-)
-def test_traffic_is_level_where_counts_vary_by_chance_alone(spans: list[Span], level: bool) -> None:
-    assert is_level(lived(spans)) is level
 
 
 def test_level_traffic_may_be_followed_where_that_is_cheaper() -> None:

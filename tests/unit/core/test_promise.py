@@ -207,6 +207,31 @@ def test_an_edit_of_the_spec_asks_for_another_insurance_at_once(edited: PoolSpec
     assert after.cover.floors != odd.cover.floors
 
 
+def test_traffic_that_is_no_longer_level_is_looked_into_at_once() -> None:
+    level = promised(Cover(), lived([(12.0, 3600.0)]))
+    before = looked(level, situation=known(feasible=True))
+
+    after = looked(before, at_s=25.0, situation=known(feasible=True))
+
+    assert before.cover.level_s is not None
+    assert after.cover.level_s is None
+
+
+def test_late_requests_that_really_came_prove_an_insurance_short() -> None:
+    level = promised(Cover(), lived([(12.0, 3600.0)]))
+    before = looked(level, situation=known(feasible=True))
+    late = ErrorBudget(
+        folded_s=int(NOW_S) + 100, finished=(1000,) * 60, good=(1000,) * 50 + (800,) * 10
+    )
+    due = replace(before.cover, since_s=int(NOW_S) - 600, end_s=None)
+
+    after = looked(replace(before, cover=due, budget=late), situation=known(feasible=True))
+
+    assert after.cover.short is not None
+    assert after.cover.short.floors == before.cover.floors
+    assert sum(after.cover.floors.values()) > sum(before.cover.floors.values())
+
+
 def test_what_proved_short_under_another_objective_proves_nothing() -> None:
     level = promised(Cover(), lived([(12.0, 3600.0)]))
     before = looked(level, situation=known(feasible=True))
