@@ -52,9 +52,11 @@ class Promise:
         """The promise after one more look; the insurance is looked into once a minute."""
         budget, history = self.budget.fold(routers), self.history.close(arrivals)
         terms = Terms(spec.slo, spec.roles, spec.whole_budget)
-        # An edit of the spec is answered at once, and nothing that was found before it holds.
-        cover = self.cover if self.cover.terms in (None, terms) else Cover()
-        end_s = cover.end_s
+        cover, end_s = self.cover, self.cover.end_s
+        if cover.terms not in (None, terms):
+            # An edit of the spec frees the fleet to grow at once. The next look chooses anew.
+            freed = replace(cover, most={}, level_s=None, short=None)
+            cover = replace(freed, since_s=history.end_s, terms=terms)
         due = end_s is None or (
             history.end_s is not None and not 0 <= history.end_s - end_s < LOOKED_EVERY_S
         )

@@ -195,15 +195,21 @@ def looked(
     ],
     ids=["attainment", "ttft", "maxReplicas", "gpuBudget"],
 )
-def test_an_edit_of_the_spec_asks_for_another_insurance_at_once(edited: PoolSpec) -> None:
+def test_an_edit_of_the_spec_frees_the_fleet_at_once_and_the_next_look_chooses_anew(
+    edited: PoolSpec,
+) -> None:
     level = promised(Cover(), lived([(12.0, 3600.0)]))
     before = looked(level, situation=known(feasible=True))
     odd = replace(before, cover=replace(before.cover, floors=dict.fromkeys(Role, 9)))
 
     same = looked(odd, at_s=5.0, situation=known(feasible=True))
-    after = looked(odd, at_s=5.0, situation=known(feasible=True), spec=edited)
+    freed = looked(odd, at_s=5.0, situation=known(feasible=True), spec=edited)
+    after = looked(freed, at_s=65.0, situation=known(feasible=True), spec=edited)
 
-    assert same.cover.floors == odd.cover.floors
+    assert same.cover == odd.cover
+    # What is held stays until then: a tighter bound never wants fewer.
+    assert freed.cover.floors == odd.cover.floors
+    assert freed.cover.most == {}
     assert after.cover.floors != odd.cover.floors
 
 
