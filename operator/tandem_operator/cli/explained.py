@@ -230,10 +230,10 @@ def insurance_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
         why = "" if bursts is None else f": {held_for(bursts)}"
         yield f"{role} held at", f"{floor}{why}"
     if cover.steady:
-        yield "more than that", "only for more load than the highest of the last hours"
+        yield "more than that", "only for more load than it was chosen for"
     elif cover.most:
         most = ", ".join(f"{count} {role}" for role, count in cover.most.items())
-        yield "no more than", f"{most}, except for more load than the highest of the last hours"
+        yield "no more than", f"{most}, except for more load than it was chosen for"
     if cover.hold_s:
         yield "what was needed is kept for", f"{amount(cover.hold_s / 60.0)} min at least"
     if held or cover.hold_s:

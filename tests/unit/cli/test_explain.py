@@ -89,7 +89,7 @@ def test_tells_that_a_steady_fleet_waits_for_more_than_ever_came(explain):
     result = explain(pool(), insured(replace(HELD, steady=True, hold_s=0.0)))
 
     assert "Insurance against bursts" in result.stdout
-    assert "only for more load than the highest of the last hours" in result.stdout
+    assert "only for more load than it was chosen for" in result.stdout
 
 
 def test_tells_up_to_how_many_a_level_that_came_before_may_hold(explain):
@@ -98,7 +98,7 @@ def test_tells_up_to_how_many_a_level_that_came_before_may_hold(explain):
     told = json.loads(explain(pool(), insured(replace(HELD, most=most)), words=("--json",)).stdout)
 
     assert told["insurance"]["no more than"] == (
-        "4 prefill, 2 decode, except for more load than the highest of the last hours"
+        "4 prefill, 2 decode, except for more load than it was chosen for"
     )
 
 
