@@ -245,6 +245,9 @@ def tightened(slo: Slo, part: str, factor: float) -> Slo:
 @pytest.mark.parametrize("part", ["ttft", "tpot", "attainment"])
 @given(sized, st.floats(0.6, 0.98))
 def test_a_tighter_slo_never_wants_fewer_replicas(part: str, moment: Moment, factor: float) -> None:
+    if moment.spec.gpu_budget is not None:
+        # What one role needs now goes before what the other holds against bursts of the past.
+        moment = replace(moment, memory=replace(moment.memory, promise=Promise()))
     spec = replace(moment.spec, slo=tightened(moment.spec.slo, part, factor))
 
     plain, _ = moment.decide()
