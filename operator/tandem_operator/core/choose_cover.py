@@ -13,8 +13,8 @@ from math import ceil
 
 from tandem_operator.core.budget import Proof
 from tandem_operator.core.choose import gpus_of
-from tandem_operator.core.cover import FOR_EVER_S, LEVEL_S, OFTEN, Cover, Short, is_level, recurs
-from tandem_operator.core.history import BUCKET_S, DemandHistory
+from tandem_operator.core.cover import FOR_EVER_S, LEVEL_S, Cover, Short, is_level, recurs
+from tandem_operator.core.history import BUCKET_S, KEPT_S, DemandHistory
 from tandem_operator.core.level import one_less, short_as, short_of, still_right
 from tandem_operator.core.play import (
     FULL_LOAD,
@@ -28,11 +28,11 @@ from tandem_operator.core.play import (
     options,
     parts_of,
     rate_of,
-    surprises,
     unmoved,
 )
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
+from tandem_operator.core.surprises import is_worth_it
 
 HOLDS_S = (0.0, 60.0, 180.0, 600.0, 1800.0)
 HALF_LIFE_S = 3600.0
@@ -47,8 +47,6 @@ LOYALTY, TOLERATED, SURE = 0.93, 1.0, 0.5
 # A fleet for level traffic is judged by its late requests, so it need not be that sure.
 SURE_IF_LEVEL = 0.85
 EASY_LOAD, MOST_FLOORS = 0.5, 16
-# What came once is insured too where it alone made so many times as many late as are allowed.
-GROSS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,8 @@ def cover_for(
         role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
         for role in Role
     }
-    if not level and not _is_worth_it(spec, parts, weights, late=late, fleets=bare, least=least):
+    whole = size * BUCKET_S < KEPT_S
+    if not level and not is_worth_it(spec, parts, late=late, fleets=bare, least=least, whole=whole):
         # What came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
 
@@ -250,29 +249,6 @@ class _Played:
     def insures_no_more(self, cover: Cover) -> bool:
         """Whether that insurance held as much, for as long."""
         return self.is_within(short_as(cover, at_s=0))
-
-
-def _is_worth_it(
-    spec: PoolSpec,
-    parts: Sequence[Part],
-    weights: Sequence[float],
-    *,
-    late: Mapping[Role, Late],
-    fleets: Mapping[Role, Fleet],
-    least: Mapping[Role, int],
-) -> bool:
-    """Whether surprises came often, or one of them spent the budget several times over."""
-    times = surprises(parts, late=late, fleets=fleets, least=least)
-    if not 0 < times < OFTEN:
-        return times > 0
-    missed = sum(
-        late[role].share(part.steps[role], max(least[role], fleets[role].ready[part.bucket]))
-        * part.requests
-        for role in Role
-        for part in parts
-    )
-    allowed = (1.0 - spec.slo.attainment) * sum(part.requests for part in parts)
-    return missed > GROSS * allowed
 
 
 def _pairs(hold_s: float | None, by_role: Mapping[Role, Sequence[Option]]) -> list[_Played]:

@@ -21,8 +21,6 @@ LEAST_RATE_RPS = 1e-3
 CALM_LOAD, FULL_LOAD = 0.3, 1.5
 PEAK_DEVIATIONS = 3.0
 NOBODY = 1e-4
-# A surprise makes more than such a share late, and is so many buckets from the one before.
-MISSED, APART = 0.1, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,26 +166,6 @@ def options(
         if missed <= nobody:
             break
     return found
-
-
-def surprises(
-    parts: Sequence[Part],
-    *,
-    late: Mapping[Role, Late],
-    fleets: Mapping[Role, Fleet],
-    least: Mapping[Role, int],
-) -> int:
-    """How many times the forecast alone came too late, what lies close together counted once."""
-    times, last = 0, -APART
-    for part in parts:
-        shares = (
-            late[role].share(part.steps[role], max(least[role], fleets[role].ready[part.bucket]))
-            for role in Role
-        )
-        if max(shares) > MISSED:
-            times += part.bucket - last >= APART
-            last = part.bucket
-    return times
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,110 @@
+"""What the forecast alone did not see coming, and whether that is worth an insurance.
+
+A pool that is new is surprised by its own season. Once the forecast knows it, that is no burst.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tandem_operator.core.cover import OFTEN
+from tandem_operator.core.history import BUCKET_S
+from tandem_operator.core.play import Fleet, Late, Part
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+
+# A surprise makes more than such a share late, and is so many buckets from the one before.
+MISSED, APART = 0.1, 4
+# What came once is insured too where it alone made so many times as many late as are allowed.
+GROSS = 5.0
+# In steps of the grid: loads within a fifth of each other are alike, three fifths are a calm.
+NEARLY, SURELY_BELOW = 4, 10
+# Of the first minutes of a pool, what the forecast missed counts only until it has learned it.
+NEW_S = 900
+
+
+def is_worth_it(
+    spec: PoolSpec,
+    parts: Sequence[Part],
+    *,
+    late: Mapping[Role, Late],
+    fleets: Mapping[Role, Fleet],
+    least: Mapping[Role, int],
+    whole: bool,
+) -> bool:
+    """Whether surprises came often, or one of them spent the budget several times over.
+
+    `parts` are not empty. `whole` says that they begin with the first request of the pool.
+    """
+    new_until = parts[0].bucket + NEW_S // BUCKET_S if whole else 0
+    times = _surprises(parts, late=late, fleets=fleets, least=least, new_until=new_until)
+    if not 0 < times < OFTEN:
+        return times > 0
+    missed = sum(
+        late[role].share(part.steps[role], max(least[role], fleets[role].ready[part.bucket]))
+        * part.requests
+        for role in Role
+        for part in parts
+    )
+    allowed = (1.0 - spec.slo.attainment) * sum(part.requests for part in parts)
+    return missed > GROSS * allowed
+
+
+def _surprises(
+    parts: Sequence[Part],
+    *,
+    late: Mapping[Role, Late],
+    fleets: Mapping[Role, Fleet],
+    least: Mapping[Role, int],
+    new_until: int,
+) -> int:
+    """How many times the forecast alone came too late, what lies close together counted once.
+
+    What it missed before the bucket `new_until` does not count where it has learned that load.
+    """
+    missed: dict[int, bool] = {}
+    felt: dict[int, dict[Role, int]] = {}
+    for part in parts:
+        at = part.bucket
+        share = max(
+            late[role].share(part.steps[role], max(least[role], fleets[role].ready[at]))
+            for role in Role
+        )
+        missed[at] = missed.get(at, False) or share > MISSED
+        felt[at] = _highest(part.steps, felt.get(at, part.steps))
+    times, last = 0, -APART
+    for at in (bucket for bucket, late_then in missed.items() if late_then):
+        if at - last >= APART and not (at < new_until and _learned(at, missed, felt, fleets)):
+            times += 1
+        last = at
+    return times
+
+
+def _learned(
+    first: int,
+    missed: Mapping[int, bool],
+    felt: Mapping[int, Mapping[Role, int]],
+    fleets: Mapping[Role, Fleet],
+) -> bool:
+    """Whether the load of the surprise at `first` came again, and the fleet grew in time for it.
+
+    Not learned is what it met because it had not shrunk since.
+    """
+    height = felt[first]
+    for at in range(first + 1, first + APART):
+        height = _highest(height, felt.get(at, height))
+    least, met = None, False
+    for at, steps in felt.items():
+        above = [steps[role] - height[role] for role in Role]
+        if at < first + APART:
+            continue
+        if max(above) < -SURELY_BELOW:
+            asked = sum(fleet.asked[at] for fleet in fleets.values())
+            least = asked if least is None else min(least, asked)
+        elif least is not None and max(map(abs, above)) <= NEARLY:
+            if missed[at]:
+                return False
+            met = met or sum(fleet.ready[at] for fleet in fleets.values()) > least
+    return met
+
+
+def _highest(one: Mapping[Role, int], other: Mapping[Role, int]) -> dict[Role, int]:
+    return {role: max(one[role], other[role]) for role in Role}
