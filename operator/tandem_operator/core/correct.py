@@ -4,11 +4,12 @@ A factor moves only by violations blamed on its role, and only as far as the mod
 them: those that a fleet still starting explains are no model error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import ceil, exp, log
 
-from tandem_operator.core.arrivals import Outcomes
+from tandem_operator.core.arrivals import Outcomes, outcomes
+from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.role import Role
 
 # Whose replicas can mend a violation. A slow transfer or an error is mended by neither's.
@@ -26,6 +27,8 @@ PRICE_RATE_PER_S = 0.001
 # Careful at first: measured attainment soon says whether that was too much.
 FIRST_PRICE, LEAST_PRICE, MOST_PRICE = 1.5, 0.5, 4.0
 MIN_FINISHED = 20
+# Of what ended: the last minute, and long enough for chance to even out.
+MINUTE_S, LONGER_S = 60, 300
 SETTLED_S = 75.0
 BURN_FAST = 6.0
 MIN_BLAMED = 5
@@ -126,3 +129,24 @@ def burning(minute: Outcomes, longer: Outcomes, role: Role, attainment: float) -
     return blamed(minute, role) >= MIN_BLAMED and all(
         share is not None and share > BURN_FAST * allowed for share in shares
     )
+
+
+def urgent_floors(
+    ready: Mapping[Role, int],
+    settled: frozenset[Role],
+    routers: Sequence[RouterReport],
+    *,
+    attainment: float,
+) -> dict[Role, int]:
+    """Counts of the roles whose violations burn the error budget: up to twice what is ready.
+
+    Only for a fleet that has been as it is for long enough to be blamed. What waited for a minute
+    beyond its bound was seen when it became late: its end says nothing about the fleet of now.
+    """
+    minute, longer = (outcomes(routers, window_s=s, echoes=False) for s in (MINUTE_S, LONGER_S))
+    floors = {}
+    for role in settled:
+        if ready[role] and burning(minute, longer, role, attainment):
+            share = violated_share(minute, role) or 0.0
+            floors[role] = ready[role] + max(1, ceil(ready[role] * share))
+    return dict(sorted(floors.items()))

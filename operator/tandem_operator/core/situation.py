@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from tandem_operator.core.arrivals import Arrivals, outcomes
-from tandem_operator.core.chance import believed
+from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.choose import Demand
 from tandem_operator.core.choose_cover import Work
 from tandem_operator.core.correct import Correction
@@ -19,10 +18,6 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.workload import Workload, workload
 
-OUTPUT_WINDOW_S = 180
-OUTPUT_RECENT_S = 30
-OUTPUT_PRIOR_REQUESTS = 10.0
-MOST_CV2 = 4.0
 # Most of what the price buys is room for a jump: it makes prompts late within a second, and streams
 # only as their batches fill.
 DECODE_PRICE_WEIGHT = 0.05
@@ -100,21 +95,6 @@ class Situation:
         late = self.late_share(role, rate_rps, replicas)
         hopeless = self.replay.work.infeasible_share if role is Role.PREFILL else 0.0
         return hopeless + (1.0 - hopeless) * late
-
-
-def measure_outputs(reports: Sequence[RouterReport], last: Outputs | None) -> Outputs | None:
-    """Output lengths of what ended lately, the last half minute counting most."""
-    window = outcomes(reports, window_s=OUTPUT_WINDOW_S)
-    if window.answered == 0 or window.output_tokens == 0:
-        return last
-    recent = outcomes(reports, window_s=OUTPUT_RECENT_S)
-    overall = window.output_tokens / window.answered
-    mean = (recent.output_tokens + OUTPUT_PRIOR_REQUESTS * overall) / (
-        recent.answered + OUTPUT_PRIOR_REQUESTS
-    )
-    variance = max(0.0, window.output_tokens_squared / window.answered - overall * overall)
-    mean = believed(mean, overall, variance=variance / (recent.answered + OUTPUT_PRIOR_REQUESTS))
-    return Outputs(mean_tokens=max(1.0, mean), cv2=min(MOST_CV2, variance / (overall * overall)))
 
 
 def transfer_s(samples: Sequence[EngineSample]) -> float:

@@ -1,13 +1,12 @@
 """One tick: observation and memory in, decision and memory out. Pure, total, deterministic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from math import ceil
 
 from tandem_operator.core.arrivals import Arrivals, merge, outcomes
 from tandem_operator.core.choose import gpus_of
-from tandem_operator.core.correct import burning, correct, see_ready, violated_share
+from tandem_operator.core.correct import LONGER_S, MINUTE_S, correct, see_ready, urgent_floors
 from tandem_operator.core.curve import Curve, demand_curve
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.fleet import Fleet, fleet
@@ -18,7 +17,8 @@ from tandem_operator.core.insure import insured, trusted
 from tandem_operator.core.intake import Freshness, freshness, usable
 from tandem_operator.core.learn import learn
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observation import Observation, RouterReport
+from tandem_operator.core.observation import Observation
+from tandem_operator.core.output_lengths import output_lengths
 from tandem_operator.core.pace import pace_to_tell
 from tandem_operator.core.plan import Plan, plan_for
 from tandem_operator.core.rates import Forecast
@@ -32,7 +32,6 @@ from tandem_operator.core.situation import (
     backlog_of,
     first_overhead_s,
     learn_overhead,
-    measure_outputs,
 )
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.stand_in import with_stand_ins
@@ -41,9 +40,7 @@ from tandem_operator.core.wants import Wants
 
 TICK_S = 5.0
 LONGEST_STEP_S = 30.0
-MINUTE_S = 60
 RECENT_S = 120
-LONGER_S = 300
 RATE_S = 30
 IDLE_S = 60
 
@@ -67,7 +64,12 @@ def decide(
     ready = {role: len(each.ready) for role, each in fleets.items()}
     learned = learn(memory.learned, seen, max_num_seqs=spec.max_num_seqs)
     arrivals = merge(seen.routers, expected=seen.router_pods, turned_away=seen.turned_away)
-    outputs = measure_outputs(seen.routers, memory.outputs)
+    outputs = output_lengths(
+        seen.routers,
+        memory.outputs,
+        counts=arrivals.counts,
+        token_s=None if seen.latency is None else seen.latency.tpot.p50_s,
+    )
     minute, longer = (outcomes(seen.routers, window_s=s) for s in (MINUTE_S, LONGER_S))
     correction = correct(
         see_ready(memory.correction, ready, now_s),
@@ -127,7 +129,7 @@ def decide(
     idle = _is_idle(spec, arrivals, seen, fresh)
     urgent, floors = dict[Role, int](), dict[Role, int]()
     if situation is None or situation.feasible:
-        urgent = _urgent(spec, fleets, settled, seen.routers)
+        urgent = urgent_floors(ready, settled, seen.routers, attainment=spec.slo.attainment)
         # What violations bought is not given back before it could be seen whether it helped.
         floors = {r: n for r, n in memory.floors.items() if r not in settled} | urgent
     planned = partial(
@@ -279,25 +281,3 @@ def _is_idle(spec: PoolSpec, arrivals: Arrivals, seen: Observation, fresh: Fresh
         return False
     inside = sum(r.queued_requests + r.prefill_requests + r.decode_requests for r in seen.routers)
     return inside == 0 and not any(arrivals.counts[-window_s:])
-
-
-def _urgent(
-    spec: PoolSpec,
-    fleets: Mapping[Role, Fleet],
-    settled: frozenset[Role],
-    routers: Sequence[RouterReport],
-) -> dict[Role, int]:
-    """Counts of the roles whose violations burn the error budget: up to twice what is ready.
-
-    Only for a fleet that has been as it is for long enough to be blamed, and only for a bound that
-    replicas can keep at all. What waited for a minute beyond its bound was seen when it became
-    late: its end says nothing about the fleet of now.
-    """
-    minute, longer = (outcomes(routers, window_s=s, echoes=False) for s in (MINUTE_S, LONGER_S))
-    floors = {}
-    for role in settled:
-        ready = len(fleets[role].ready)
-        if ready and burning(minute, longer, role, spec.slo.attainment):
-            share = violated_share(minute, role) or 0.0
-            floors[role] = ready + max(1, ceil(ready * share))
-    return dict(sorted(floors.items()))
