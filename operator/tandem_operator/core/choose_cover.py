@@ -121,7 +121,13 @@ def cover_for(
     whole = size * BUCKET_S < KEPT_S
     if not level and not is_worth_it(spec, parts, late=late, fleets=bare, least=least, whole=whole):
         # What came once may never come again.
-        return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
+        return Cover(
+            floors=least,
+            end_s=history.end_s,
+            recurring=recurring,
+            busy=work.busy,
+            terms=before.terms,
+        )
 
     game = _Game(history=history, parts=parts, weights=weights, late=late, floors=floors)
     alone = game.tried(dict.fromkeys(Role, unmoved(history)))
@@ -171,7 +177,14 @@ def cover_for(
         # What it was taken for stays as it was told.
         return replace(best, bursts=before.bursts)
     told = {
-        role: bursts_beyond(history, parts, role=role, late=late[role], replicas=floor - 1)
+        role: bursts_beyond(
+            history,
+            parts,
+            role=role,
+            late=late[role],
+            replicas=floor - 1,
+            mean_prompt_tokens=work.mean_prompt_tokens,
+        )
         for role, floor in best.floors.items()
         if not level and floor > floors[role].start
     }

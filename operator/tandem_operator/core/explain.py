@@ -10,6 +10,7 @@ from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard import Allowed
 from tandem_operator.core.play import Bursts
 from tandem_operator.core.role import Role
+from tandem_operator.core.view import rounded
 
 LONGEST_SHOWN_S = 60.0
 LEAST_SHOWN_SHARE = 0.001
@@ -219,7 +220,9 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
 
 def held_for(bursts: Bursts) -> str:
     """The bursts that an insurance is for, and what one replica fewer would miss of them."""
-    rate = f"about {float(f'{bursts.rate_rps:.2g}'):g} requests/s"
+    rate = f"about {rounded(bursts.rate_rps, 2):g} requests/s"
+    if bursts.prompt_tokens is not None:
+        rate += f" of {rounded(bursts.prompt_tokens, 2):.0f} prompt tokens"
     minutes = max(1, round(bursts.span_s / 60.0))
     span = "in the last minute" if minutes == 1 else f"in the last {minutes} minutes"
     late, fewer = f"{percent(bursts.late_share)} of", "requests would be late with 1 replica fewer"

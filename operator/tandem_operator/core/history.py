@@ -92,6 +92,18 @@ class DemandHistory:
             },
         )
 
+    def rescaled(self, factors: Mapping[Role, float]) -> "DemandHistory":
+        """The history as if each role had always needed so many times as many replicas."""
+
+        def many(role: Role, want: int) -> int:
+            return max(1, round(want * factors[role])) if want > 0 else want
+
+        return replace(
+            self,
+            wants={r: tuple(many(r, want) for want in wants) for r, wants in self.wants.items()},
+            open_wants={role: many(role, want) for role, want in self.open_wants.items()},
+        )
+
 
 _NOTHING_KNOWN = (UNKNOWN, UNKNOWN, UNKNOWN)
 

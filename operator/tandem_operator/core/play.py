@@ -21,6 +21,8 @@ LEAST_RATE_RPS = 1e-3
 CALM_LOAD, FULL_LOAD = 0.3, 1.5
 PEAK_DEVIATIONS = 3.0
 NOBODY = 1e-4
+# In steps of the grid: prompts within half as much again are alike.
+ALIKE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,37 +179,47 @@ class Bursts:
         times: how many there were.
         span_s: the length of the history they are from.
         late_share: share of their requests that would have been late.
+        prompt_tokens: their usual prompt, where it clearly differs from those of today.
     """
 
     rate_rps: float
     times: int
     span_s: float
     late_share: float
+    prompt_tokens: float | None = None
 
 
 def bursts_beyond(
-    history: DemandHistory, parts: Sequence[Part], *, role: Role, late: Late, replicas: int
+    history: DemandHistory,
+    parts: Sequence[Part],
+    *,
+    role: Role,
+    late: Late,
+    replicas: int,
+    mean_prompt_tokens: float,
 ) -> Bursts | None:
-    """When so many replicas alone would not have been enough; `None`: never."""
-    found: dict[int, tuple[float, float, float]] = {}
-    for part in parts:
-        share = late.share(part.steps[role], replicas)
-        if share > NOBODY:
-            requests, missed, rate_rps = found.get(part.bucket, (0.0, 0.0, 0.0))
-            found[part.bucket] = (
-                requests + part.requests,
-                missed + share * part.requests,
-                max(rate_rps, rate_of(part.steps[role])),
-            )
-    if not found:
+    """When so many replicas alone would not have been enough; `None`: never.
+
+    `mean_prompt_tokens` is what prompts are like today.
+    """
+    missed = [(part, late.share(part.steps[role], replicas)) for part in parts]
+    missed = [(part, share) for part, share in missed if share > NOBODY]
+    if not missed:
         return None
-    requests = sum(each[0] for each in found.values())
-    buckets = sorted(found)
-    times = 1 + sum(later - earlier > 2 for earlier, later in pairwise(buckets))
-    rates = sorted(each[2] for each in found.values())
+    buckets = sorted({part.bucket for part, _ in missed})
+    highest: dict[int, Part] = {}
+    for part, _ in missed:
+        known = highest.setdefault(part.bucket, part)
+        if part.steps[role] > known.steps[role]:
+            highest[part.bucket] = part
+    usual = sorted(highest.values(), key=lambda part: part.steps[role])[len(highest) // 2]
+    # Prefill feels longer prompts as a higher rate, decode does not.
+    longer = usual.steps[role] - usual.steps[Role.DECODE]
+    requests = sum(part.requests for part, _ in missed)
     return Bursts(
-        rate_rps=rates[len(rates) // 2],
-        times=times,
+        rate_rps=rate_of(usual.steps[Role.DECODE]),
+        times=1 + sum(later - earlier > 2 for earlier, later in pairwise(buckets)),
         span_s=float((len(history) - buckets[0]) * BUCKET_S),
-        late_share=sum(each[1] for each in found.values()) / requests,
+        late_share=sum(share * part.requests for part, share in missed) / requests,
+        prompt_tokens=mean_prompt_tokens * rate_of(longer) if abs(longer) > ALIKE else None,
     )

@@ -53,6 +53,12 @@ class Promise:
         budget, history = self.budget.fold(routers), self.history.close(arrivals)
         terms = Terms(spec.slo, spec.roles, spec.whole_budget)
         cover, end_s = self.cover, self.cover.end_s
+        work = None if situation is None else situation.work(overflow=spec.insurance.overflow)
+        if cover.terms is not None and cover.terms.slo != spec.slo and work is not None:
+            # What the old SLO wanted is no surprise of the new one.
+            history = history.rescaled(
+                {role: work.busy[role] / cover.busy.get(role, work.busy[role]) for role in Role}
+            )
         if cover.terms not in (None, terms):
             # An edit of the spec frees the fleet to grow at once. The next look chooses anew.
             freed = replace(cover, most={}, level_s=None, short=None)
@@ -68,11 +74,11 @@ class Promise:
             # What no fleet can hold is told, not insured. Of requests that no longer come nothing
             # is known that a play would need: bursts that stayed away for so long have ended.
             cover = Cover(terms=terms, end_s=history.end_s)
-        elif due and situation is not None:
+        elif due and work is not None:
             cover = cover_for(
                 spec,
                 history,
-                situation.work(overflow=spec.insurance.overflow),
+                work,
                 lead_s=lead_s,
                 allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
                 before=replace(cover, terms=terms),

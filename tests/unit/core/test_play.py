@@ -189,7 +189,12 @@ def test_far_beyond_full_load_the_excess_is_late_unasked() -> None:
 
 def beyond(history: DemandHistory, replicas: int) -> Bursts | None:
     return bursts_beyond(
-        history, in_parts(history), role=Role.PREFILL, late=late(), replicas=replicas
+        history,
+        in_parts(history),
+        role=Role.PREFILL,
+        late=late(),
+        replicas=replicas,
+        mean_prompt_tokens=TOKENS,
     )
 
 
@@ -206,3 +211,21 @@ def test_bursts_are_told_by_their_rate_their_number_and_what_they_would_miss() -
 
 def test_no_bursts_are_told_where_there_was_enough_of_it() -> None:
     assert beyond(lived(lulls_and_bursts(3)), 12) is None
+
+
+def test_bursts_of_longer_prompts_are_told_by_their_rate_and_their_prompts() -> None:
+    even = lived([(LOW_RPS, 600.0)])
+    tokens = (*even.prompt_tokens[:-3], *[12 * tokens for tokens in even.prompt_tokens[-3:]])
+
+    bursts = beyond(replace(even, prompt_tokens=tokens), 2)
+
+    assert bursts is not None
+    assert bursts.rate_rps == pytest.approx(LOW_RPS, rel=GRID)
+    assert bursts.prompt_tokens == pytest.approx(12 * TOKENS, rel=2 * GRID)
+
+
+def test_bursts_of_prompts_like_those_of_today_are_told_by_their_rate_alone() -> None:
+    bursts = beyond(lived(lulls_and_bursts(3)), 2)
+
+    assert bursts is not None
+    assert bursts.prompt_tokens is None

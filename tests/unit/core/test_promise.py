@@ -10,6 +10,7 @@ import pytest
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.choose import Choice
+from tandem_operator.core.choose_cover import Work
 from tandem_operator.core.cover import FOR_EVER_S, Cover, Short
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
@@ -162,9 +163,9 @@ def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
     assert after == promise
 
 
-def known(*, feasible: bool) -> Situation:
+def known(*, feasible: bool, work: Work = WORK) -> Situation:
     """Requests of today whose objective some fleet can hold, or none."""
-    return cast(Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: WORK))
+    return cast(Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: work))
 
 
 def looked(
@@ -211,6 +212,23 @@ def test_an_edit_of_the_spec_frees_the_fleet_at_once_and_the_next_look_chooses_a
     assert freed.cover.floors == odd.cover.floors
     assert freed.cover.most == {}
     assert after.cover.floors != odd.cover.floors
+
+
+def test_what_an_old_slo_wanted_is_no_surprise_of_a_new_one() -> None:
+    # Decode streams cost four times as much under the new bound.
+    dear = replace(WORK, busy={**WORK.busy, Role.DECODE: 4 * WORK.busy[Role.DECODE]})
+    edited = make_spec(high=12, tpot_s=0.01)
+    past = promised(Cover(), lived([(LOW_RPS, 600.0), (HIGH_RPS, 600.0)]))
+    before = looked(past, situation=known(feasible=True))
+
+    same = looked(before, at_s=5.0, situation=known(feasible=True))
+    after = looked(before, at_s=5.0, situation=known(feasible=True, work=dear), spec=edited)
+
+    assert same.history.wants == before.history.wants
+    assert after.history.wants[Role.PREFILL] == before.history.wants[Role.PREFILL]
+    assert after.history.wants[Role.DECODE] == tuple(
+        4 * want for want in before.history.wants[Role.DECODE]
+    )
 
 
 def test_traffic_that_is_no_longer_level_is_looked_into_at_once() -> None:
