@@ -35,7 +35,19 @@ def is_worth_it(
     `parts` are not empty. `whole` says that they begin with the first request of the pool.
     """
     new_until = parts[0].bucket + NEW_S // BUCKET_S if whole else 0
-    times = _surprises(parts, late=late, fleets=fleets, least=least, new_until=new_until)
+    felt: dict[int, dict[Role, int]] = {}
+    for part in parts:
+        felt[part.bucket] = _highest(part.steps, felt.get(part.bucket, part.steps))
+    # A burst of prompts and one of answers are two that came once.
+    times = max(
+        _surprises(
+            _missed(parts, role=role, late=late[role], fleet=fleets[role], least=least[role]),
+            felt=felt,
+            fleets=fleets,
+            new_until=new_until,
+        )
+        for role in Role
+    )
     if not 0 < times < OFTEN:
         return times > 0
     missed = sum(
@@ -48,28 +60,28 @@ def is_worth_it(
     return missed > GROSS * allowed
 
 
+def _missed(
+    parts: Sequence[Part], *, role: Role, late: Late, fleet: Fleet, least: int
+) -> dict[int, bool]:
+    """By bucket, whether the forecast alone came too late for a role."""
+    missed: dict[int, bool] = {}
+    for part in parts:
+        share = late.share(part.steps[role], max(least, fleet.ready[part.bucket]))
+        missed[part.bucket] = missed.get(part.bucket, False) or share > MISSED
+    return missed
+
+
 def _surprises(
-    parts: Sequence[Part],
+    missed: Mapping[int, bool],
     *,
-    late: Mapping[Role, Late],
+    felt: Mapping[int, Mapping[Role, int]],
     fleets: Mapping[Role, Fleet],
-    least: Mapping[Role, int],
     new_until: int,
 ) -> int:
-    """How many times the forecast alone came too late, what lies close together counted once.
+    """How many times that was, what lies close together counted once.
 
-    What it missed before the bucket `new_until` does not count where it has learned that load.
+    What came before the bucket `new_until` does not count where the forecast has learned that load.
     """
-    missed: dict[int, bool] = {}
-    felt: dict[int, dict[Role, int]] = {}
-    for part in parts:
-        at = part.bucket
-        share = max(
-            late[role].share(part.steps[role], max(least[role], fleets[role].ready[at]))
-            for role in Role
-        )
-        missed[at] = missed.get(at, False) or share > MISSED
-        felt[at] = _highest(part.steps, felt.get(at, part.steps))
     times, last = 0, -APART
     for at in (bucket for bucket, late_then in missed.items() if late_then):
         if at - last >= APART and not (at < new_until and _learned(at, missed, felt, fleets)):

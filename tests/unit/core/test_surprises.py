@@ -76,3 +76,25 @@ def test_what_an_older_pool_missed_counts_though_it_foresaw_it_later() -> None:
     )
 
     assert floor(learned) > 1
+
+
+def test_one_burst_of_each_role_is_no_burst_that_comes_back() -> None:
+    calm: Span = (LOW_RPS, 400.0)
+    plain = lived([calm, (HIGH_RPS, 40.0), calm, (2 * HIGH_RPS, 40.0), calm])
+    first, second = ({20, 21, 22}, {42, 43, 44})
+
+    def seen(role: Role, missed: set[int]) -> tuple[int, ...]:
+        # Enough all the time, but for one burst.
+        return tuple(
+            1 if bucket in missed or bucket + 3 in missed or bucket - 3 in missed else 12
+            for bucket in range(len(plain.wants[role]))
+        )
+
+    each = replace(
+        plain,
+        wants={Role.PREFILL: seen(Role.PREFILL, first), Role.DECODE: seen(Role.DECODE, second)},
+    )
+    twice = replace(each, wants={**each.wants, Role.PREFILL: seen(Role.PREFILL, first | second)})
+
+    assert floor(each) == 1
+    assert floor(twice) > 1
