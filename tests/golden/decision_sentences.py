@@ -121,7 +121,7 @@ def rest(role: Role) -> Iterator[str]:
         yield sentence(words(role, quota=quota), limited, Reason.NAMESPACE_QUOTA)
     once = replace(BURSTS, times=1, span_s=60.0)
     yield sentence(words(role, bursts=once), limited, Reason.RECURRING_BURSTS)
-    longer = replace(BURSTS, prompt_tokens=5210.0)
+    longer = replace(BURSTS, tokens=5210.0)
     yield sentence(words(role, bursts=longer), limited, Reason.RECURRING_BURSTS)
     shapes: tuple[dict[str, object], ...] = (
         {},

@@ -227,7 +227,7 @@ def insurance_pairs(memory: Memory) -> Iterator[tuple[str, str]]:
     held = {role: floor for role, floor in cover.floors.items() if floor > 1}
     for role, floor in held.items():
         bursts = cover.bursts.get(role)
-        why = "" if bursts is None else f": {held_for(bursts)}"
+        why = "" if bursts is None else f": {held_for(bursts, role)}"
         yield f"{role} held at", f"{floor}{why}"
     if cover.steady:
         yield "more than that", "only for more load than it was chosen for"

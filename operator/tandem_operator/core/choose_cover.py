@@ -56,12 +56,13 @@ class Work:
     Attributes:
         busy: by role, replicas that one request per second keeps busy.
         late_share: by role, the late share of steady traffic, by rate and replicas.
+        mean_tokens: prompt tokens of a request, and output tokens.
         dispersion: variance of the arrivals over that of a Poisson process.
     """
 
     busy: Mapping[Role, float]
     late_share: Mapping[Role, LateShare]
-    mean_prompt_tokens: float
+    mean_tokens: Mapping[Role, float]
     dispersion: float
 
 
@@ -85,7 +86,7 @@ def cover_for(
     parts = parts_of(
         history,
         weights,
-        mean_prompt_tokens=work.mean_prompt_tokens,
+        mean_tokens=work.mean_tokens,
         dispersion=work.dispersion,
     )
     if size * BUCKET_S < LEAST_HISTORY_S or not parts:
@@ -183,7 +184,7 @@ def cover_for(
             role=role,
             late=late[role],
             replicas=floor - 1,
-            mean_prompt_tokens=work.mean_prompt_tokens,
+            mean_tokens=work.mean_tokens[role],
         )
         for role, floor in best.floors.items()
         if not level and floor > floors[role].start

@@ -140,7 +140,9 @@ def _why_changed(words: Words, allowed: Allowed, reason: Reason) -> str:
             return f"no requests arrived for {_span(words.stabilization_s)}"
         fewer = f"{_replicas(allowed.current - allowed.to)} fewer would have"
         return f"{fewer} {_kept(words)} for the last {_span(words.stabilization_s)}"
-    growth = held_for(words.bursts) if words.bursts is not None else _growth(words, allowed)
+    growth = (
+        held_for(words.bursts, words.role) if words.bursts is not None else _growth(words, allowed)
+    )
     if words.quota is not None and "gpuBudget" in allowed.limits_hit:
         wanted = f"{_replicas(words.wanted)} would be better, but only {allowed.to} can run"
         growth += f"; {wanted}; {words.quota}"
@@ -194,7 +196,7 @@ def _growth(words: Words, allowed: Allowed) -> str:
 
 def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     if words.bursts is not None and reason is Reason.RECURRING_BURSTS:
-        return held_for(words.bursts)
+        return held_for(words.bursts, words.role)
     texts = {
         Reason.STALE_METRICS: words.fresh_message,
         Reason.NODE_DRAIN: (
@@ -218,11 +220,12 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
     return texts.get(reason) or _why_right(words)
 
 
-def held_for(bursts: Bursts) -> str:
+def held_for(bursts: Bursts, role: Role) -> str:
     """The bursts that an insurance is for, and what one replica fewer would miss of them."""
     rate = f"about {rounded(bursts.rate_rps, 2):g} requests/s"
-    if bursts.prompt_tokens is not None:
-        rate += f" of {rounded(bursts.prompt_tokens, 2):.0f} prompt tokens"
+    if bursts.tokens is not None:
+        kind = "prompt" if role is Role.PREFILL else "output"
+        rate += f" of {rounded(bursts.tokens, 2):.0f} {kind} tokens"
     minutes = max(1, round(bursts.span_s / 60.0))
     span = "in the last minute" if minutes == 1 else f"in the last {minutes} minutes"
     late, fewer = f"{percent(bursts.late_share)} of", "requests would be late with 1 replica fewer"

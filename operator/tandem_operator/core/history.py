@@ -25,6 +25,7 @@ class DemandHistory:
         requests, prompt_tokens: what entered in it; `UNKNOWN` where not all of it was seen. The
             tokens alone are unknown where it was told too late.
         peaks: the most requests within five seconds of it.
+        output_tokens: how long the answers were then, in the mean; `UNKNOWN` where none ended yet.
         wants: by role, the most replicas that the forecast alone wanted in it; `UNKNOWN` where
             nothing could be forecast.
         open_wants: the same of the bucket that is not over yet.
@@ -34,6 +35,7 @@ class DemandHistory:
     requests: tuple[int, ...] = ()
     prompt_tokens: tuple[int, ...] = ()
     peaks: tuple[int, ...] = ()
+    output_tokens: tuple[int, ...] = ()
     wants: Mapping[Role, tuple[int, ...]] = field(default_factory=dict)
     open_wants: Mapping[Role, int] = field(default_factory=dict)
 
@@ -47,8 +49,11 @@ class DemandHistory:
         since = next((i for i, n in enumerate(reversed(self.requests)) if n), len(self))
         return since * BUCKET_S
 
-    def close(self, arrivals: Arrivals) -> "DemandHistory":
-        """The history with every bucket that is over by now."""
+    def close(self, arrivals: Arrivals, *, output_tokens: float | None = None) -> "DemandHistory":
+        """The history with every bucket that is over by now.
+
+        `output_tokens` is the mean length of answers; `None` while none has ended.
+        """
         last_s = arrivals.end_s // BUCKET_S * BUCKET_S
         first_known_s = arrivals.end_s - arrivals.known_s
         end_s = self.end_s
@@ -61,6 +66,8 @@ class DemandHistory:
         if last_s <= end_s:
             return self
         requests, tokens, peaks = list(self.requests), list(self.prompt_tokens), list(self.peaks)
+        # What was kept before there was this column knows nothing of it.
+        outputs = list(self.output_tokens) or [UNKNOWN] * len(self)
         added = 0
         for start_s in range(end_s, last_s, BUCKET_S):
             known = start_s >= first_known_s and arrivals.complete
@@ -68,6 +75,7 @@ class DemandHistory:
             requests.append(count)
             tokens.append(prompt_tokens)
             peaks.append(peak)
+            outputs.append(round(output_tokens) if known and output_tokens else UNKNOWN)
             added += 1
         kept = KEPT_S // BUCKET_S
         return DemandHistory(
@@ -75,6 +83,7 @@ class DemandHistory:
             requests=tuple(requests[-kept:]),
             prompt_tokens=tuple(tokens[-kept:]),
             peaks=tuple(peaks[-kept:]),
+            output_tokens=tuple(outputs[-kept:]),
             wants={
                 role: (*self.wants.get(role, ()), *[self.open_wants.get(role, UNKNOWN)] * added)[
                     -kept:

@@ -32,12 +32,15 @@ class Part:
     Attributes:
         bucket: its place in the history.
         requests: how many came, weighted by how much they still count.
-        steps: by role, the rate at which it felt them, on a grid.
+        steps: by role, the rate at which it felt them, on a grid: what was twice as long as today
+            felt like twice as many.
+        rate: the step of the rate itself.
     """
 
     bucket: int
     requests: float
     steps: Mapping[Role, int]
+    rate: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +85,36 @@ def parts_of(
     history: DemandHistory,
     weights: Sequence[float],
     *,
-    mean_prompt_tokens: float,
+    mean_tokens: Mapping[Role, float],
     dispersion: float,
 ) -> tuple[Part, ...]:
-    """The history in parts of one rate each; a spike beyond chance is a part of its own."""
-    return tuple(_parts(history, weights, mean_prompt_tokens, dispersion))
+    """The history in parts of one rate each; a spike beyond chance is a part of its own.
+
+    `mean_tokens` are the prompt tokens of a request of today, and its output tokens.
+    """
+    return tuple(_parts(history, weights, mean_tokens, dispersion))
 
 
 def _parts(
-    history: DemandHistory, weights: Sequence[float], mean_prompt_tokens: float, dispersion: float
+    history: DemandHistory,
+    weights: Sequence[float],
+    mean_tokens: Mapping[Role, float],
+    dispersion: float,
 ) -> Iterator[Part]:
     wanted = history.wants.get(Role.PREFILL, ())
     for at, count in enumerate(history.requests):
         if count <= 0 or wanted[at] == UNKNOWN:
             continue
-        tokens = history.prompt_tokens[at] / count
-        longer = tokens / mean_prompt_tokens if min(tokens, mean_prompt_tokens) > 0.0 else 1.0
+        then = {Role.PREFILL: history.prompt_tokens[at] / count, Role.DECODE: 0.0}
+        if history.output_tokens:
+            then[Role.DECODE] = history.output_tokens[at]
+        longer = {
+            role: then[role] / now if min(then[role], now) > 0.0 else 1.0
+            for role, now in mean_tokens.items()
+        }
+        if abs(_step(longer[Role.DECODE])) <= ALIKE:
+            # Of a bucket's prompts all lengths are known; its answers are those of a few requests.
+            longer[Role.DECODE] = 1.0
         peak, usual = history.peaks[at], count * PEAK_S / BUCKET_S
         split = peak > usual + PEAK_DEVIATIONS * sqrt(max(1.0, dispersion) * usual) + 1.0
         spans = (
@@ -106,8 +123,8 @@ def _parts(
         for requests, seconds in spans:
             if requests > 0:
                 rate_rps = requests / seconds
-                steps = {Role.PREFILL: _step(rate_rps * longer), Role.DECODE: _step(rate_rps)}
-                yield Part(at, weights[at] * requests, steps)
+                steps = {role: _step(rate_rps * longer[role]) for role in Role}
+                yield Part(at, weights[at] * requests, steps, _step(rate_rps))
 
 
 def _step(rate_rps: float) -> int:
@@ -179,14 +196,15 @@ class Bursts:
         times: how many there were.
         span_s: the length of the history they are from.
         late_share: share of their requests that would have been late.
-        prompt_tokens: their usual prompt, where it clearly differs from those of today.
+        tokens: what of them the role works on, where that clearly differs from today: the usual
+            length of their prompts, or of their answers.
     """
 
     rate_rps: float
     times: int
     span_s: float
     late_share: float
-    prompt_tokens: float | None = None
+    tokens: float | None = None
 
 
 def bursts_beyond(
@@ -196,11 +214,11 @@ def bursts_beyond(
     role: Role,
     late: Late,
     replicas: int,
-    mean_prompt_tokens: float,
+    mean_tokens: float,
 ) -> Bursts | None:
     """When so many replicas alone would not have been enough; `None`: never.
 
-    `mean_prompt_tokens` is what prompts are like today.
+    `mean_tokens` is the length of what the role works on today.
     """
     missed = [(part, late.share(part.steps[role], replicas)) for part in parts]
     missed = [(part, share) for part, share in missed if share > NOBODY]
@@ -213,13 +231,12 @@ def bursts_beyond(
         if part.steps[role] > known.steps[role]:
             highest[part.bucket] = part
     usual = sorted(highest.values(), key=lambda part: part.steps[role])[len(highest) // 2]
-    # Prefill feels longer prompts as a higher rate, decode does not.
-    longer = usual.steps[role] - usual.steps[Role.DECODE]
+    longer = usual.steps[role] - usual.rate
     requests = sum(part.requests for part, _ in missed)
     return Bursts(
-        rate_rps=rate_of(usual.steps[Role.DECODE]),
+        rate_rps=rate_of(usual.rate),
         times=1 + sum(later - earlier > 2 for earlier, later in pairwise(buckets)),
         span_s=float((len(history) - buckets[0]) * BUCKET_S),
         late_share=sum(share * part.requests for part, share in missed) / requests,
-        prompt_tokens=mean_prompt_tokens * rate_of(longer) if abs(longer) > ALIKE else None,
+        tokens=mean_tokens * rate_of(longer) if abs(longer) > ALIKE else None,
     )

@@ -48,9 +48,11 @@ class Promise:
         arrivals: Arrivals,
         situation: Situation | None,
         lead_s: Mapping[Role, float],
+        output_tokens: float | None = None,
     ) -> "Promise":
         """The promise after one more look; the insurance is looked into once a minute."""
-        budget, history = self.budget.fold(routers), self.history.close(arrivals)
+        budget = self.budget.fold(routers)
+        history = self.history.close(arrivals, output_tokens=output_tokens)
         terms = Terms(spec.slo, spec.roles, spec.whole_budget)
         cover, end_s = self.cover, self.cover.end_s
         work = None if situation is None else situation.work(overflow=spec.insurance.overflow)

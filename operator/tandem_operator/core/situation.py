@@ -63,7 +63,10 @@ class Situation:
                 Role.PREFILL: late_prefill,
                 Role.DECODE: self.demands[Role.DECODE].late_share,
             },
-            mean_prompt_tokens=self.sample.mean_prompt_tokens,
+            mean_tokens={
+                Role.PREFILL: self.sample.mean_prompt_tokens,
+                Role.DECODE: self.decode.outputs.mean_tokens,
+            },
             dispersion=self.sample.dispersion,
         )
 

@@ -124,6 +124,7 @@ def decide(
         arrivals=arrivals,
         situation=situation,
         lead_s={role: TICK_S + starts.expected_s(role) for role in Role},
+        output_tokens=None if outputs is None else outputs.mean_tokens,
     )
     spec = promise.patient(spec)
     idle = _is_idle(spec, arrivals, seen, fresh)

@@ -66,7 +66,9 @@ def test_growth_of_the_other_role_against_a_burst_of_before_is_accepted(story):
 
 
 def test_the_sentence_of_an_insurance_is_the_one_that_the_operator_writes():
-    assert INSURED in held_for(Bursts(rate_rps=3.0, times=1, span_s=240.0, late_share=0.2))
+    assert INSURED in held_for(
+        Bursts(rate_rps=3.0, times=1, span_s=240.0, late_share=0.2), Role.PREFILL
+    )
 
 
 def test_a_pod_that_was_asked_for_but_never_ready_is_not_accepted(story):

@@ -30,7 +30,7 @@ WORK = Work(
         Role.PREFILL: lambda rate, n: late_share(Role.PREFILL, rate, n),
         Role.DECODE: lambda rate, n: late_share(Role.DECODE, rate, n),
     },
-    mean_prompt_tokens=float(TOKENS),
+    mean_tokens={Role.PREFILL: float(TOKENS), Role.DECODE: 100.0},
     dispersion=1.0,
 )
 

@@ -1,6 +1,7 @@
 """Hours of demand in whole buckets; what was not seen stays unknown."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -146,3 +147,15 @@ def test_a_restart_loses_nothing_of_it(looks_s: tuple[float, ...]) -> None:
     stored = Memory(promise=Promise(history=history)).to_json()
 
     assert Memory.from_json(stored).promise.history == history
+
+
+def test_the_length_of_answers_is_kept_beside_the_requests() -> None:
+    history = kept(20).close(seen(60), output_tokens=210.4)
+
+    assert history.output_tokens == (UNKNOWN, 210, 210)
+
+
+def test_a_history_of_before_there_were_lengths_goes_on_without_them() -> None:
+    old = replace(kept(40), output_tokens=())
+
+    assert old.close(seen(60), output_tokens=50.0).output_tokens == (UNKNOWN, UNKNOWN, 50)

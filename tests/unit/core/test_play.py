@@ -37,9 +37,12 @@ def late(role: Role = Role.PREFILL) -> Late:
     return Late(lambda rate, n: late_share(role, rate, n), busy=SERVICE_S[role])
 
 
-def in_parts(history: DemandHistory, *, mean_prompt_tokens: float = TOKENS) -> tuple[Part, ...]:
+def in_parts(
+    history: DemandHistory, *, prompt_tokens: float = TOKENS, output_tokens: float = 100.0
+) -> tuple[Part, ...]:
     weights = [1.0] * len(history)
-    return parts_of(history, weights, mean_prompt_tokens=mean_prompt_tokens, dispersion=1.0)
+    mean_tokens = {Role.PREFILL: prompt_tokens, Role.DECODE: output_tokens}
+    return parts_of(history, weights, mean_tokens=mean_tokens, dispersion=1.0)
 
 
 def wants(*counts: int) -> DemandHistory:
@@ -83,16 +86,36 @@ def test_a_bucket_of_which_something_is_unknown_is_not_played(column: str) -> No
 
 
 def test_longer_prompts_than_today_s_are_felt_as_more_of_them_by_prefill_alone() -> None:
-    (part,) = in_parts(lived([(4.0, BUCKET_S)]), mean_prompt_tokens=TOKENS / 2)
+    (part,) = in_parts(lived([(4.0, BUCKET_S)]), prompt_tokens=TOKENS / 2)
 
     assert rate_seen(part) == pytest.approx(8.0, rel=GRID)
+    assert rate_seen(part, Role.DECODE) == pytest.approx(4.0, rel=GRID)
+
+
+def test_longer_answers_than_today_s_are_felt_as_more_of_them_by_decode_alone() -> None:
+    history = replace(lived([(4.0, BUCKET_S)]), output_tokens=(100,))
+
+    (part,) = in_parts(history, output_tokens=50.0)
+
+    assert rate_seen(part) == pytest.approx(4.0, rel=GRID)
+    assert rate_seen(part, Role.DECODE) == pytest.approx(8.0, rel=GRID)
+
+
+@pytest.mark.parametrize("output_tokens", [(), (UNKNOWN,), (70,), (35,)])
+def test_answers_of_unknown_or_hardly_other_length_count_as_those_of_today(
+    output_tokens: tuple[int, ...],
+) -> None:
+    history = replace(lived([(4.0, BUCKET_S)]), output_tokens=output_tokens)
+
+    (part,) = in_parts(history, output_tokens=50.0)
+
     assert rate_seen(part, Role.DECODE) == pytest.approx(4.0, rel=GRID)
 
 
 def test_prompts_of_unknown_length_count_as_those_of_today() -> None:
     history = replace(lived([(4.0, BUCKET_S)]), prompt_tokens=(UNKNOWN,))
 
-    (part,) = in_parts(history, mean_prompt_tokens=TOKENS / 2)
+    (part,) = in_parts(history, prompt_tokens=TOKENS / 2)
 
     assert rate_seen(part) == pytest.approx(4.0, rel=GRID)
 
@@ -194,7 +217,7 @@ def beyond(history: DemandHistory, replicas: int) -> Bursts | None:
         role=Role.PREFILL,
         late=late(),
         replicas=replicas,
-        mean_prompt_tokens=TOKENS,
+        mean_tokens=TOKENS,
     )
 
 
@@ -221,11 +244,11 @@ def test_bursts_of_longer_prompts_are_told_by_their_rate_and_their_prompts() -> 
 
     assert bursts is not None
     assert bursts.rate_rps == pytest.approx(LOW_RPS, rel=GRID)
-    assert bursts.prompt_tokens == pytest.approx(12 * TOKENS, rel=2 * GRID)
+    assert bursts.tokens == pytest.approx(12 * TOKENS, rel=2 * GRID)
 
 
 def test_bursts_of_prompts_like_those_of_today_are_told_by_their_rate_alone() -> None:
     bursts = beyond(lived(lulls_and_bursts(3)), 2)
 
     assert bursts is not None
-    assert bursts.prompt_tokens is None
+    assert bursts.tokens is None
