@@ -120,7 +120,12 @@ PARTS: dict[str, Part] = {
     "overhead": Part(
         "TTFT's part beside prefill is not learned", {"tick.learn_overhead": lambda s, *_, **__: s}
     ),
-    "urgent": Part("violations demand no replicas at once", {"tick._urgent": lambda *_: {}}),
+    "urgent": Part(
+        "violations demand no replicas at once", {"tick.urgent_floors": lambda *_, **__: {}}
+    ),
+    "trend": Part(
+        "output lengths are those of what ended", {"output_lengths.MOST_CORRECTION": 0.0}
+    ),
     "confirm": Part("growth needs one tick, not two", {"guard.CONFIRM_S": 0.0}),
     "small": Part("growth for a small need does not wait", {"guard.CONFIRM_SMALL_S": CONFIRM_S}),
     "headroom": Part("a low that may be chance gives back", {"plan.headroom": lambda **_: 0.0}),
@@ -140,7 +145,8 @@ INSURANCE: dict[str, Part] = {
     "level": Part(
         "no fleet stays as it is on level traffic", {"choose_cover.is_level": lambda _: False}
     ),
-    "gross": Part("no single burst is insured against", {"choose_cover.GROSS": inf}),
+    "gross": Part("no single burst is insured against", {"surprises.GROSS": inf}),
+    "new": Part("the first wave of a pool counts as a burst", {"surprises.NEW_S": 0}),
     "loyalty": Part("the cheapest insurance is taken each minute", {"choose_cover.LOYALTY": 1.0}),
     "urgent": PARTS["urgent"],
     "echoes": Part("what ends late counts again", {"tick.outcomes": _with_echoes}),
