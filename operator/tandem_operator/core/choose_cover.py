@@ -122,13 +122,7 @@ def cover_for(
     whole = size * BUCKET_S < KEPT_S
     if not level and not is_worth_it(spec, parts, late=late, fleets=bare, least=least, whole=whole):
         # What came once may never come again.
-        return Cover(
-            floors=least,
-            end_s=history.end_s,
-            recurring=recurring,
-            busy=work.busy,
-            terms=before.terms,
-        )
+        return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
 
     game = _Game(history=history, parts=parts, weights=weights, late=late, floors=floors)
     alone = game.tried(dict.fromkeys(Role, unmoved(history)))

@@ -18,9 +18,11 @@ from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.plan import Plan
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
-from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.spec import PoolSpec, Slo
 
 LOOKED_EVERY_S = 60
+# No edit of an SLO makes a request so many times as dear: such a cost was measured wrongly.
+MOST_CONVERTED = 10.0
 
 Floors = Mapping[Role, int]
 
@@ -33,12 +35,30 @@ class Planned(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Basis:
+    """The SLO that the wants of the history are of, and what a request kept busy under it.
+
+    An SLO that no fleet can keep wants nothing that could be compared, so it is never the basis.
+    """
+
+    slo: Slo
+    busy: Mapping[Role, float]
+
+    def times(self, role: Role, busy: float) -> float:
+        """How many times as many replicas the same requests want that keep `busy` busy now."""
+        before = self.busy[role]
+        ratio = busy / before if before > 0.0 else MOST_CONVERTED
+        return min(MOST_CONVERTED, max(1.0 / MOST_CONVERTED, ratio))
+
+
+@dataclass(frozen=True, slots=True)
 class Promise:
     """What is remembered of the objective and of what endangers it."""
 
     budget: ErrorBudget = field(default_factory=ErrorBudget)
     history: DemandHistory = field(default_factory=DemandHistory)
     cover: Cover = field(default_factory=Cover)
+    basis: Basis | None = None
 
     def look(
         self,
@@ -56,11 +76,12 @@ class Promise:
         terms = Terms(spec.slo, spec.roles, spec.whole_budget)
         cover, end_s = self.cover, self.cover.end_s
         work = None if situation is None else situation.work(overflow=spec.insurance.overflow)
-        if cover.terms is not None and cover.terms.slo != spec.slo and work is not None:
-            # What the old SLO wanted is no surprise of the new one.
-            history = history.rescaled(
-                {role: work.busy[role] / cover.busy.get(role, work.busy[role]) for role in Role}
-            )
+        basis = self.basis
+        if work is not None and situation is not None and situation.feasible:
+            if basis is not None and basis.slo != spec.slo:
+                # What the old SLO wanted is no surprise of the new one.
+                history = history.rescaled({r: basis.times(r, work.busy[r]) for r in Role})
+            basis = Basis(spec.slo, work.busy)
         if cover.terms not in (None, terms):
             # An edit of the spec frees the fleet to grow at once. The next look chooses anew.
             freed = replace(cover, most={}, level_s=None, short=None)
@@ -86,7 +107,7 @@ class Promise:
                 before=replace(cover, terms=terms),
                 proof=budget.proof(spec.slo.attainment, since_s=cover.since_s),
             )
-        return Promise(budget=budget, history=history, cover=cover)
+        return Promise(budget=budget, history=history, cover=cover, basis=basis)
 
     def patient(self, spec: PoolSpec) -> PoolSpec:
         """The spec whose stabilisation window is the insurance's, the user's being the least."""

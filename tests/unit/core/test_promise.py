@@ -231,6 +231,56 @@ def test_what_an_old_slo_wanted_is_no_surprise_of_a_new_one() -> None:
     )
 
 
+@pytest.mark.parametrize("between", ["infeasible", "unknown", "at once"])
+def test_an_edit_that_is_taken_back_leaves_the_past_as_it_was(between: str) -> None:
+    dear = replace(WORK, busy={**WORK.busy, Role.DECODE: 4 * WORK.busy[Role.DECODE]})
+    situations: dict[str, Situation | None] = {
+        "infeasible": known(feasible=False, work=dear),
+        "unknown": None,
+        "at once": known(feasible=True, work=dear),
+    }
+    past = promised(Cover(), lived([(LOW_RPS, 600.0), (HIGH_RPS, 600.0)]))
+    before = looked(past, situation=known(feasible=True))
+
+    edited = make_spec(high=12, tpot_s=0.01)
+    during = looked(before, at_s=5.0, situation=situations[between], spec=edited)
+    after = looked(during, at_s=10.0, situation=known(feasible=True))
+
+    assert after.history.wants == before.history.wants
+
+
+def test_an_edit_while_requests_are_unknown_converts_the_past_once_they_are_known() -> None:
+    dear = replace(WORK, busy={**WORK.busy, Role.DECODE: 4 * WORK.busy[Role.DECODE]})
+    edited = make_spec(high=12, tpot_s=0.01)
+    past = promised(Cover(), lived([(LOW_RPS, 600.0), (HIGH_RPS, 600.0)]))
+    before = looked(past, situation=known(feasible=True))
+
+    blind = looked(before, at_s=5.0, spec=edited)
+    after = looked(blind, at_s=10.0, situation=known(feasible=True, work=dear), spec=edited)
+
+    assert blind.history.wants == before.history.wants
+    assert after.history.wants[Role.DECODE] == tuple(
+        4 * want for want in before.history.wants[Role.DECODE]
+    )
+
+
+@pytest.mark.parametrize("cost", [0.0, 1e300])
+def test_a_cost_that_cannot_be_converts_no_want_by_more_than_tenfold(cost: float) -> None:
+    odd = replace(WORK, busy=dict.fromkeys(Role, cost))
+    edited = make_spec(high=12, tpot_s=0.01)
+    past = promised(Cover(), lived([(HIGH_RPS, 1200.0)]))
+    before = looked(past, situation=known(feasible=True))
+    strange = looked(past, situation=known(feasible=True, work=odd))
+
+    there = looked(before, at_s=5.0, situation=known(feasible=True, work=odd), spec=edited)
+    back = looked(strange, at_s=5.0, situation=known(feasible=True), spec=edited)
+
+    for after in (there, back):
+        for role in Role:
+            most = 10 * max(before.history.wants[role])
+            assert all(1 <= want <= most for want in after.history.wants[role])
+
+
 def test_traffic_that_is_no_longer_level_is_looked_into_at_once() -> None:
     level = promised(Cover(), lived([(12.0, 3600.0)]))
     before = looked(level, situation=known(feasible=True))
