@@ -97,6 +97,10 @@ class PhaseRun:
         counts = [sight.fleets[role].desired for sight in self.sights]
         return Extent(start=counts[0], max=max(counts), end=counts[-1])
 
+    def growths(self, role: Role) -> list[Change]:
+        """The changes that added replicas."""
+        return [change for change in self.changes if change.role is role and change.grew]
+
     def most_ready(self, role: Role) -> int:
         """The most replicas that were Ready at one moment."""
         return max(sight.fleets[role].ready for sight in self.sights)

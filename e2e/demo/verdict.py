@@ -55,14 +55,14 @@ def _judge_other(run: PhaseRun, *, role: Role) -> Finding:
     extent = run.extent(role)
     if not extent.grew:
         return Finding(True, f"{run.phase.name}: {role} did not grow")
-    growths = [change for change in run.changes if change.role is role and change.grew]
+    growths = run.growths(role)
     insured = bool(growths) and all(INSURED in change.sentence for change in growths)
     word = "grew against bursts of before" if insured else "grew although it should not have"
     return Finding(insured, f"{run.phase.name}: {role} {word} ({extent.start} to {extent.max})")
 
 
 def _judge_cause(run: PhaseRun, *, role: Role) -> Finding:
-    grown = [change for change in run.changes if change.role is role and change.grew]
+    grown = run.growths(role)
     named = [change for change in grown if str(run.phase.objective) in change.sentence]
     return Finding(
         bool(grown) and len(named) == len(grown),

@@ -9,7 +9,13 @@ from tandem_operator.core.cover import Cover
 from tandem_operator.core.decision import Decision, Reason, RoleDecision
 from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.memory import Memory, MemoryFormatError
-from tandem_operator.core.observation import Observation, PodPhase, StartUp
+from tandem_operator.core.observation import (
+    Latency,
+    Observation,
+    PodPhase,
+    Quantiles,
+    StartUp,
+)
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
@@ -303,6 +309,26 @@ def test_a_fleet_insured_for_its_record_grows_no_further_while_requests_cost_no_
         decision, memory = decide(make_spec(high=12), seen, memory, now_s)
 
     assert (counts(decision)[Role.PREFILL] == 2) is capped
+
+
+def test_how_long_answers_are_is_remembered_beside_the_requests_and_corrected_for_their_trend() -> (
+    None
+):
+    rates = {NOW_S - second: 60 - second // 4 for second in range(-30, 220)}
+
+    def remembered(tpot_s: float | None) -> DemandHistory:
+        memory = Memory()
+        for step in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0):
+            seen = served(NOW_S + step, 2, rates, started_s=NOW_S - 2000.0)
+            told = Quantiles(tpot_s, tpot_s, tpot_s)
+            seen = replace(seen, latency=Latency(NOW_S + step, ttft=told, tpot=told))
+            memory = decide(make_spec(), seen, memory, NOW_S + step)[1]
+        return memory.promise.history
+
+    plain, growing = remembered(None), remembered(10.0)
+
+    assert plain.output_tokens[-1] == 50
+    assert growing.output_tokens[-1] > 50
 
 
 def first_shrink_s(
