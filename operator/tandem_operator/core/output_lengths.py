@@ -1,4 +1,4 @@
-"""How long answers are, from those that ended: while traffic grows, most of these are short ones.
+"""How long answers are, from those that ended: while traffic grows, too few of these are long ones.
 
 A request ends some time after it arrived, later the longer its answer is. While arrivals grow by a
 share `g` per second, an answer of `n` tokens, each of which takes `s` seconds, is under-represented
