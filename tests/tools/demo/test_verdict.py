@@ -2,7 +2,9 @@ from dataclasses import replace
 
 from benchmarks.load.record import Outcome
 from e2e.demo.story import Change, Fleet
-from e2e.demo.verdict import judge
+from e2e.demo.verdict import INSURED, judge
+from tandem_operator.core.explain import held_for
+from tandem_operator.core.play import Bursts
 from tandem_operator.core.role import Role
 
 
@@ -44,6 +46,29 @@ def test_growth_of_the_other_role_is_not_accepted(story):
     [sentence] = unseen(spoil(story, "prefill-heavy", sights=(*run.sights, grown)))
 
     assert sentence == "prefill-heavy: decode grew although it should not have (1 to 2)"
+
+
+def test_growth_of_the_other_role_against_a_burst_of_before_is_accepted(story):
+    run = run_of(story, "slo-tightened")
+    last = run.sights[-1]
+    more = {**last.fleets, Role.PREFILL: Fleet(desired=3, ready=2)}
+    held = (
+        "prefill 2 -> 3: a burst arrived; 18 % of its requests would be late with 1 replica fewer"
+    )
+    insured = Change(run.started_s + 30, Role.PREFILL, 2, 3, held)
+    spoilt = {"sights": (*run.sights, replace(last, fleets=more))}
+
+    [sentence] = unseen(spoil(story, "slo-tightened", **spoilt))
+    accepted = unseen(spoil(story, "slo-tightened", **spoilt, changes=(*run.changes, insured)))
+
+    assert sentence == "slo-tightened: prefill grew although it should not have (2 to 3)"
+    assert accepted == []
+
+
+def test_the_sentence_of_an_insurance_is_the_one_that_the_operator_writes():
+    assert INSURED in held_for(
+        Bursts(rate_rps=3.0, times=1, span_s=240.0, late_share=0.2), Role.PREFILL
+    )
 
 
 def test_a_pod_that_was_asked_for_but_never_ready_is_not_accepted(story):
