@@ -75,11 +75,12 @@ def cover_for(
     allowed_late: float,
     before: Cover,
     proof: Proof = Proof.NONE,
+    overspent: bool = False,
 ) -> Cover:
     """The cheapest insurance that keeps the late share of the history within `allowed_late`.
 
     `lead_s` is how long a start takes. `before` is in force and stays where another is hardly
-    cheaper. `proof` is what really came of it.
+    cheaper. `proof` is what really came of it. `overspent`: nothing is left of the budget.
     """
     size = len(history)
     weights = [0.5 ** ((size - i) * BUCKET_S / HALF_LIFE_S) for i in range(size)]
@@ -119,8 +120,15 @@ def cover_for(
         role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
         for role in Role
     }
-    whole = size * BUCKET_S < KEPT_S
-    if not level and not is_worth_it(spec, parts, late=late, fleets=bare, least=least, whole=whole):
+    # What comes back and spent the budget is no surprise any more, and worth it all the same.
+    if not (level or (recurring and overspent)) and not is_worth_it(
+        spec,
+        parts,
+        late=late,
+        fleets=bare,
+        least=least,
+        whole=size * BUCKET_S < KEPT_S,
+    ):
         # What came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
 

@@ -15,7 +15,7 @@ from tandem_operator.core.decode import Outputs
 from tandem_operator.core.observation import RouterReport
 
 WINDOW_S, RECENT_S = 180, 30
-PRIOR_REQUESTS = 10.0
+PRIOR_REQUESTS, ENOUGH_ANSWERS = 10.0, 30
 MOST_CV2 = 4.0
 # Growth is measured between half minutes so far apart. With this many requests more in both, a
 # handful of them is no growth.
@@ -30,6 +30,7 @@ def output_lengths(
     *,
     counts: Sequence[float],
     token_s: float | None,
+    step_s: float,
 ) -> Outputs | None:
     """Output lengths of what arrives, the last half minute counting most.
 
@@ -38,6 +39,7 @@ def output_lengths(
         last: the answer of before, for as long as nothing ends; `None`: there is none.
         counts: arrivals by second, the newest last.
         token_s: the usual time per token; `None` while it is not known: nothing is corrected.
+        step_s: how long ago `last` was found.
     """
     window = outcomes(reports, window_s=WINDOW_S)
     if window.answered == 0 or window.output_tokens == 0:
@@ -50,7 +52,15 @@ def output_lengths(
     mean = _corrected(mean, missing * _growth(counts, RECENT_GROWTH_S))
     overall = _corrected(overall, missing * _growth(counts, WINDOW_S))
     mean = believed(mean, overall, variance=variance / (recent.answered + PRIOR_REQUESTS))
-    return Outputs(mean_tokens=max(1.0, mean), cv2=min(MOST_CV2, variance / (overall * overall)))
+    found = Outputs(mean_tokens=max(1.0, mean), cv2=min(MOST_CV2, variance / (overall * overall)))
+    if last is None or window.answered >= ENOUGH_ANSWERS:
+        return found
+    # A few answers are seen again at each look until they leave the window: each counts once.
+    share = min(1.0, step_s / WINDOW_S) * window.answered / (window.answered + PRIOR_REQUESTS)
+    return Outputs(
+        mean_tokens=last.mean_tokens + share * (found.mean_tokens - last.mean_tokens),
+        cv2=last.cv2 + share * (found.cv2 - last.cv2),
+    )
 
 
 def _corrected(mean: float, missing: float) -> float:

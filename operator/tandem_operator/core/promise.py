@@ -19,6 +19,7 @@ from tandem_operator.core.plan import Plan
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
 from tandem_operator.core.spec import PoolSpec, Slo
+from tandem_operator.core.usual import Usual, as_usual, usual_of
 
 LOOKED_EVERY_S = 60
 # No edit of an SLO makes a request so many times as dear: such a cost was measured wrongly.
@@ -59,6 +60,7 @@ class Promise:
     history: DemandHistory = field(default_factory=DemandHistory)
     cover: Cover = field(default_factory=Cover)
     basis: Basis | None = None
+    usual: Mapping[Role, Usual] = field(default_factory=dict)
 
     def look(
         self,
@@ -76,11 +78,12 @@ class Promise:
         terms = Terms(spec.slo, spec.roles, spec.whole_budget)
         cover, end_s = self.cover, self.cover.end_s
         work = None if situation is None else situation.work(overflow=spec.insurance.overflow)
-        basis = self.basis
+        basis, usual = self.basis, self.usual
         if work is not None and situation is not None and situation.feasible:
             if basis is not None and basis.slo != spec.slo:
                 # What the old SLO wanted is no surprise of the new one.
                 history = history.rescaled({r: basis.times(r, work.busy[r]) for r in Role})
+                usual = {}
             basis = Basis(spec.slo, work.busy)
         if cover.terms not in (None, terms):
             # An edit of the spec frees the fleet to grow at once. The next look chooses anew.
@@ -98,16 +101,18 @@ class Promise:
             # is known that a play would need: bursts that stayed away for so long have ended.
             cover = Cover(terms=terms, end_s=history.end_s)
         elif due and work is not None:
+            usual = usual_of(usual, work)
             cover = cover_for(
                 spec,
                 history,
-                work,
+                as_usual(work, usual),
                 lead_s=lead_s,
                 allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
                 before=replace(cover, terms=terms),
                 proof=budget.proof(spec.slo.attainment, since_s=cover.since_s),
+                overspent=(budget.remaining(spec.slo.attainment) or 0.0) < 0.0,
             )
-        return Promise(budget=budget, history=history, cover=cover, basis=basis)
+        return Promise(budget=budget, history=history, cover=cover, basis=basis, usual=usual)
 
     def patient(self, spec: PoolSpec) -> PoolSpec:
         """The spec whose stabilisation window is the insurance's, the user's being the least."""

@@ -69,6 +69,7 @@ def decide(
         memory.outputs,
         counts=arrivals.counts,
         token_s=None if seen.latency is None else seen.latency.tpot.p50_s,
+        step_s=_step_s(memory, now_s),
     )
     minute, longer = (outcomes(seen.routers, window_s=s) for s in (MINUTE_S, LONGER_S))
     correction = correct(

@@ -69,6 +69,7 @@ def covered(
     work: Work = WORK,
     history: DemandHistory | None = None,
     proof: Proof = Proof.NONE,
+    overspent: bool = False,
 ) -> Cover:
     """The insurance for such a history."""
     spec = make_spec(high=12) if spec is None else spec
@@ -80,4 +81,5 @@ def covered(
         allowed_late=1.0 - spec.slo.attainment if allowed_late is None else allowed_late,
         before=Cover() if before is None else before,
         proof=proof,
+        overspent=overspent,
     )

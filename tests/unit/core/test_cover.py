@@ -119,6 +119,22 @@ def test_what_came_once_is_insured_where_it_spent_the_budget_several_times() -> 
     assert covered(burst, spec=make_spec(high=12, attainment=0.8)).floor(Role.PREFILL) == 1
 
 
+def test_what_comes_back_and_spent_the_budget_is_insured_though_each_time_missed_little() -> None:
+    bursts = lived(lulls_and_bursts(6))
+    # A forecast that had what a burst keeps busy, and no spare: few of each burst were late.
+    wants = {Role.PREFILL: (NEEDED,) * len(bursts), Role.DECODE: (1,) * len(bursts)}
+    history = replace(bursts, wants=wants)
+
+    kept, spent = (
+        covered([], history=history, allowed_late=0.01, lead_s=20.0, overspent=overspent)
+        for overspent in (False, True)
+    )
+
+    assert kept.floor(Role.PREFILL) == 1
+    assert spent.floor(Role.PREFILL) > NEEDED
+    assert spent.late_share < 0.01 < spent.bare_share
+
+
 def test_an_insurance_against_one_burst_is_released_as_calm_traffic_comes() -> None:
     burst: list[Span] = [(LOW_RPS, 600.0), (HIGH_RPS, 60.0)]
 

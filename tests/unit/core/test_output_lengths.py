@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from tandem_operator.core.decode import Outputs
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.output_lengths import output_lengths
 from tests.unit.core.scene import ended, report
@@ -41,7 +42,7 @@ def lived(growth: float, *, last_rps: float = 40.0) -> tuple[RouterReport, list[
 def test_the_mean_is_that_of_arrivals_whatever_their_trend(growth: float) -> None:
     told, counts = lived(growth)
 
-    found = output_lengths([told], None, counts=counts, token_s=TOKEN_S)
+    found = output_lengths([told], None, counts=counts, token_s=TOKEN_S, step_s=5.0)
 
     assert found is not None
     assert found.mean_tokens == pytest.approx(MEAN_TOKENS, rel=0.05)
@@ -50,7 +51,7 @@ def test_the_mean_is_that_of_arrivals_whatever_their_trend(growth: float) -> Non
 def test_without_a_time_per_token_it_is_that_of_what_ended() -> None:
     told, counts = lived(0.01)
 
-    found = output_lengths([told], None, counts=counts, token_s=None)
+    found = output_lengths([told], None, counts=counts, token_s=None, step_s=5.0)
 
     assert found is not None
     assert found.mean_tokens < 0.95 * MEAN_TOKENS
@@ -60,8 +61,8 @@ def test_a_step_corrects_by_a_bounded_share() -> None:
     told, counts = lived(0.0)
     step = [*counts[:-40], *[100.0 * count for count in counts[-40:]]]
 
-    plain = output_lengths([told], None, counts=counts, token_s=TOKEN_S)
-    after = output_lengths([told], None, counts=step, token_s=TOKEN_S)
+    plain = output_lengths([told], None, counts=counts, token_s=TOKEN_S, step_s=5.0)
+    after = output_lengths([told], None, counts=step, token_s=TOKEN_S, step_s=5.0)
 
     assert plain is not None
     assert after is not None
@@ -71,15 +72,40 @@ def test_a_step_corrects_by_a_bounded_share() -> None:
 def test_a_short_history_corrects_nothing() -> None:
     told, counts = lived(0.01)
 
-    short = output_lengths([told], None, counts=counts[-60:], token_s=TOKEN_S)
+    short = output_lengths([told], None, counts=counts[-60:], token_s=TOKEN_S, step_s=5.0)
 
-    assert short == output_lengths([told], None, counts=counts, token_s=None)
+    assert short == output_lengths([told], None, counts=counts, token_s=None, step_s=5.0)
 
 
 def test_nothing_that_ended_keeps_what_was_known() -> None:
     told, counts = lived(0.0)
-    known = output_lengths([told], None, counts=counts, token_s=TOKEN_S)
+    known = output_lengths([told], None, counts=counts, token_s=TOKEN_S, step_s=5.0)
 
     assert (
-        output_lengths([report(now_s=float(END_S))], known, counts=counts, token_s=TOKEN_S) is known
+        output_lengths(
+            [report(now_s=float(END_S))], known, counts=counts, token_s=TOKEN_S, step_s=5.0
+        )
+        is known
     )
+
+
+def test_few_answers_move_the_mean_no_further_for_being_seen_often() -> None:
+    long_one = [ended(float(END_S - 20), 1, output_tokens=3000, output_tokens_squared=3000**2)]
+    told = report(now_s=float(END_S), finished=tuple(long_one))
+    found = before = Outputs(mean_tokens=600.0, cv2=0.4)
+
+    for _ in range(36):
+        after = output_lengths([told], found, counts=(), token_s=None, step_s=5.0)
+        assert after is not None
+        found = after
+
+    assert before.mean_tokens < found.mean_tokens < 1.5 * before.mean_tokens
+
+
+def test_many_answers_are_believed_at_once() -> None:
+    told, counts = lived(0.0)
+    other = Outputs(mean_tokens=100.0, cv2=0.0)
+
+    found = output_lengths([told], other, counts=counts, token_s=None, step_s=5.0)
+
+    assert found == output_lengths([told], None, counts=counts, token_s=None, step_s=5.0)

@@ -306,6 +306,18 @@ def test_late_requests_that_really_came_prove_an_insurance_short() -> None:
     assert sum(after.cover.floors.values()) > sum(before.cover.floors.values())
 
 
+def test_a_minute_in_which_requests_seem_dear_hardly_changes_what_the_past_is_played_with() -> None:
+    now = promised(Cover())
+    for minute in range(10):
+        now = looked(now, at_s=60.0 * minute, situation=known(feasible=True))
+    dear = replace(WORK, busy={role: 1.6 * busy for role, busy in WORK.busy.items()})
+
+    after = looked(now, at_s=600.0, situation=known(feasible=True, work=dear))
+
+    for role in Role:
+        assert WORK.busy[role] < after.cover.busy[role] < 1.1 * WORK.busy[role]
+
+
 def test_what_proved_short_under_another_objective_proves_nothing() -> None:
     level = promised(Cover(), lived([(12.0, 3600.0)]))
     before = looked(level, situation=known(feasible=True))
