@@ -105,7 +105,8 @@ class Promise:
             cover = cover_for(
                 spec,
                 history,
-                as_usual(work, usual),
+                # A fleet for level traffic stays an hour: the minutes of its start do not size it.
+                work if is_level(history) else as_usual(work, usual),
                 lead_s=lead_s,
                 allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
                 before=replace(cover, terms=terms),
