@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.promise.cases import MOST_REPLICAS, Case, demand, pool_of
 from benchmarks.promise.kept import Kept, Row, key_of
+from benchmarks.promise.ratchet import Ratchet
 from benchmarks.promise.relay import Relay
 from benchmarks.promise.runs import run
 from tandem_operator.cli import case as simulated
@@ -70,6 +71,11 @@ def tandem(bench: Bench) -> Row:
 def hold(bench: Bench) -> Row:
     """What the last hour needed."""
     return bench.one("hold", "", lambda pool: Hold(pool.profile))
+
+
+def ratchet(bench: Bench) -> Row:
+    """What the most of the past needed, for ever: it learns, and guesses nothing."""
+    return bench.one("ratchet", "", lambda pool: Ratchet(Hold(pool.profile)))
 
 
 def clairvoyant(bench: Bench) -> Row:
@@ -254,6 +260,7 @@ def _tuned(
 POLICIES: dict[str, Callable[[Bench], Row | None]] = {
     "tandem": tandem,
     "hold": hold,
+    "ratchet": ratchet,
     "fixed": cheapest_fixed,
     "clairvoyant": clairvoyant,
     "surprised": surprised,

@@ -69,6 +69,13 @@ OWN: dict[str, Sequence[Path]] = {
     "fixed": (),
     "clairvoyant": (BASELINES / "clairvoyant.py",),
     "hold": (BASELINES / "hold.py", BASELINES / "signals.py", ARRIVALS, *SEEN),
+    "ratchet": (
+        HERE / "ratchet.py",
+        BASELINES / "hold.py",
+        BASELINES / "signals.py",
+        ARRIVALS,
+        *SEEN,
+    ),
     "hpa": (BASELINES / "hpa.py", BASELINES / "signals.py", SETTINGS, *SEEN),
     "keda": (BASELINES / "hpa.py", BASELINES / "signals.py", SETTINGS, *SEEN),
     "dynamo": (BASELINES / "dynamo.py", BASELINES / "signals.py", ARRIVALS, *SEEN),

@@ -9,6 +9,7 @@ from benchmarks.promise import contenders, tables
 from benchmarks.promise.cases import Case, pool_of
 from benchmarks.promise.contenders import POLICIES, Bench, best_split, least
 from benchmarks.promise.kept import Kept, Row
+from benchmarks.promise.ratchet import Ratchet
 from benchmarks.promise.relay import Relay
 from benchmarks.promise.runs import run
 from benchmarks.promise.scores import Result, lines
@@ -122,6 +123,16 @@ def test_a_relay_asks_the_second_policy_from_its_moment_on() -> None:
 
     assert before.replicas == first.replicas
     assert after.replicas == second.replicas
+
+
+def test_a_ratchet_keeps_the_most_of_each_role() -> None:
+    spec, observation = pool_of(STEP, None).spec, observe()
+    first, second = Static({Role.PREFILL: 3, Role.DECODE: 1}), Static(dict.fromkeys(Role, 2))
+    ratchet = Ratchet(Relay(first, second, 200.0))
+
+    _, after = (ratchet.tick(spec, observation, now_s) for now_s in (199.0, 200.0))
+
+    assert after.replicas == {Role.PREFILL: 3, Role.DECODE: 2}
 
 
 def test_the_excess_of_one_start_up_begins_with_the_fleet_that_was_there(tmp_path: Path) -> None:
