@@ -13,7 +13,15 @@ from math import ceil
 
 from tandem_operator.core.budget import Proof
 from tandem_operator.core.choose import gpus_of
-from tandem_operator.core.cover import FOR_EVER_S, LEVEL_S, Cover, Short, is_level, recurs
+from tandem_operator.core.cover import (
+    FOR_EVER_S,
+    LEVEL_S,
+    OFTEN,
+    Cover,
+    Short,
+    is_level,
+    recurs,
+)
 from tandem_operator.core.history import BUCKET_S, KEPT_S, DemandHistory
 from tandem_operator.core.level import one_less, short_as, short_of, still_right
 from tandem_operator.core.play import (
@@ -32,7 +40,7 @@ from tandem_operator.core.play import (
 )
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
-from tandem_operator.core.surprises import is_worth_it
+from tandem_operator.core.surprises import is_ruinous, surprises_of
 
 HOLDS_S = (0.0, 60.0, 180.0, 600.0, 1800.0)
 HALF_LIFE_S = 3600.0
@@ -120,14 +128,17 @@ def cover_for(
         role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
         for role in Role
     }
+    surprises = surprises_of(
+        parts, late=late, fleets=bare, least=least, whole=size * BUCKET_S < KEPT_S
+    )
+    before = replace(before, often=surprises >= OFTEN)
     # What comes back and spent the budget is no surprise any more, and worth it all the same.
-    if not (level or (recurring and overspent)) and not is_worth_it(
-        spec,
-        parts,
-        late=late,
-        fleets=bare,
-        least=least,
-        whole=size * BUCKET_S < KEPT_S,
+    worth = level or before.often or (recurring and overspent)
+    if not worth and not (
+        surprises
+        and is_ruinous(
+            parts, late=late, fleets=bare, least=least, allowed_late=1.0 - spec.slo.attainment
+        )
     ):
         # What came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
@@ -168,6 +179,7 @@ def cover_for(
         late_share=min(1.0, found.late / requests),
         bare_share=min(1.0, played[0].late / requests),
         recurring=recurring,
+        often=before.often,
         most=taken if found.hold_s is None else enough if recurring else {},
         busy=work.busy,
         record=max(history.requests[parts[0].bucket :], default=0),

@@ -55,6 +55,7 @@ class Cover:
         end_s: the end of the history that it was looked for on last.
         late_share: share late in the play with it; `bare_share` without any.
         recurring: whether the highest load came and went more than once.
+        often: whether the forecast came too late more than once.
         bursts: by role, what one replica less would not have been enough for.
         record: the most requests in the time of a bucket that it was chosen for.
         level_s: when it was chosen for level traffic; `None`: it is for traffic that moves.
@@ -69,6 +70,7 @@ class Cover:
     late_share: float = 0.0
     bare_share: float = 0.0
     recurring: bool = False
+    often: bool = False
     bursts: Mapping[Role, Bursts] = field(default_factory=dict)
     most: Mapping[Role, int] = field(default_factory=dict)
     busy: Mapping[Role, float] = field(default_factory=dict)

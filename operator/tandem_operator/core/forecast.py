@@ -6,12 +6,14 @@ from math import exp, sqrt
 
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.experts import EXPERTS, predict_all
+from tandem_operator.core.history import DemandHistory
 from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.repeat import repeat
 from tandem_operator.core.season import Season, season
 from tandem_operator.core.steps import last_step_s
 from tandem_operator.core.track import SCORE_WINDOW_S, Loss, Pending, Track, score
 
-SEASON = "season"
+SEASON, REPEAT = "season", "repeat"
 LOOK_AHEAD_S = 60.0
 NEAR_S = 16.0
 MIN_HISTORY_S = 20
@@ -35,7 +37,12 @@ NO_GROWTH, CLEAR_GROWTH = 0.1, 0.5
 
 
 def forecast(
-    track: Track, arrivals: Arrivals, *, lead_s: float, now_s: float
+    track: Track,
+    arrivals: Arrivals,
+    *,
+    lead_s: float,
+    now_s: float,
+    history: DemandHistory | None = None,
 ) -> tuple[Forecast | None, Track]:
     """The forecast and the record after it; `None` while too little is known."""
     counts = arrivals.counts
@@ -52,10 +59,15 @@ def forecast(
     ceiling_rps = _ceiling_rps(counts)
     for name, rates in predictions.items():
         predictions[name] = [min(ceiling_rps, rate) for rate in rates]
-    seasonal = season(counts, horizons_s, step_age_s=step_age_s)
-    if seasonal is not None and seasonal.seen:
-        predictions[SEASON] = list(seasonal.rates_rps)
-    weights = _weights(scored, predictions, seasonal)
+    seasons = {
+        SEASON: season(counts, horizons_s, step_age_s=step_age_s),
+        REPEAT: None
+        if history is None
+        else repeat(history, end_s=arrivals.end_s, horizons_s=horizons_s),
+    }
+    seen = {name: each for name, each in seasons.items() if each is not None and each.seen}
+    predictions |= {name: list(each.rates_rps) for name, each in seen.items()}
+    weights = _weights(scored, predictions, seen)
     floor_rps = max(sum(counts[-900:]) / min(len(counts), 900), 0.02)
     levels = []
     means = [
@@ -123,7 +135,7 @@ def _ceiling_rps(counts: Sequence[float]) -> float:
 
 
 def _weights(
-    track: Track, predictions: Mapping[str, Sequence[float]], seasonal: Season | None
+    track: Track, predictions: Mapping[str, Sequence[float]], seasons: Mapping[str, Season]
 ) -> dict[str, float]:
     """How much to believe each expert, from its losses and what it was worth at first."""
     scored = [loss for loss in track.losses.values() if loss.weight > 0.0]
@@ -131,8 +143,8 @@ def _weights(
     # The luckiest of few scores is not the best: each expert starts from the average of all. Only a
     # season has shown on the whole history what it is worth.
     first = dict.fromkeys(predictions, overall)
-    if SEASON in first and seasonal is not None:
-        first[SEASON] = SEASON_CAUTION * LOSS_PER_DEVIATION * seasonal.error_rps
+    for name, each in seasons.items():
+        first[name] = SEASON_CAUTION * LOSS_PER_DEVIATION * each.error_rps
     unscored = Loss(0.0, 0.0)
     losses = {
         name: (loss.total + SCORES_TO_TRUST * first[name]) / (loss.weight + SCORES_TO_TRUST)
@@ -149,7 +161,7 @@ def _weights(
 
 
 def _worth(name: str) -> float:
-    return 1.0 if name == SEASON else EXPERTS[name].worth
+    return EXPERTS[name].worth if name in EXPERTS else 1.0
 
 
 def _errors(

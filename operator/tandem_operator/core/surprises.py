@@ -5,11 +5,9 @@ A pool that is new is surprised by its own season. Once the forecast knows it, t
 
 from collections.abc import Mapping, Sequence
 
-from tandem_operator.core.cover import OFTEN
 from tandem_operator.core.history import BUCKET_S
 from tandem_operator.core.play import Fleet, Late, Part
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec
 
 # A surprise makes more than such a share late, and is so many buckets from the one before.
 MISSED, APART = 0.1, 4
@@ -21,16 +19,15 @@ NEARLY, SURELY_BELOW = 4, 10
 NEW_S = 900
 
 
-def is_worth_it(
-    spec: PoolSpec,
+def surprises_of(
     parts: Sequence[Part],
     *,
     late: Mapping[Role, Late],
     fleets: Mapping[Role, Fleet],
     least: Mapping[Role, int],
     whole: bool,
-) -> bool:
-    """Whether surprises came often, or one of them spent the budget several times over.
+) -> int:
+    """How many times the forecast alone came too late; the more of both roles.
 
     `parts` are not empty. `whole` says that they begin with the first request of the pool.
     """
@@ -39,7 +36,7 @@ def is_worth_it(
     for part in parts:
         felt[part.bucket] = _highest(part.steps, felt.get(part.bucket, part.steps))
     # A burst of prompts and one of answers are two that came once.
-    times = max(
+    return max(
         _surprises(
             _missed(parts, role=role, late=late[role], fleet=fleets[role], least=least[role]),
             felt=felt,
@@ -48,16 +45,24 @@ def is_worth_it(
         )
         for role in Role
     )
-    if not 0 < times < OFTEN:
-        return times > 0
+
+
+def is_ruinous(
+    parts: Sequence[Part],
+    *,
+    late: Mapping[Role, Late],
+    fleets: Mapping[Role, Fleet],
+    least: Mapping[Role, int],
+    allowed_late: float,
+) -> bool:
+    """Whether the forecast alone made several times as many late as the objective allows."""
     missed = sum(
         late[role].share(part.steps[role], max(least[role], fleets[role].ready[part.bucket]))
         * part.requests
         for role in Role
         for part in parts
     )
-    allowed = (1.0 - spec.slo.attainment) * sum(part.requests for part in parts)
-    return missed > GROSS * allowed
+    return missed > GROSS * allowed_late * sum(part.requests for part in parts)
 
 
 def _missed(

@@ -82,7 +82,9 @@ def decide(
     )
     settled = frozenset(role for role in Role if correction.settled(role, now_s))
     lead_s = TICK_S + max(starts.expected_s(role) for role in Role)
-    expected, track = forecast(memory.track, arrivals, lead_s=lead_s, now_s=now_s)
+    expected, track = forecast(
+        memory.track, arrivals, lead_s=lead_s, now_s=now_s, history=memory.promise.history
+    )
     expected = trusted(spec.insurance, expected, known_s=arrivals.known_s)
     models = learned.of(fleets[Role.DECODE].revision or fleets[Role.PREFILL].revision)
     overhead_s = (
