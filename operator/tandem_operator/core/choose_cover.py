@@ -122,7 +122,6 @@ def cover_for(
     floors = {
         role: _floors(spec.roles[role], parts, role, busy[role], level=level) for role in Role
     }
-    recurring = recurs(history)
     least = {role: floors[role].start for role in Role}
     bare = {
         role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
@@ -131,9 +130,11 @@ def cover_for(
     surprises = surprises_of(
         parts, late=late, fleets=bare, least=least, whole=size * BUCKET_S < KEPT_S
     )
-    before = replace(before, often=surprises >= OFTEN)
+    # After a silence it came back.
+    rested = 0 in history.requests[parts[0].bucket : parts[-1].bucket]
+    recurring = recurs(history) or (surprises >= OFTEN and rested)
     # What comes back and spent the budget is no surprise any more, and worth it all the same.
-    worth = level or before.often or (recurring and overspent)
+    worth = level or surprises >= OFTEN or (recurring and overspent)
     if not worth and not (
         surprises
         and is_ruinous(
@@ -179,7 +180,6 @@ def cover_for(
         late_share=min(1.0, found.late / requests),
         bare_share=min(1.0, played[0].late / requests),
         recurring=recurring,
-        often=before.often,
         most=taken if found.hold_s is None else enough if recurring else {},
         busy=work.busy,
         record=max(history.requests[parts[0].bucket :], default=0),

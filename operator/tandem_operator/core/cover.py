@@ -54,8 +54,7 @@ class Cover:
         hold_s: how long what was needed is kept.
         end_s: the end of the history that it was looked for on last.
         late_share: share late in the play with it; `bare_share` without any.
-        recurring: whether the highest load came and went more than once.
-        often: whether the forecast came too late more than once.
+        recurring: whether the highest load, or what the forecast missed, came more than once.
         bursts: by role, what one replica less would not have been enough for.
         record: the most requests in the time of a bucket that it was chosen for.
         level_s: when it was chosen for level traffic; `None`: it is for traffic that moves.
@@ -70,7 +69,6 @@ class Cover:
     late_share: float = 0.0
     bare_share: float = 0.0
     recurring: bool = False
-    often: bool = False
     bursts: Mapping[Role, Bursts] = field(default_factory=dict)
     most: Mapping[Role, int] = field(default_factory=dict)
     busy: Mapping[Role, float] = field(default_factory=dict)

@@ -142,8 +142,7 @@ class Promise:
             return None, self
         noted = replace(self, history=self.history.want(plan.choice.target))
         # What was busy once and rests now may never be busy again.
-        comes_back = self.cover.recurring or self.cover.often
-        held = self.floors(floors) if comes_back or not idle else dict(floors)
+        held = self.floors(floors) if self.cover.recurring or not idle else dict(floors)
         if any(held.get(role, 1) > plan.keep.target[role] for role in Role):
             bare, plan = plan.choice.target, planned(floors=held) or plan
             held_for = {
