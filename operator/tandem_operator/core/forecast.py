@@ -63,7 +63,7 @@ def forecast(
         SEASON: season(counts, horizons_s, step_age_s=step_age_s),
         REPEAT: None
         if history is None
-        else repeat(history, end_s=arrivals.end_s, horizons_s=horizons_s),
+        else repeat(history, end_s=arrivals.end_s, horizons_s=horizons_s, lead_s=lead_s),
     }
     seen = {name: each for name, each in seasons.items() if each is not None and each.seen}
     predictions |= {name: list(each.rates_rps) for name, each in seen.items()}
@@ -145,11 +145,18 @@ def _weights(
     first = dict.fromkeys(predictions, overall)
     for name, each in seasons.items():
         first[name] = SEASON_CAUTION * LOSS_PER_DEVIATION * each.error_rps
+    # Rest is foreseen well by all. What moved within a period would have surprised the others.
+    moved_rps = max((each.moved_rps for each in seasons.values()), default=0.0)
     unscored = Loss(0.0, 0.0)
     losses = {
         name: (loss.total + SCORES_TO_TRUST * first[name]) / (loss.weight + SCORES_TO_TRUST)
         for name in predictions
         for loss in (track.losses.get(name, unscored),)
+    }
+    losses |= {
+        name: max(loss, LOSS_PER_DEVIATION * moved_rps)
+        for name, loss in losses.items()
+        if name in EXPERTS
     }
     least = max(min(losses.values()), 1e-9)
     weights = {

@@ -35,6 +35,7 @@ class Season:
     Attributes:
         error_rps: its deviation on most bins of the past.
         noise_rps: what chance alone would leave.
+        moved_rps: how far the rate moved within a start-up time, in the mean square of a period.
     """
 
     rates_rps: tuple[float, ...]
@@ -42,6 +43,7 @@ class Season:
     noise_rps: float
     amplitude_rps: float
     mean_rps: float
+    moved_rps: float = 0.0
 
     @property
     def seen(self) -> bool:
