@@ -69,7 +69,11 @@ PARTS: dict[str, Part] = {
     WHOLE: Part("the core as it is"),
     "forecast": Part(
         "the rate of the last half minute stays",
-        {"forecast.predict_all": _last_half_minute, "forecast.season": lambda *_, **__: None},
+        {
+            "forecast.predict_all": _last_half_minute,
+            "forecast.season": lambda *_, **__: None,
+            "forecast.repeat": lambda *_, **__: None,
+        },
     ),
     "season": Part("no sines", {"forecast.season": lambda *_, **__: None}),
     "steps": Part(
@@ -143,11 +147,17 @@ INSURANCE: dict[str, Part] = {
         "more than any burst needed may be held", {"promise.most_of": lambda *_, **__: {}}
     ),
     "level": Part(
-        "no fleet stays as it is on level traffic", {"choose_cover.is_level": lambda _: False}
+        "no fleet stays as it is on level traffic",
+        {"choose_cover.is_level": lambda _: False, "promise.is_level": lambda _: False},
     ),
     "gross": Part("no single burst is insured against", {"surprises.GROSS": inf}),
     "new": Part("the first wave of a pool counts as a burst", {"surprises.NEW_S": 0}),
     "loyalty": Part("the cheapest insurance is taken each minute", {"choose_cover.LOYALTY": 1.0}),
+    "usual": Part(
+        "the past is played at the cost of this minute", {"promise.as_usual": lambda work, _: work}
+    ),
+    "answers": Part("few answers count as many", {"output_lengths.ENOUGH_ANSWERS": 0}),
+    "repeat": Part("no period from hours of demand", {"forecast.repeat": lambda *_, **__: None}),
     "urgent": PARTS["urgent"],
     "echoes": Part("what ends late counts again", {"tick.outcomes": _with_echoes}),
 }

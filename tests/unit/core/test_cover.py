@@ -103,6 +103,26 @@ def test_one_burst_does_not_recur() -> None:
     assert not covered([(LOW_RPS, 600.0), (HIGH_RPS, 60.0), (LOW_RPS, 600.0)]).recurring
 
 
+def test_bursts_out_of_silence_recur_though_each_is_lower_than_the_first() -> None:
+    silence = (0.0, 240.0)
+    falling: list[Span] = [(LOW_RPS, 120.0)]
+    for rate in (2.0 * HIGH_RPS, HIGH_RPS, HIGH_RPS):
+        falling += [silence, (rate, 60.0)]
+
+    first, third = covered([*falling[:3], silence]), covered([*falling, silence])
+
+    assert not recurs(lived(falling))
+    assert not first.recurring
+    assert third.recurring
+    assert third.floor(Role.PREFILL) > 1
+
+
+def test_a_climb_that_surprises_twice_does_not_recur() -> None:
+    climb = [(rate, 120.0) for rate in (2.0, 8.0, 20.0, 40.0)]
+
+    assert not covered(climb).recurring
+
+
 def test_what_came_once_is_not_insured_and_what_came_twice_is() -> None:
     burst: list[Span] = [(LOW_RPS, 1200.0), (HIGH_RPS, 20.0)]
 
