@@ -9,7 +9,7 @@ from tandem_operator.core.doors import SHRINK_AFTER_S, doors
 from tandem_operator.core.explain import Outlook, Words, cause, sentence
 from tandem_operator.core.guard import Allowed
 from tandem_operator.core.intake import freshness
-from tandem_operator.core.play import Bursts
+from tandem_operator.core.plan import Bursts
 from tandem_operator.core.role import Role
 from tandem_operator.core.share import Quota
 from tandem_operator.core.wants import Wants

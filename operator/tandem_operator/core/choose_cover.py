@@ -8,7 +8,7 @@ What is older counts less, so a pattern that ended is forgotten as other traffic
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 from tandem_operator.core.budget import Proof
@@ -17,10 +17,9 @@ from tandem_operator.core.cover import LEVEL_S, OFTEN, Cover, is_level, recurs
 from tandem_operator.core.game import Game, Played, floors_to_try, pairs
 from tandem_operator.core.history import BUCKET_S, KEPT_S, DemandHistory
 from tandem_operator.core.level import one_less, short_of, still_right
+from tandem_operator.core.plan import Bursts
 from tandem_operator.core.play import (
-    Bursts,
     Late,
-    LateShare,
     Part,
     bursts_beyond,
     following,
@@ -28,6 +27,7 @@ from tandem_operator.core.play import (
     unmoved,
 )
 from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Work
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.surprises import is_ruinous, surprises_of
 
@@ -43,23 +43,6 @@ MOST_PRICE = 10.0
 LOYALTY, TOLERATED, SURE = 0.93, 1.0, 0.5
 # A fleet for level traffic is judged by its late requests, so it need not be that sure.
 SURE_IF_LEVEL = 0.85
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What requests of today cost and may wait.
-
-    Attributes:
-        busy: by role, replicas that one request per second keeps busy.
-        late_share: by role, the late share of steady traffic, by rate and replicas.
-        mean_tokens: prompt tokens of a request, and output tokens.
-        dispersion: variance of the arrivals over that of a Poisson process.
-    """
-
-    busy: Mapping[Role, float]
-    late_share: Mapping[Role, LateShare]
-    mean_tokens: Mapping[Role, float]
-    dispersion: float
 
 
 def cover_for(

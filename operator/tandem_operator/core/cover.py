@@ -6,7 +6,8 @@ from math import sqrt
 from statistics import fmean, pstdev, pvariance
 
 from tandem_operator.core.history import BUCKET_S, UNKNOWN, DemandHistory
-from tandem_operator.core.play import PEAK_DEVIATIONS, Bursts
+from tandem_operator.core.plan import Bursts
+from tandem_operator.core.play import PEAK_DEVIATIONS
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import RoleSpec, Slo
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import erfc, sqrt
 
+from tandem_operator.core.output_lengths import Outputs
 from tandem_operator.core.regression import Triple
 
 TPOT_SHARE = 0.95
@@ -23,14 +24,6 @@ class Limit(StrEnum):
     TPOT = "TPOT"
     KV = "KV capacity"
     SEQUENCES = "the engine's batch limit"
-
-
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """Output tokens per request: mean and squared coefficient of variation."""
-
-    mean_tokens: float
-    cv2: float
 
 
 @dataclass(frozen=True, slots=True)

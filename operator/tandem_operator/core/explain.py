@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard import Allowed
-from tandem_operator.core.play import Bursts
+from tandem_operator.core.plan import Bursts
 from tandem_operator.core.role import Role
 from tandem_operator.core.view import rounded
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tandem_operator.core.arrivals import Arrivals, Second
-from tandem_operator.core.chance import believed
+from tandem_operator.core.statistics import believed
 
 RECENT_S = (30, 10)
 MOST_CACHED_SHARE = 0.95

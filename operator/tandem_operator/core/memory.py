@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.codec import CodecError, decode, encode
 from tandem_operator.core.correct import Correction
-from tandem_operator.core.decode import Outputs
 from tandem_operator.core.fleet import Starts
 from tandem_operator.core.guard import Past
 from tandem_operator.core.learn import Learned
+from tandem_operator.core.output_lengths import Outputs
 from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role

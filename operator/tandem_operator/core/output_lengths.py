@@ -7,12 +7,12 @@ by `g s` times the variance of the lengths, and too large by as much while arriv
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log
 
 from tandem_operator.core.arrivals import outcomes
-from tandem_operator.core.chance import believed
-from tandem_operator.core.decode import Outputs
 from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.statistics import believed
 
 WINDOW_S, RECENT_S = 180, 30
 PRIOR_REQUESTS, ENOUGH_ANSWERS = 10.0, 30
@@ -22,6 +22,14 @@ MOST_CV2 = 4.0
 RECENT_GROWTH_S, LEAST_COUNTED = 60, 10.0
 # First order ends where the correction is no longer small.
 MOST_CORRECTION = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Output tokens per request: mean and squared coefficient of variation."""
+
+    mean_tokens: float
+    cv2: float
 
 
 def output_lengths(

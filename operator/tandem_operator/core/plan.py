@@ -7,7 +7,6 @@ from tandem_operator.core.choose import Choice, alone, choose, gpus_of
 from tandem_operator.core.fleet import Fleet
 from tandem_operator.core.headroom import headroom
 from tandem_operator.core.insure import lent
-from tandem_operator.core.play import Bursts
 from tandem_operator.core.rates import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Situation
@@ -15,6 +14,26 @@ from tandem_operator.core.spec import PoolSpec
 
 # Who would be needed at the forecast load, but not at so much less of it, is hardly needed.
 SMALL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """The times at which a number of replicas would not have been enough.
+
+    Attributes:
+        rate_rps: their usual rate.
+        times: how many there were.
+        span_s: the length of the history they are from.
+        late_share: share of their requests that would have been late.
+        tokens: what of them the role works on, where that clearly differs from today: the usual
+            length of their prompts, or of their answers.
+    """
+
+    rate_rps: float
+    times: int
+    span_s: float
+    late_share: float
+    tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

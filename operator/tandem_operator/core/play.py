@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import ceil, exp, log, sqrt
 
 from tandem_operator.core.history import BUCKET_S, PEAK_S, UNKNOWN, DemandHistory
+from tandem_operator.core.plan import Bursts
 from tandem_operator.core.role import Role
 
 LateShare = Callable[[float, int], float]
@@ -185,26 +186,6 @@ def options(
         if missed <= nobody:
             break
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Bursts:
-    """The times at which a number of replicas would not have been enough.
-
-    Attributes:
-        rate_rps: their usual rate.
-        times: how many there were.
-        span_s: the length of the history they are from.
-        late_share: share of their requests that would have been late.
-        tokens: what of them the role works on, where that clearly differs from today: the usual
-            length of their prompts, or of their answers.
-    """
-
-    rate_rps: float
-    times: int
-    span_s: float
-    late_share: float
-    tokens: float | None = None
 
 
 def bursts_beyond(

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from math import ceil
 
 from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.choose import Demand
-from tandem_operator.core.choose_cover import Work
+from tandem_operator.core.choose import Demand, LateShare
 from tandem_operator.core.correct import Correction
-from tandem_operator.core.decode import DecodeWork, Outputs, decode_work
+from tandem_operator.core.decode import DecodeWork, decode_work
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
+from tandem_operator.core.output_lengths import Outputs
 from tandem_operator.core.prefill import Replay, prefill_work
 from tandem_operator.core.queueing import queue_late_share
 from tandem_operator.core.regression import dot
@@ -29,6 +29,23 @@ CALM_LATE = 0.02
 OVERHEAD_STEP = 0.1
 MOST_OVERHEAD_STEP = 0.02
 MOST_OVERHEAD_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What requests of today cost and may wait.
+
+    Attributes:
+        busy: by role, replicas that one request per second keeps busy.
+        late_share: by role, the late share of steady traffic, by rate and replicas.
+        mean_tokens: prompt tokens of a request, and output tokens.
+        dispersion: variance of the arrivals over that of a Poisson process.
+    """
+
+    busy: Mapping[Role, float]
+    late_share: Mapping[Role, LateShare]
+    mean_tokens: Mapping[Role, float]
+    dispersion: float
 
 
 @dataclass(frozen=True, slots=True)

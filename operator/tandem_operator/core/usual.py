@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from math import log
 
 from tandem_operator.core.choose import LateShare
-from tandem_operator.core.choose_cover import Work
 from tandem_operator.core.play import ALIKE, RATE_GRID
 from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Work
 
 LOOKS_KEPT = 15
 

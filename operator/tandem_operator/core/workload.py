@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from tandem_operator.core.arrivals import Arrivals, PromptGroup
-from tandem_operator.core.chance import believed
 from tandem_operator.core.hits import cached_share
+from tandem_operator.core.statistics import believed
 from tandem_operator.core.steps import last_step_s
 
 WINDOW_S = 180

@@ -4,7 +4,7 @@ from benchmarks.load.record import Outcome
 from e2e.demo.story import Change, Fleet
 from e2e.demo.verdict import INSURED, judge
 from tandem_operator.core.explain import held_for
-from tandem_operator.core.play import Bursts
+from tandem_operator.core.plan import Bursts
 from tandem_operator.core.role import Role
 
 

@@ -17,7 +17,7 @@ from tandem_operator.core.learn import Learned
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import StartUp
-from tandem_operator.core.play import Bursts
+from tandem_operator.core.plan import Bursts
 from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.roofline import Prior

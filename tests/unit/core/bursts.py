@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from math import ceil
 
 from tandem_operator.core.budget import Proof
-from tandem_operator.core.choose_cover import Work, cover_for
+from tandem_operator.core.choose_cover import cover_for
 from tandem_operator.core.cover import Cover
 from tandem_operator.core.history import BUCKET_S, PEAK_S, DemandHistory
 from tandem_operator.core.queueing import queue_late_share
 from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Work
 from tandem_operator.core.spec import PoolSpec
 from tests.unit.core.scene import NOW_S, make_spec
 

@@ -6,10 +6,10 @@ import pytest
 
 from tandem_operator.core.arrivals import outcomes
 from tandem_operator.core.correct import Correction, Seen, correct
-from tandem_operator.core.decode import Outputs
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import RouterReport, StartUp
+from tandem_operator.core.output_lengths import Outputs
 from tandem_operator.core.pace import DecodePace, pace_to_tell
 from tandem_operator.core.role import Role
 from tandem_operator.core.situation import Backlog, Situation, assess, backlog_of

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from tandem_operator.core.history import BUCKET_S, UNKNOWN, DemandHistory
+from tandem_operator.core.plan import Bursts
 from tandem_operator.core.play import (
-    Bursts,
     Late,
     Option,
     Part,

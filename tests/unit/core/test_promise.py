@@ -10,16 +10,14 @@ import pytest
 from tandem_operator.core.arrivals import Arrivals
 from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.choose import Choice
-from tandem_operator.core.choose_cover import Work
 from tandem_operator.core.cover import FOR_EVER_S, Cover, Short
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.plan import Plan
-from tandem_operator.core.play import Bursts
+from tandem_operator.core.plan import Bursts, Plan
 from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Situation
+from tandem_operator.core.situation import Situation, Work
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tick import decide
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, WORK, covered, lived, lulls_and_bursts

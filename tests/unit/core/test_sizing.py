@@ -9,9 +9,10 @@ import pytest
 from tandem_operator.core.arrivals import Arrivals, PromptGroup, Second
 from tandem_operator.core.choose import Choice, Demand, alone, choose
 from tandem_operator.core.correct import Correction
-from tandem_operator.core.decode import DecodeWork, Limit, Outputs, decode_work
+from tandem_operator.core.decode import DecodeWork, Limit, decode_work
 from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import StartUp
+from tandem_operator.core.output_lengths import Outputs
 from tandem_operator.core.prefill import Replay, prefill_work
 from tandem_operator.core.rates import Forecast, Level
 from tandem_operator.core.role import Role

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.choose_cover import Work
 from tandem_operator.core.role import Role
+from tandem_operator.core.situation import Work
 from tandem_operator.core.usual import LOOKS_KEPT, as_usual, usual_of
 from tests.unit.core.bursts import WORK
 
