@@ -7,17 +7,17 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
-from tandem_operator.core.arrivals import Outcomes, outcomes
-from tandem_operator.core.budget import ErrorBudget
-from tandem_operator.core.cover import Cover
-from tandem_operator.core.decode import DecodeWork
-from tandem_operator.core.experts import EXPERTS
-from tandem_operator.core.guard import CONFIRM_S
-from tandem_operator.core.headroom import EARLY_S
-from tandem_operator.core.history import DemandHistory
+from tandem_operator.core.forecast.experts import EXPERTS
+from tandem_operator.core.guard.guard import CONFIRM_S
+from tandem_operator.core.objective.error_budget import ErrorBudget
+from tandem_operator.core.objective.insurance import Cover
 from tandem_operator.core.observation import RouterReport
-from tandem_operator.core.prefill import PrefillWork, Replay
-from tandem_operator.core.situation import Situation
+from tandem_operator.core.observe.arrivals import Outcomes, outcomes
+from tandem_operator.core.observe.demand_history import DemandHistory
+from tandem_operator.core.sizing.decode import DecodeWork
+from tandem_operator.core.sizing.demand import Situation
+from tandem_operator.core.sizing.prefill import PrefillWork, Replay
+from tandem_operator.core.sizing.scale_down_margin import EARLY_S
 from tandem_operator.core.spec import PoolSpec
 
 WHOLE = "whole"
@@ -70,94 +70,134 @@ PARTS: dict[str, Part] = {
     "forecast": Part(
         "the rate of the last half minute stays",
         {
-            "forecast.predict_all": _last_half_minute,
-            "forecast.season": lambda *_, **__: None,
-            "forecast.repeat": lambda *_, **__: None,
+            "forecast.forecaster.predict_all": _last_half_minute,
+            "forecast.forecaster.season": lambda *_, **__: None,
+            "forecast.forecaster.repeat": lambda *_, **__: None,
         },
     ),
-    "season": Part("no sines", {"forecast.season": lambda *_, **__: None}),
+    "season": Part("no sines", {"forecast.forecaster.season": lambda *_, **__: None}),
     "steps": Part(
         "a jump is taken for a ramp",
-        {"forecast.last_step_s": lambda _: None, "workload.last_step_s": lambda _: None},
+        {
+            "forecast.forecaster.last_step_s": lambda _: None,
+            "sizing.arrival_sample.last_step_s": lambda _: None,
+        },
     ),
-    "look-ahead": Part("nothing beyond the start-up time", {"forecast.LOOK_AHEAD_S": 0.0}),
+    "look-ahead": Part(
+        "nothing beyond the start-up time", {"forecast.forecaster.LOOK_AHEAD_S": 0.0}
+    ),
     "proven": Part(
-        "look-ahead counts whole where forecasts came true too", {"rates.PROVEN_RISK": 1e-9}
+        "look-ahead counts whole where forecasts came true too",
+        {"forecast.distribution.PROVEN_RISK": 1e-9},
     ),
-    "errors": Part("forecasts count as exact", {"forecast._errors": lambda *_, **__: [0.0] * 5}),
-    "room": Part("no room for traffic that is new and climbs", {"forecast.YOUNG_ROOM": 0.0}),
-    "jump": Part("growth after a jump is confirmed too", {"forecast._jumped_up": lambda *_: False}),
+    "errors": Part(
+        "forecasts count as exact", {"forecast.forecaster._errors": lambda *_, **__: [0.0] * 5}
+    ),
+    "room": Part(
+        "no room for traffic that is new and climbs", {"forecast.forecaster.YOUNG_ROOM": 0.0}
+    ),
+    "jump": Part(
+        "growth after a jump is confirmed too", {"forecast.forecaster._jumped_up": lambda *_: False}
+    ),
     "hasty": Part(
         "growth on a first climb is confirmed too",
-        {"rates.Forecast.hasty": property(attrgetter("jumped"))},
+        {"forecast.distribution.Forecast.hasty": property(attrgetter("jumped"))},
     ),
     "queueing": Part(
-        "prefill is enough where its load is below one", {"prefill.Replay.late_share": _loaded}
+        "prefill is enough where its load is below one",
+        {"sizing.prefill.Replay.late_share": _loaded},
     ),
     "turns": Part(
-        "prefill pods are taken for one queue's servers", {"prefill._next_in_turn": heapreplace}
+        "prefill pods are taken for one queue's servers",
+        {"sizing.prefill._next_in_turn": heapreplace},
     ),
     "hopeless": Part(
         "what no replica helps counts against the models",
-        {"situation.Situation.violated_share": Situation.late_share},
+        {"sizing.demand.Situation.violated_share": Situation.late_share},
     ),
     "chance": Part(
-        "decode is enough where its load is below one", {"decode.DecodeWork.late_share": _full}
+        "decode is enough where its load is below one",
+        {"sizing.decode.DecodeWork.late_share": _full},
     ),
-    "burstiness": Part("decode expects Poisson arrivals", {"workload._dispersion": lambda *_: 1.0}),
-    "hits": Part("no prefix hits expected", {"workload.cached_share": lambda *_, **__: 0.0}),
+    "burstiness": Part(
+        "decode expects Poisson arrivals", {"sizing.arrival_sample._dispersion": lambda *_: 1.0}
+    ),
+    "hits": Part(
+        "no prefix hits expected", {"sizing.arrival_sample.cached_share": lambda *_, **__: 0.0}
+    ),
     "delivered": Part(
-        "decode expects more than prefill hands over", {"choose._delivered_rps": lambda *_: 1e9}
+        "decode expects more than prefill hands over",
+        {"sizing.optimizer._delivered_rps": lambda *_: 1e9},
     ),
     "price": Part(
         "lateness has no price: enough for the mean forecast alone",
-        {"correct.LEAST_PRICE": 1e-9, "correct.MOST_PRICE": 1e-9},
+        {"learn.correction.LEAST_PRICE": 1e-9, "learn.correction.MOST_PRICE": 1e-9},
     ),
     "inertia": Part(
-        "a late stream costs as much as a late prompt", {"situation.DECODE_PRICE_WEIGHT": 1.0}
+        "a late stream costs as much as a late prompt", {"sizing.demand.DECODE_PRICE_WEIGHT": 1.0}
     ),
     "feedback": Part(
         "the price does not follow measured attainment",
-        {"correct.PRICE_RATE_PER_S": 0.0},
+        {"learn.correction.PRICE_RATE_PER_S": 0.0},
     ),
-    "slowdown": Part("violations do not correct the models", {"correct.FACTOR_RATE_PER_S": 0.0}),
+    "slowdown": Part(
+        "violations do not correct the models", {"learn.correction.FACTOR_RATE_PER_S": 0.0}
+    ),
     "overhead": Part(
-        "TTFT's part beside prefill is not learned", {"tick.learn_overhead": lambda s, *_, **__: s}
+        "TTFT's part beside prefill is not learned",
+        {"decide.learn_overhead": lambda s, *_, **__: s},
     ),
     "urgent": Part(
-        "violations demand no replicas at once", {"tick.urgent_floors": lambda *_, **__: {}}
+        "violations demand no replicas at once", {"decide.urgent_floors": lambda *_, **__: {}}
     ),
     "trend": Part(
-        "output lengths are those of what ended", {"output_lengths.MOST_CORRECTION": 0.0}
+        "output lengths are those of what ended", {"learn.output_lengths.MOST_CORRECTION": 0.0}
     ),
-    "confirm": Part("growth needs one tick, not two", {"guard.CONFIRM_S": 0.0}),
-    "small": Part("growth for a small need does not wait", {"guard.CONFIRM_SMALL_S": CONFIRM_S}),
-    "headroom": Part("a low that may be chance gives back", {"plan.headroom": lambda **_: 0.0}),
-    "doubt": Part("what is known of 45 s is known as well", {"headroom.SEEN_S": EARLY_S}),
+    "confirm": Part("growth needs one tick, not two", {"guard.guard.CONFIRM_S": 0.0}),
+    "small": Part(
+        "growth for a small need does not wait", {"guard.guard.CONFIRM_SMALL_S": CONFIRM_S}
+    ),
+    "headroom": Part(
+        "a low that may be chance gives back", {"sizing.targets.headroom": lambda **_: 0.0}
+    ),
+    "doubt": Part(
+        "what is known of 45 s is known as well", {"sizing.scale_down_margin.SEEN_S": EARLY_S}
+    ),
 }
 
 # Steps that show behind the router and on traffic that comes back: the insurance and its budget.
 INSURANCE: dict[str, Part] = {
-    "insurance": Part("nothing is held for bursts that came", {"promise.cover_for": _no_cover}),
+    "insurance": Part(
+        "nothing is held for bursts that came", {"objective.objective.cover_for": _no_cover}
+    ),
     "budget": Part(
         "the objective is planned for, whatever is left of its budget",
-        {"budget.ErrorBudget.allowed_late": _objective},
+        {"objective.error_budget.ErrorBudget.allowed_late": _objective},
     ),
     "record": Part(
-        "more than any burst needed may be held", {"promise.most_of": lambda *_, **__: {}}
+        "more than any burst needed may be held",
+        {"objective.objective.most_of": lambda *_, **__: {}},
     ),
     "level": Part(
         "no fleet stays as it is on level traffic",
-        {"choose_cover.is_level": lambda _: False, "promise.is_level": lambda _: False},
+        {
+            "objective.choose_insurance.is_level": lambda _: False,
+            "objective.objective.is_level": lambda _: False,
+        },
     ),
-    "gross": Part("no single burst is insured against", {"surprises.GROSS": inf}),
-    "new": Part("the first wave of a pool counts as a burst", {"surprises.NEW_S": 0}),
-    "loyalty": Part("the cheapest insurance is taken each minute", {"choose_cover.LOYALTY": 1.0}),
+    "gross": Part("no single burst is insured against", {"objective.surprises.GROSS": inf}),
+    "new": Part("the first wave of a pool counts as a burst", {"objective.surprises.NEW_S": 0}),
+    "loyalty": Part(
+        "the cheapest insurance is taken each minute", {"objective.choose_insurance.LOYALTY": 1.0}
+    ),
     "usual": Part(
-        "the past is played at the cost of this minute", {"promise.as_usual": lambda work, _: work}
+        "the past is played at the cost of this minute",
+        {"objective.objective.as_usual": lambda work, _: work},
     ),
-    "answers": Part("few answers count as many", {"output_lengths.ENOUGH_ANSWERS": 0}),
-    "repeat": Part("no period from hours of demand", {"forecast.repeat": lambda *_, **__: None}),
+    "answers": Part("few answers count as many", {"learn.output_lengths.ENOUGH_ANSWERS": 0}),
+    "repeat": Part(
+        "no period from hours of demand", {"forecast.forecaster.repeat": lambda *_, **__: None}
+    ),
     "urgent": PARTS["urgent"],
-    "echoes": Part("what ends late counts again", {"tick.outcomes": _with_echoes}),
+    "echoes": Part("what ends late counts again", {"decide.outcomes": _with_echoes}),
 }

@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.load.plan import Lengths, Traffic, plan_requests
 from benchmarks.priors.__main__ import GUESSES, errors, guesses
 from benchmarks.simulator.__main__ import REPLAY_ROUTER, run
+from tandem_operator.core.learn.shipped_profiles import profiled
 from tandem_operator.core.observation import Hardware, ModelShape, StartUp
 from tandem_operator.core.role import Role
-from tandem_operator.core.shipped import profiled
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.profile import EngineProfile

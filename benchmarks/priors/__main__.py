@@ -13,12 +13,12 @@ from statistics import fmean
 
 from benchmarks.priors.fit import decode_points, fitted
 from tandem_operator.cli.profiles import profile_of, shipped
-from tandem_operator.core.models import EngineModels
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.learn.least_squares import dot
+from tandem_operator.core.learn.roofline import Prior, roofline
+from tandem_operator.core.learn.shipped_profiles import Shipped
 from tandem_operator.core.observation import Hardware, StartUp
-from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
-from tandem_operator.core.roofline import Prior, roofline
-from tandem_operator.core.shipped import Shipped
 from tandem_operator.sim.profile import EngineProfile
 
 GUESSES = ("measured", "+ data sheet", "+ profile", "data sheet alone", "profile alone")
@@ -29,7 +29,9 @@ LEAST_BATCH = 8
 def main(arguments: Sequence[str]) -> int:
     """Print the errors, or the rows that ship."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.priors", description=__doc__)
-    parser.add_argument("--table", action="store_true", help="print the rows of core/shipped.py")
+    parser.add_argument(
+        "--table", action="store_true", help="print the rows of shipped_profiles.py"
+    )
     if parser.parse_args(arguments).table:
         print("\n".join(rows(fitted(name) for name in shipped())))
         return 0

@@ -2,9 +2,9 @@
 
 from benchmarks.priors.models import MODELS
 from tandem_operator.cli.profiles import profile_of, shipped
-from tandem_operator.core.regression import Sums, Triple, solve
-from tandem_operator.core.roofline import Prior
-from tandem_operator.core.shipped import Shipped
+from tandem_operator.core.learn.least_squares import Sums, Triple, solve
+from tandem_operator.core.learn.roofline import Prior
+from tandem_operator.core.learn.shipped_profiles import Shipped
 from tandem_operator.sim.profile import EngineProfile
 
 PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)

@@ -1,8 +1,10 @@
 """Finished runs, one a line, each under a hash of all that its result depends on.
 
+Imports, comments and docstrings change no result, so a file that moves makes no run anew.
 Several processes may append at once. What a killed process left half written is not a run.
 """
 
+import ast
 import hashlib
 import inspect
 import json
@@ -55,7 +57,7 @@ WORLD = (
 BASELINES = OPERATOR / "sim" / "baselines"
 SEEN = (OPERATOR / "sim" / "ledger.py", OPERATOR / "sim" / "observe.py")
 SETTINGS = OPERATOR / "cli" / "policies.py"
-ARRIVALS = OPERATOR / "core" / "arrivals.py"
+ARRIVALS = OPERATOR / "core" / "observe" / "arrivals.py"
 TANDEM = (
     *sorted((OPERATOR / "core").rglob("*.py")),
     *sorted((OPERATOR / "api").rglob("*.py")),
@@ -94,8 +96,23 @@ def code(kind: str) -> str:
     """A hash of that code."""
     digest = hashlib.sha256(f"{inspect.getsource(Slo)}{router_of(Router())}".encode())
     for path in depends_on(kind):
-        digest.update(path.read_bytes())
+        digest.update(meaning(path.read_text()).encode())
     return digest.hexdigest()
+
+
+def meaning(source: str) -> str:
+    """What a module does: its syntax tree without imports and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [each for each in body if not _is_no_deed(each)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_no_deed(node: ast.AST) -> bool:
+    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return text or isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def key_of(kind: str, *told: object) -> str:

@@ -7,11 +7,11 @@ from benchmarks.replay.setup import MAX_NUM_SEQS, Setup
 from benchmarks.replay.sight import EPOCH_S, Sight
 from tandem_operator.api import duration_s
 from tandem_operator.api.v1alpha1.scaling import Scaling
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
-from tandem_operator.core.tick import decide
 from tandem_operator.sim.trace import Trace
 
 LOOK_S = 0.1

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from tandem_operator.api import Router
+from tandem_operator.core.decide import decide
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
-from tandem_operator.core.tick import decide
 from tandem_operator.sim.generate import Lengths, Mix, Rate, burst, constant, poisson, sine
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import Answer

@@ -12,11 +12,11 @@ from random import Random
 
 from e2e.faults.evidence import Evidence, Fate, Moment, Play, Request, Said, Stage
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
-from tandem_operator.core.track import Track
 from tandem_operator.sim.faults import CapacityBlocked, Fault, SlowStarts
 from tandem_operator.sim.flight import Flight, judge
 from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tandem_operator.core.allocate import Claim
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.doors import SHRINK_AFTER_S, doors
-from tandem_operator.core.explain import Outlook, Words, cause, sentence
-from tandem_operator.core.guard import Allowed
-from tandem_operator.core.intake import freshness
-from tandem_operator.core.plan import Bursts
+from tandem_operator.core.explain.sentences import Outlook, Words, cause, sentence
+from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.routers import SHRINK_AFTER_S, doors
+from tandem_operator.core.guard.stabilization import Wants
+from tandem_operator.core.observe.freshness import freshness
+from tandem_operator.core.quota.allocate import Claim
+from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import Quota
-from tandem_operator.core.wants import Wants
+from tandem_operator.core.sizing.targets import Bursts
 from tests.unit.core.scene import NOW_S, make_spec, observe, report
 
 LOAD = {

@@ -6,13 +6,13 @@ from typing import Any
 
 from tandem_operator.api import PoolStatus, parse_pool
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Prometheus
-from tandem_operator.core.doors import Doors
+from tandem_operator.core.decide import decide
+from tandem_operator.core.guard.routers import Doors
+from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import PodPhase, PodState, SickPod
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
-from tandem_operator.core.tick import decide
-from tandem_operator.core.wants import Wants
 from tandem_operator.workloads.acceptance import objections
 from tandem_operator.workloads.conditions import rejection, verdicts
 from tandem_operator.workloads.effects import Outcome

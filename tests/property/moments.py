@@ -10,12 +10,12 @@ from functools import cache
 
 from hypothesis import strategies as st
 
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.core.tick import decide
 from tandem_operator.sim.faults import CapacityBlocked, Fault
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import Answer, Tandem

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from tandem_operator.core.cover import Cover
 from tandem_operator.core.decision import Decision
-from tandem_operator.core.history import DemandHistory
+from tandem_operator.core.objective.insurance import Cover
+from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import (
     ArrivalSecond,
     EngineSample,
@@ -22,7 +22,7 @@ from tandem_operator.core.observation import (
     RouterReport,
     StartUp,
 )
-from tandem_operator.core.promise import Promise
+from tandem_operator.core.observe.demand_history import DemandHistory
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
 

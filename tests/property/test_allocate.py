@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.core.allocate import Claim, allocate
-from tandem_operator.core.curve import Curve, Point
+from tandem_operator.core.quota.allocate import Claim, allocate
+from tandem_operator.core.quota.demand_curve import Curve, Point
 from tandem_operator.core.role import Role
 
 QUICK = settings(max_examples=200, deadline=None)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
-from tandem_operator.core.tick import decide
 from tandem_operator.sim.faults import CapacityBlocked, Fault, MetricsGone, SlowPod, SlowStarts
 from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import Answer, Tandem

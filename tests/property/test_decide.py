@@ -7,13 +7,13 @@ from math import isfinite
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
+from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import Observation
-from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.core.tick import decide
 from tests.property.observations import History, gpus_held_and_grown, histories, promises
 
 

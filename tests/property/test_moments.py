@@ -7,15 +7,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tandem_operator.core.arrivals import merge
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.forecast.change_point import last_step_s
 from tandem_operator.core.memory import Memory
+from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import EngineSample, Observation, PodPhase, RouterReport
-from tandem_operator.core.promise import Promise
+from tandem_operator.core.observe.arrivals import merge
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, Slo
-from tandem_operator.core.steps import last_step_s
-from tandem_operator.core.tick import decide
 from tests.property.moments import LIVES, Moment, life, moments, sized, wanted
 
 shares = st.floats(0.0, 1.0)

@@ -15,7 +15,7 @@ from tandem_engine.router.pod import Pod as LivePod
 from tandem_engine.router.settings import SettingsHolder, parse_settings
 from tandem_engine.router.waiter import Waiter
 from tandem_engine.router.waiting import Waiting
-from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.sim.clock import Clock
 from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.pods import Pod

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.core.allocate import Claim
-from tandem_operator.core.curve import Curve, Point
-from tandem_operator.core.fleet import Fleet
-from tandem_operator.core.guard import Allowed, within_budget
+from tandem_operator.core.decide import decide
+from tandem_operator.core.guard.guard import Allowed, within_budget
 from tandem_operator.core.memory import Memory
+from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.quota.allocate import Claim
+from tandem_operator.core.quota.demand_curve import Curve, Point
+from tandem_operator.core.quota.share import Quota, take_share
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import Quota, take_share
 from tandem_operator.core.spec import PoolSpec, RoleSpec
-from tandem_operator.core.tick import decide
 from tests.property.observations import History, gpus_held_and_grown, histories
 from tests.unit.core.scene import make_spec
 

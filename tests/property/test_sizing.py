@@ -6,10 +6,10 @@ from math import exp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.choose import choose
-from tandem_operator.core.prefill import Replay
-from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.optimizer import choose
+from tandem_operator.core.sizing.prefill import Replay
 from tests.unit.core.scene import make_spec
 from tests.unit.core.test_sizing import SLO, chosen, decode, poisson, replay, sampled
 
@@ -85,7 +85,7 @@ def test_a_dearer_lateness_never_buys_fewer_replicas(
     level = Level(30.0, rate, (rate * 0.8, rate, rate * 1.2))
 
     def total(late_price: float) -> int:
-        from tandem_operator.core.choose import Demand
+        from tandem_operator.core.sizing.optimizer import Demand
 
         demands = {
             Role.PREFILL: Demand(played.late_share, played.work.mean_service_s),

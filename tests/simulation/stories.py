@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, Slo
-from tandem_operator.core.track import Track
 from tandem_operator.sim.flight import Flight, judge
 from tandem_operator.sim.generate import Lengths, Mix, constant, poisson
 from tandem_operator.sim.pods import ColdStart

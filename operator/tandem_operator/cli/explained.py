@@ -12,11 +12,11 @@ from tandem_operator.cli.evidence import Evidence
 from tandem_operator.cli.figure_table import FigureTable
 from tandem_operator.cli.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency
-from tandem_operator.core.explain import held_for, percent
-from tandem_operator.core.first import First
+from tandem_operator.core.explain.sentences import held_for, percent
+from tandem_operator.core.learn.engine_models import newest
+from tandem_operator.core.learn.first_estimates import First
+from tandem_operator.core.learn.least_squares import Line
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import newest
-from tandem_operator.core.regression import Line
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
 from tandem_operator.workloads.policy import policy_of

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tandem_operator.core.budget import BudgetLeft
+from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.core.observation import Quantiles
-from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.quota.share import Share
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import Share
+from tandem_operator.core.sizing.decode_speed import DecodePace
 
 
 class Reason(StrEnum):

@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tandem_operator.core.codec import CodecError, decode, encode
-from tandem_operator.core.correct import Correction
-from tandem_operator.core.fleet import Starts
-from tandem_operator.core.guard import Past
-from tandem_operator.core.learn import Learned
-from tandem_operator.core.output_lengths import Outputs
-from tandem_operator.core.pace import DecodePace
-from tandem_operator.core.promise import Promise
+from tandem_operator.core.forecast.backtest import Track
+from tandem_operator.core.guard.guard import Past
+from tandem_operator.core.guard.stabilization import Wants
+from tandem_operator.core.learn.correction import Correction
+from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.output_lengths import Outputs
+from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.observe.fleet import Starts
+from tandem_operator.core.quota.share import Crest
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import Crest
-from tandem_operator.core.track import Track
-from tandem_operator.core.wants import Wants
+from tandem_operator.core.sizing.decode_speed import DecodePace
 
 VERSION = 2
 MOST_BYTES = 512 * 1024

@@ -7,8 +7,8 @@ first pass, which leaves them what they have.
 import logging
 from collections.abc import Callable
 
-from tandem_operator.core.allocate import Claim
-from tandem_operator.core.share import Quota
+from tandem_operator.core.quota.allocate import Claim
+from tandem_operator.core.quota.share import Quota
 from tandem_operator.kube.client import ApiError, Kube
 from tandem_operator.kube.kinds import POD, RESOURCE_QUOTA
 from tandem_operator.workloads.quota import NamespaceGpus, gpus_by_pool, hard_gpus

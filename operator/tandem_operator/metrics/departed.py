@@ -8,8 +8,8 @@ opens while others are open takes nothing from the history: who came before came
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tandem_operator.core.arrivals import HISTORY_S
 from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.observe.arrivals import HISTORY_S
 from tandem_operator.metrics.source import RouterTarget, Targets
 
 SAME_START_S = 5.0

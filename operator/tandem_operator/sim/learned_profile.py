@@ -9,10 +9,10 @@ from math import log
 from statistics import median, pstdev
 from typing import Any
 
-from tandem_operator.core.fleet import Starts
+from tandem_operator.core.learn.engine_models import EngineModels, newest
+from tandem_operator.core.learn.least_squares import Line, Triple, dot
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import EngineModels, newest
-from tandem_operator.core.regression import Line, Triple, dot
+from tandem_operator.core.observe.fleet import Starts
 from tandem_operator.core.role import Role
 from tandem_operator.sim.profile_files import ESTIMATED_KV_TOKENS, MS
 

@@ -8,8 +8,8 @@ that are ready, so with a router that has served a few prompts alone already.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tandem_operator.core.pace import DecodePace
-from tandem_operator.core.regression import Triple
+from tandem_operator.core.learn.least_squares import Triple
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.sim.decode_pod import DecodePod
 from tandem_operator.sim.flight import Flight
 from tandem_operator.sim.pods import Pod

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tandem_operator.core.allocate import Claim
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
-from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.quota.allocate import Claim
+from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import Quota
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.core.tick import decide
 
 # The core reckons in epoch seconds; a simulation begins here.
 EPOCH_S = 1_700_000_000.0

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Set
 
 from tandem_operator.api import InferencePool
-from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.guard.rollout import Step
 from tandem_operator.core.role import Role
-from tandem_operator.core.rollout import Step
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.workloads.deployments import deployment
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.network import network_policies

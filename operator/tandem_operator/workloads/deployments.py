@@ -1,6 +1,6 @@
 """Deployments: one builder for every component. Replica counts never stand in them."""
 
-from tandem_operator.core.rollout import Step
+from tandem_operator.core.guard.rollout import Step
 from tandem_operator.workloads.labels import labels_of, selector_of
 from tandem_operator.workloads.names import PoolName
 from tandem_operator.workloads.pods import Template

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tandem_operator.api import PoolStatus
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.decision import Decision
-from tandem_operator.core.doors import Doors
+from tandem_operator.core.guard.routers import Doors
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec

@@ -16,14 +16,14 @@ from tandem_operator.api import (
     parse_pool,
     parse_status,
 )
-from tandem_operator.core.allocate import Claim
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
-from tandem_operator.core.doors import Doors, doors
+from tandem_operator.core.guard.rollout import next_steps, with_reserve
+from tandem_operator.core.guard.routers import Doors, doors
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import PodPhase
-from tandem_operator.core.rollout import next_steps, with_reserve
+from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.spec import Mode, PoolSpec
-from tandem_operator.core.tick import decide
 from tandem_operator.workloads.acceptance import objections
 from tandem_operator.workloads.children import children_of, templates_of
 from tandem_operator.workloads.effects import Event, EventType, Outcome

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem_operator.api import quantity
-from tandem_operator.core.allocate import Claim
-from tandem_operator.core.share import Quota
+from tandem_operator.core.quota.allocate import Claim
+from tandem_operator.core.quota.share import Quota
 from tandem_operator.workloads.labels import POOL_LABEL
 from tandem_operator.workloads.pods import GPU_RESOURCE
 

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
-from tandem_operator.core.pace import DecodePace
-from tandem_operator.core.view import rounded
+from tandem_operator.core.explain.tick_result import rounded
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.workloads.engine_args import KV_LEASE_S
 from tandem_operator.workloads.labels import labels_of
 from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from tandem_operator.core.decision import Decision
+from tandem_operator.core.guard.rollout import Turnover
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
-from tandem_operator.core.rollout import Turnover
 from tandem_operator.workloads.observe import Seen
 from tandem_operator.workloads.pods import Template
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
-from tandem_operator.core.share import Quota
+from tandem_operator.core.quota.share import Quota
 
 Object = dict[str, Any]
 

@@ -13,7 +13,7 @@ from benchmarks.ablation import run as ablation
 from benchmarks.ablation.parts import INSURANCE, PARTS, WHOLE
 from benchmarks.ablation.run import CORE, outcome
 from benchmarks.ablation.table import by_kind, by_trace
-from tandem_operator.core import forecast
+from tandem_operator.core.forecast import forecaster
 
 
 def row(attainment: float, goodput: float) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_a_run_goes_without_the_step_and_leaves_the_core_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def simulated(*_: object) -> SimpleNamespace:
-        seen = {"look_ahead_s": forecast.LOOK_AHEAD_S}
+        seen = {"look_ahead_s": forecaster.LOOK_AHEAD_S}
         return SimpleNamespace(to_json=lambda: seen)
 
     monkeypatch.setattr(ablation, "simulate", simulated)
@@ -62,8 +62,8 @@ def test_a_run_goes_without_the_step_and_leaves_the_core_as_it_was(
         for part in (WHOLE, "look-ahead")
     )
 
-    assert (whole, without) == (forecast.LOOK_AHEAD_S, 0.0)
-    assert forecast.LOOK_AHEAD_S > 0.0
+    assert (whole, without) == (forecaster.LOOK_AHEAD_S, 0.0)
+    assert forecaster.LOOK_AHEAD_S > 0.0
 
 
 def test_a_step_shows_what_is_lost_without_it() -> None:

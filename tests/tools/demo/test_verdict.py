@@ -3,9 +3,9 @@ from dataclasses import replace
 from benchmarks.load.record import Outcome
 from e2e.demo.story import Change, Fleet
 from e2e.demo.verdict import INSURED, judge
-from tandem_operator.core.explain import held_for
-from tandem_operator.core.plan import Bursts
+from tandem_operator.core.explain.sentences import held_for
 from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.targets import Bursts
 
 
 def spoil(story, name, **changes):

@@ -50,9 +50,19 @@ def test_runs_of_one_kind_differ_by_what_is_told() -> None:
 def test_a_change_of_the_core_makes_only_its_own_runs_anew() -> None:
     core = OPERATOR / "core"
 
-    assert core / "tick.py" in kept.depends_on("tandem")
+    assert core / "decide.py" in kept.depends_on("tandem")
     for kind in ("fixed", "clairvoyant", "hpa", "keda"):
         assert not [path for path in kept.depends_on(kind) if path.is_relative_to(core)]
+
+
+def test_a_module_that_moves_makes_no_run_anew_and_another_number_does() -> None:
+    source = (
+        '"""Rates."""\nfrom a.b import c\n\n\ndef f(x):\n    """Of x."""\n    return c(x, {})\n'
+    )
+    moved = source.replace("a.b", "a.d.b").replace("Of x", "For x") + "# The end.\n"
+
+    assert kept.meaning(source.format(1)) == kept.meaning(moved.format(1))
+    assert kept.meaning(source.format(1)) != kept.meaning(source.format(2))
 
 
 def test_a_change_of_the_simulated_router_makes_every_run_anew() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import yaml
 
-from tandem_operator.core.fleet import Start, Starts
-from tandem_operator.core.learn import Learned
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.learn.measurements import Learned
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import StartUp
+from tandem_operator.core.observe.fleet import Start, Starts
 from tandem_operator.core.role import Role
 from tests.unit.cli.files import POOL
 

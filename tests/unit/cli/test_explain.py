@@ -11,16 +11,16 @@ import pytest
 
 from tandem_operator.api import ConditionType
 from tandem_operator.cli.explained import INPUTS
-from tandem_operator.core.budget import ErrorBudget
-from tandem_operator.core.cover import Cover
-from tandem_operator.core.learn import Learned
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import EngineModels
+from tandem_operator.core.objective.error_budget import ErrorBudget
+from tandem_operator.core.objective.insurance import Cover
+from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import StartUp
-from tandem_operator.core.plan import Bursts
-from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
-from tandem_operator.core.roofline import Prior
+from tandem_operator.core.sizing.targets import Bursts
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import simulate
 from tandem_operator.workloads.conditions import BAD_WHEN_TRUE

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from math import ceil
 
-from tandem_operator.core.budget import Proof
-from tandem_operator.core.choose_cover import cover_for
-from tandem_operator.core.cover import Cover
-from tandem_operator.core.history import BUCKET_S, PEAK_S, DemandHistory
-from tandem_operator.core.queueing import queue_late_share
+from tandem_operator.core.objective.choose_insurance import cover_for
+from tandem_operator.core.objective.error_budget import Proof
+from tandem_operator.core.objective.insurance import Cover
+from tandem_operator.core.observe.demand_history import BUCKET_S, PEAK_S, DemandHistory
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Work
+from tandem_operator.core.sizing.demand import Work
+from tandem_operator.core.sizing.queueing import queue_late_share
 from tandem_operator.core.spec import PoolSpec
 from tests.unit.core.scene import NOW_S, make_spec
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tandem_operator.core.arrivals import HISTORY_S, Arrivals, merge, outcomes
+from tandem_operator.core.observe.arrivals import HISTORY_S, Arrivals, merge, outcomes
 from tests.unit.core.scene import NOW_S, arrival, ended, report
 
 

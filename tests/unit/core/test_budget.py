@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.budget import (
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.objective.error_budget import (
     HOUR_S,
     HOURS_KEPT,
     MINUTES_KEPT,
@@ -15,9 +16,8 @@ from tandem_operator.core.budget import (
     ErrorBudget,
     Proof,
 )
-from tandem_operator.core.memory import Memory
+from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import RouterReport
-from tandem_operator.core.promise import Promise
 from tests.unit.core.scene import NOW_S, ended, report
 
 LATE_PER_S, ENDED_PER_S = 1, 10

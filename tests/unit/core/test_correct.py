@@ -1,5 +1,4 @@
-from tandem_operator.core.arrivals import Outcomes, outcomes
-from tandem_operator.core.correct import (
+from tandem_operator.core.learn.correction import (
     FIRST_PRICE,
     LEAST_FACTOR,
     MOST_FACTOR,
@@ -8,6 +7,7 @@ from tandem_operator.core.correct import (
     correct,
     see_ready,
 )
+from tandem_operator.core.observe.arrivals import Outcomes, outcomes
 from tandem_operator.core.role import Role
 from tests.unit.core.scene import NOW_S, ended, report
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.cover import Cover, most_of, recurs, within_record
-from tandem_operator.core.history import BUCKET_S, UNKNOWN
+from tandem_operator.core.objective.insurance import Cover, most_of, recurs, within_record
+from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
     HIGH_RPS,

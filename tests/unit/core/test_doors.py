@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.doors import BUSY_SHARE, SHRINK_AFTER_S, Doors, doors
-from tandem_operator.core.wants import Wants
+from tandem_operator.core.guard.routers import BUSY_SHARE, SHRINK_AFTER_S, Doors, doors
+from tandem_operator.core.guard.stabilization import Wants
 from tests.unit.workloads.cluster import report
 
 TICK_S = 5.0

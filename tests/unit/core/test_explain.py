@@ -1,8 +1,8 @@
 import pytest
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.explain import Outlook, Words, cause, percent, seconds, sentence
-from tandem_operator.core.guard import Allowed
+from tandem_operator.core.explain.sentences import Outlook, Words, cause, percent, seconds, sentence
+from tandem_operator.core.guard.guard import Allowed
 from tandem_operator.core.role import Role
 
 LOAD = "4.2 requests/s of 1500 prompt tokens over the next 95 s"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.fleet import Fleet, Starts, fleet
 from tandem_operator.core.observation import PodPhase, PodState
+from tandem_operator.core.observe.fleet import Fleet, Starts, fleet
 from tandem_operator.core.role import Role
 from tests.unit.core.scene import NOW_S, observe, pods
 

@@ -3,13 +3,13 @@ from random import Random
 
 import pytest
 
-from tandem_operator.core import forecast as forecasts
-from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.forecast import forecast
-from tandem_operator.core.rates import PROVEN_RISK, Forecast, Level
-from tandem_operator.core.season import PERIODS_S, season
-from tandem_operator.core.steps import last_step_s
-from tandem_operator.core.track import Track
+from tandem_operator.core.forecast import forecaster as forecasts
+from tandem_operator.core.forecast.backtest import Track
+from tandem_operator.core.forecast.change_point import last_step_s
+from tandem_operator.core.forecast.distribution import PROVEN_RISK, Forecast, Level
+from tandem_operator.core.forecast.forecaster import forecast
+from tandem_operator.core.forecast.seasonality import PERIODS_S, season
+from tandem_operator.core.observe.arrivals import Arrivals
 from tests.unit.core.scene import NOW_S
 
 LEAD_S = 60.0

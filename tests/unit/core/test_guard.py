@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tandem_operator.core.choose import Choice
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.fleet import Fleet, Starts, fleet
-from tandem_operator.core.guard import Allowed, Past, Scene, guard, remember
+from tandem_operator.core.guard.guard import Allowed, Past, Scene, guard, remember
 from tandem_operator.core.observation import PodPhase, PodState
-from tandem_operator.core.plan import Plan
+from tandem_operator.core.observe.fleet import Fleet, Starts, fleet
 from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.optimizer import Choice
+from tandem_operator.core.sizing.targets import Plan
 from tandem_operator.core.spec import PoolSpec
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 

@@ -2,9 +2,14 @@ from functools import partial
 
 import pytest
 
-from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.headroom import LEAST_HEADROOM, MOST_HEADROOM, SEEN_S, tells_enough
-from tandem_operator.core.headroom import headroom as headroom_after
+from tandem_operator.core.observe.arrivals import Arrivals
+from tandem_operator.core.sizing.scale_down_margin import (
+    LEAST_HEADROOM,
+    MOST_HEADROOM,
+    SEEN_S,
+    tells_enough,
+)
+from tandem_operator.core.sizing.scale_down_margin import headroom as headroom_after
 
 headroom = partial(headroom_after, known_s=SEEN_S)
 

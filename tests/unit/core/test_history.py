@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.arrivals import Arrivals, merge
-from tandem_operator.core.history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.promise import Promise
+from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.observe.arrivals import Arrivals, merge
+from tandem_operator.core.observe.demand_history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
 from tests.unit.core.scene import NOW_S, arrival, report
 

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.arrivals import Arrivals, merge
-from tandem_operator.core.hits import cached_share
+from tandem_operator.core.observe.arrivals import Arrivals, merge
+from tandem_operator.core.observe.prefix_cache import cached_share
 from tests.unit.core.scene import NOW_S, arrival, report
 
 PROMPT, HIT = 1000, 800

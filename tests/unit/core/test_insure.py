@@ -6,13 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.core.choose import Demand
-from tandem_operator.core.decode import DecodeWork, decode_work
-from tandem_operator.core.insure import PrefillExcess, at_risk, decode_excess, lent, trusted
-from tandem_operator.core.output_lengths import Outputs
-from tandem_operator.core.prefill import Job, PrefillWork, Replay, chunk_of
-from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.forecast.distribution import Forecast, Level
+from tandem_operator.core.learn.output_lengths import Outputs
 from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.decode import DecodeWork, decode_work
+from tandem_operator.core.sizing.optimizer import Demand
+from tandem_operator.core.sizing.prefill import Job, PrefillWork, Replay, chunk_of
+from tandem_operator.core.sizing.router_credit import (
+    PrefillExcess,
+    at_risk,
+    decode_excess,
+    lent,
+    trusted,
+)
 from tandem_operator.core.spec import Insurance
 
 SERVICE_S = 0.1

@@ -6,9 +6,11 @@ from random import Random
 
 import pytest
 
-from tandem_operator.core.learn import Learned
-from tandem_operator.core.learn import learn as learn_one
-from tandem_operator.core.models import EngineModels, StepModel, through
+from tandem_operator.core.learn.engine_models import EngineModels, StepModel, through
+from tandem_operator.core.learn.least_squares import dot
+from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.measurements import learn as learn_one
+from tandem_operator.core.learn.roofline import Prior, roofline
 from tandem_operator.core.observation import (
     Hardware,
     ModelShape,
@@ -16,9 +18,7 @@ from tandem_operator.core.observation import (
     PodState,
     StartUp,
 )
-from tandem_operator.core.regression import dot
 from tandem_operator.core.role import Role
-from tandem_operator.core.roofline import Prior, roofline
 from tests.unit.core.scene import NOW_S, leg, observe, pods, report, sample
 
 # 40 ms and 0.2 ms per token; 10 ms and 0.05 ms per stream.

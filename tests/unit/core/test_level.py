@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from tandem_operator.core.budget import Proof
-from tandem_operator.core.cover import Cover, is_level, most_of
-from tandem_operator.core.history import BUCKET_S, UNKNOWN
+from tandem_operator.core.objective.error_budget import Proof
+from tandem_operator.core.objective.insurance import Cover, is_level, most_of
+from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
     HIGH_RPS,

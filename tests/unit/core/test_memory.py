@@ -2,15 +2,15 @@
 
 import pytest
 
-from tandem_operator.core.curve import Point
-from tandem_operator.core.fleet import KEPT_STARTS, Start, Starts
-from tandem_operator.core.guard import Past
-from tandem_operator.core.learn import Learned, LegStart, StepStart
+from tandem_operator.core.forecast.backtest import ERRORS_KEPT, Miss, Track
+from tandem_operator.core.guard.guard import Past
+from tandem_operator.core.guard.stabilization import RUNS_KEPT, Run, Wants
+from tandem_operator.core.learn.measurements import Learned, LegStart, StepStart
 from tandem_operator.core.memory import Memory
+from tandem_operator.core.observe.fleet import KEPT_STARTS, Start, Starts
+from tandem_operator.core.quota.demand_curve import Point
+from tandem_operator.core.quota.share import Crest
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import Crest
-from tandem_operator.core.track import ERRORS_KEPT, Miss, Track
-from tandem_operator.core.wants import RUNS_KEPT, Run, Wants
 from tests.unit.core.scene import NOW_S
 
 CONFIG_MAP_BYTES = 1024 * 1024

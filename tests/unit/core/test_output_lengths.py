@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from tandem_operator.core.learn.output_lengths import Outputs, output_lengths
 from tandem_operator.core.observation import RouterReport
-from tandem_operator.core.output_lengths import Outputs, output_lengths
 from tests.unit.core.scene import ended, report
 
 START_S, END_S = 1_700_000_000, 1_700_000_300

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.arrivals import outcomes
-from tandem_operator.core.correct import Correction, Seen, correct
+from tandem_operator.core.learn.correction import Correction, Seen, correct
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.learn.output_lengths import Outputs
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import RouterReport, StartUp
-from tandem_operator.core.output_lengths import Outputs
-from tandem_operator.core.pace import DecodePace, pace_to_tell
+from tandem_operator.core.observe.arrivals import outcomes
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Backlog, Situation, assess, backlog_of
+from tandem_operator.core.sizing.decode_speed import DecodePace, pace_to_tell
+from tandem_operator.core.sizing.demand import Backlog, Situation, assess, backlog_of
 from tests.unit.core.scene import NOW_S, ended, make_spec, report
 from tests.unit.core.test_sizing import arrivals, poisson
 

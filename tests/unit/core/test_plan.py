@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.choose import Demand
-from tandem_operator.core.fleet import Starts, fleet
-from tandem_operator.core.models import EngineModels
-from tandem_operator.core.plan import Plan, plan_for
-from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.forecast.distribution import Forecast, Level
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.observe.fleet import Starts, fleet
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Situation
+from tandem_operator.core.sizing.demand import Situation
+from tandem_operator.core.sizing.optimizer import Demand
+from tandem_operator.core.sizing.targets import Plan, plan_for
 from tests.unit.core.scene import NOW_S, make_spec, observe
 from tests.unit.core.test_sizing import decode as decode_work
 from tests.unit.core.test_sizing import poisson, replay, sampled

@@ -6,9 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tandem_operator.core.history import BUCKET_S, UNKNOWN, DemandHistory
-from tandem_operator.core.plan import Bursts
-from tandem_operator.core.play import (
+from tandem_operator.core.objective.what_if import (
     Late,
     Option,
     Part,
@@ -19,7 +17,9 @@ from tandem_operator.core.play import (
     rate_of,
     unmoved,
 )
+from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.targets import Bursts
 from tests.unit.core.bursts import (
     HIGH_RPS,
     LOW_RPS,

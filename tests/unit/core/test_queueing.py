@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.queueing import queue_late_share
+from tandem_operator.core.sizing.queueing import queue_late_share
 
 ROUNDING = 1e-9
 

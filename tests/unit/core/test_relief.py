@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
-from tandem_operator.core.tick import decide
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 
 COMING, THERE = PodPhase.STARTING, PodPhase.READY

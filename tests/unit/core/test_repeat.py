@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.arrivals import Arrivals
-from tandem_operator.core.forecast import forecast
-from tandem_operator.core.history import BUCKET_S, UNKNOWN, DemandHistory
-from tandem_operator.core.repeat import repeat
-from tandem_operator.core.season import Season
-from tandem_operator.core.track import Track
+from tandem_operator.core.forecast.backtest import Track
+from tandem_operator.core.forecast.forecaster import forecast
+from tandem_operator.core.forecast.last_period import repeat
+from tandem_operator.core.forecast.seasonality import Season
+from tandem_operator.core.observe.arrivals import Arrivals
+from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
 from tests.unit.core.bursts import Span
 from tests.unit.core.scene import NOW_S
 

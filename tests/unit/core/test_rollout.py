@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tandem_operator.core.guard.rollout import Step, Turnover, next_steps, with_reserve
 from tandem_operator.core.role import Role
-from tandem_operator.core.rollout import Step, Turnover, next_steps, with_reserve
 from tandem_operator.core.spec import Mode
 from tests.unit.core.scene import make_spec
 

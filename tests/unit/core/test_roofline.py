@@ -9,10 +9,10 @@ from benchmarks.priors.__main__ import errors, guesses, told_by
 from benchmarks.priors.fit import fitted
 from benchmarks.priors.models import MODELS
 from tandem_operator.cli.profiles import profile_of, shipped
+from tandem_operator.core.learn.priors import prior_of
+from tandem_operator.core.learn.roofline import data_sheet, roofline
+from tandem_operator.core.learn.shipped_profiles import SHIPPED
 from tandem_operator.core.observation import Hardware, StartUp
-from tandem_operator.core.prior import prior_of
-from tandem_operator.core.roofline import data_sheet, roofline
-from tandem_operator.core.shipped import SHIPPED
 
 SMALL, LARGE = (MODELS[name].shape(quantization=None) for name in ("llama-3.1-8b", "llama-3.1-70b"))
 L4, H100 = Hardware("NVIDIA L4"), Hardware("NVIDIA H100 80GB HBM3")

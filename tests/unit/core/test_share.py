@@ -5,17 +5,17 @@ from itertools import pairwise
 
 import pytest
 
-from tandem_operator.core.allocate import Claim, allocate
-from tandem_operator.core.choose import Demand
-from tandem_operator.core.curve import Curve, Point, demand_curve
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
+from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
-from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.quota.allocate import Claim, allocate
+from tandem_operator.core.quota.demand_curve import Curve, Point, demand_curve
+from tandem_operator.core.quota.share import CREST_S, Crest, Quota, crest_of
 from tandem_operator.core.role import Role
-from tandem_operator.core.share import CREST_S, Crest, Quota, crest_of
+from tandem_operator.core.sizing.optimizer import Demand
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
-from tandem_operator.core.tick import decide
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 from tests.unit.core.test_sizing import decode, poisson, replay, sampled
 

@@ -6,19 +6,19 @@ from random import Random
 
 import pytest
 
-from tandem_operator.core.arrivals import Arrivals, PromptGroup, Second
-from tandem_operator.core.choose import Choice, Demand, alone, choose
-from tandem_operator.core.correct import Correction
-from tandem_operator.core.decode import DecodeWork, Limit, decode_work
-from tandem_operator.core.models import EngineModels
+from tandem_operator.core.forecast.distribution import Forecast, Level
+from tandem_operator.core.learn.correction import Correction
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.learn.output_lengths import Outputs
 from tandem_operator.core.observation import StartUp
-from tandem_operator.core.output_lengths import Outputs
-from tandem_operator.core.prefill import Replay, prefill_work
-from tandem_operator.core.rates import Forecast, Level
+from tandem_operator.core.observe.arrivals import Arrivals, PromptGroup, Second
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Backlog, assess
+from tandem_operator.core.sizing.arrival_sample import Workload, workload
+from tandem_operator.core.sizing.decode import DecodeWork, Limit, decode_work
+from tandem_operator.core.sizing.demand import Backlog, assess
+from tandem_operator.core.sizing.optimizer import Choice, Demand, alone, choose
+from tandem_operator.core.sizing.prefill import Replay, prefill_work
 from tandem_operator.core.spec import PoolSpec, Slo
-from tandem_operator.core.workload import Workload, workload
 from tests.unit.core.scene import NOW_S, make_spec
 
 SLO = Slo(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.0, tpot_s=0.03, attainment=0.95)

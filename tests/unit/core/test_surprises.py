@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tandem_operator.core.history import BUCKET_S, DemandHistory
+from tandem_operator.core.observe.demand_history import BUCKET_S, DemandHistory
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, Span, covered, lived, lulls_and_bursts
 from tests.unit.core.scene import make_spec

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.cover import Cover
+from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason, RoleDecision
-from tandem_operator.core.history import BUCKET_S, DemandHistory
 from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.core.objective.insurance import Cover
+from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import (
     Latency,
     Observation,
@@ -16,11 +17,10 @@ from tandem_operator.core.observation import (
     Quantiles,
     StartUp,
 )
-from tandem_operator.core.pace import DecodePace
-from tandem_operator.core.promise import Promise
+from tandem_operator.core.observe.demand_history import BUCKET_S, DemandHistory
 from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.core.spec import Mode, PoolSpec
-from tandem_operator.core.tick import decide
 from tests.unit.core.scene import NOW_S, arrival, ended, make_spec, observe, pods, report
 
 REST_S = 400

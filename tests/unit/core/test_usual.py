@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tandem_operator.core.objective.usual_cost import LOOKS_KEPT, as_usual, usual_of
 from tandem_operator.core.role import Role
-from tandem_operator.core.situation import Work
-from tandem_operator.core.usual import LOOKS_KEPT, as_usual, usual_of
+from tandem_operator.core.sizing.demand import Work
 from tests.unit.core.bursts import WORK
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem_operator.core.allocate import Claim
+from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.kube.client import ApiError
 from tandem_operator.kube.quotas import READ_FOR_S, Sharing
 from tests.unit.kube.apiserver import Clock

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.arrivals import HISTORY_S, merge
+from tandem_operator.core.observe.arrivals import HISTORY_S, merge
 from tandem_operator.metrics.departed import Departed
 from tandem_operator.metrics.source import RouterTarget, Targets
 from tests.unit.core.scene import NOW_S, arrival, leg, report

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from tandem_operator.core.budget import BudgetLeft
+from tandem_operator.core.decide import decide
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.tick import decide
+from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.metrics.exported import Exported
 from tests.unit.core.scene import NOW_S, make_spec, observe
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.fleet import Start, Starts
-from tandem_operator.core.learn import Learned
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.models import EngineModels
 from tandem_operator.core.observation import StartUp
+from tandem_operator.core.observe.fleet import Start, Starts
 from tandem_operator.core.role import Role
-from tandem_operator.core.roofline import Prior
 from tandem_operator.sim.learned_profile import NotLearnedError, learned_profile, origins
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.profile_files import ProfileError, read_cold_start, read_profile

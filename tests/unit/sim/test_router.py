@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.observation import Observation
-from tandem_operator.core.pace import DecodePace
 from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.faults import PodLoss
 from tandem_operator.sim.flight import found, judge

@@ -8,7 +8,7 @@ import pytest
 from tandem_engine.router.settings import parse_settings
 from tandem_operator.api import parse_pool
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.pace import DecodePace
+from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.policy import policy_of
 from tests.unit.workloads.cluster import INSTALLATION, NOW, NOW_S, child, pod, pool, running, world

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.core.correct import Correction
+from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import ArrivalSecond
 from tandem_operator.core.role import Role

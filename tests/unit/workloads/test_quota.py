@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.allocate import Claim
-from tandem_operator.core.share import Quota
+from tandem_operator.core.quota.allocate import Claim
+from tandem_operator.core.quota.share import Quota
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.quota import NamespaceGpus, gpus_by_pool, hard_gpus
 from tests.unit.workloads.cluster import NOW_S, after, child, pool, running, world

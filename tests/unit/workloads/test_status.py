@@ -6,10 +6,10 @@ import pytest
 
 from tandem_operator.api import parse_status
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
-from tandem_operator.core.budget import ErrorBudget
 from tandem_operator.core.memory import Memory
+from tandem_operator.core.objective.error_budget import ErrorBudget
+from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles, SickPod
-from tandem_operator.core.promise import Promise
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.conditions import rfc3339
 from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from tandem_operator.core.arrivals import merge, outcomes
 from tandem_operator.core.observation import EngineSample, Observation
+from tandem_operator.core.observe.arrivals import merge, outcomes
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.baselines.signals import fleet_of, queued_tokens

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from math import ceil
 
-from tandem_operator.core.arrivals import Second, merge, outcomes
 from tandem_operator.core.observation import Observation
+from tandem_operator.core.observe.arrivals import Second, merge, outcomes
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.baselines.signals import fleet_of

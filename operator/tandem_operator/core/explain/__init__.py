@@ -1,0 +1,1 @@
+"""A tick in sentences and numbers."""

@@ -1,0 +1,66 @@
+"""Everything one tick found out, for those who put it into words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import floor, log10
+
+from tandem_operator.core.forecast.distribution import Forecast
+from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.learn.correction import Correction
+from tandem_operator.core.objective.error_budget import BudgetLeft
+from tandem_operator.core.observation import Latency
+from tandem_operator.core.observe.arrivals import Outcomes
+from tandem_operator.core.observe.fleet import Fleet, Starts
+from tandem_operator.core.observe.freshness import Freshness
+from tandem_operator.core.quota.share import Share
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.demand import Situation
+from tandem_operator.core.sizing.optimizer import Choice
+from tandem_operator.core.sizing.targets import Plan
+from tandem_operator.core.spec import PoolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything one tick found out."""
+
+    spec: PoolSpec
+    now_s: float
+    next_tick_s: float
+    fresh: Freshness
+    fleets: Mapping[Role, Fleet]
+    starts: Starts
+    allowed: Mapping[Role, Allowed]
+    plan: Plan | None
+    forecast: Forecast | None
+    situation: Situation | None
+    correction: Correction
+    minute: Outcomes
+    recent: Outcomes
+    latency: Latency | None
+    rate_rps: float | None
+    overhead_s: float | None
+    idle: bool
+    share: Share | None = None
+    pace: DecodePace | None = None
+    budget: BudgetLeft = field(default_factory=BudgetLeft)
+    kept_on_nodes: tuple[Role, ...] = ()
+    """Roles whose only pod cannot leave its node, since the budget has no room for another."""
+
+    @property
+    def choice(self) -> Choice | None:
+        """What is wanted, where that is known."""
+        return None if self.plan is None else self.plan.choice
+
+    @property
+    def bound_by_quota(self) -> bool:
+        """Whether the budget in force is the pool's share of its namespace's quota."""
+        return self.share is not None and self.share.binds
+
+
+def rounded(value: float, digits: int = 3) -> float:
+    """`value` with `digits` significant digits, for people."""
+    if value == 0.0:
+        return 0.0
+    return round(value, digits - 1 - floor(log10(abs(value))))

@@ -1,0 +1,292 @@
+"""From what is wanted to what may be done now: confirm growth, delay shrinking, never exceed.
+
+Growth acts when two ticks agree, at once where it is urgent, and after a quarter of a minute where
+a little less load would not call for it: such a need often is chance. Shrinking needs fresh data
+and a whole stabilisation window, and goes no further than what the most demanding tick of that
+window needed. The user's bounds and budget hold always, stale data or not: they are orders, not
+guesses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tandem_operator.core.decision import Reason
+from tandem_operator.core.guard.stabilization import UNSEEN_S, Wants
+from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.optimizer import Choice
+from tandem_operator.core.sizing.targets import Plan
+from tandem_operator.core.spec import PoolSpec, RoleSpec
+
+CONFIRM_S = 4.5
+CONFIRM_SMALL_S = 14.5
+TRADE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the guard remembers of one role: the targets of each choice of its plans."""
+
+    wants: Wants = field(default_factory=Wants)
+    keeps: Wants = field(default_factory=Wants)
+    sures: Wants = field(default_factory=Wants)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One role's count after the guard, and what kept it from its target.
+
+    `reason` is `None` for growth: its cause is in the models, not in the guard.
+    """
+
+    current: int
+    to: int
+    reason: Reason | None
+    limits_hit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the guard must know besides the choice.
+
+    Attributes:
+        told: whether enough is known of the traffic for anything to shrink.
+    """
+
+    fleets: Mapping[Role, Fleet]
+    may_shrink: bool
+    told: bool
+    idle: bool
+    urgent: frozenset[Role] = field(default_factory=frozenset)
+
+
+def remember(
+    past: Mapping[Role, Past], plan: Plan, *, spec: PoolSpec, now_s: float
+) -> dict[Role, Past]:
+    """The past with this tick's targets."""
+    kept_s = max(spec.stabilization_s, TRADE_S) + 2.0 * UNSEEN_S
+    return {
+        role: Past(
+            wants=old.wants.add(plan.choice.target[role], now_s=now_s, kept_s=CONFIRM_SMALL_S),
+            keeps=old.keeps.add(plan.keep.target[role], now_s=now_s, kept_s=kept_s),
+            sures=old.sures.add(plan.sure.target[role], now_s=now_s, kept_s=CONFIRM_S),
+        )
+        for role in Role
+        for old in (past.get(role, Past()),)
+    }
+
+
+def hold(spec: PoolSpec, fleets: Mapping[Role, Fleet], reason: Reason) -> dict[Role, Allowed]:
+    """Counts when nothing may be decided: as they are, inside the user's bounds and budget."""
+    allowed = {role: _bounded(spec.roles[role], fleets[role], reason) for role in Role}
+    return within_budget(spec, fleets, allowed)
+
+
+def guard(
+    spec: PoolSpec, choice: Choice, past: Mapping[Role, Past], scene: Scene, now_s: float
+) -> dict[Role, Allowed]:
+    """The counts that may be set now."""
+    due = {
+        role: choice.target[role]
+        if role in scene.urgent
+        else _agreed(
+            past[role], choice.target[role], asked=scene.fleets[role].asked or 0, now_s=now_s
+        )
+        for role in Role
+    }
+    blocked_by_budget = [
+        role
+        for role in Role
+        if due[role] > (scene.fleets[role].asked or 0)
+        and room_of(spec, scene.fleets) < spec.roles[role].gpus_per_replica
+    ]
+    allowed = {}
+    for role in Role:
+        start = _bounded(spec.roles[role], scene.fleets[role], Reason.STEADY)
+        if start.reason in (Reason.INITIAL, Reason.AT_BOUND):
+            allowed[role] = start
+            continue
+        move = _Move(
+            spec=spec,
+            past=past[role],
+            scene=scene,
+            fleet=scene.fleets[role],
+            target=choice.target[role],
+            due=due[role],
+            wanted=choice.wanted[role],
+            limits=choice.limits_hit.get(role, ()),
+            now_s=now_s,
+            trade=role.other in blocked_by_budget,
+        )
+        allowed[role] = move.decide()
+    return within_budget(spec, scene.fleets, allowed, target=choice.target)
+
+
+def _agreed(past: Past, target: int, *, asked: int, now_s: float) -> int:
+    """What of a growth has been wanted for long enough; the target itself where nothing grows."""
+    if target <= asked:
+        return target
+    sures, wants = past.sures.within(CONFIRM_S, now_s), past.wants.within(CONFIRM_SMALL_S, now_s)
+    return max([asked, *(min(each) for each in (sures, wants) if each is not None)])
+
+
+def _bounded(bounds: RoleSpec, fleet: Fleet, otherwise: Reason) -> Allowed:
+    low = max(1, bounds.min_replicas)
+    high = max(low, bounds.max_replicas)
+    if fleet.asked is None:
+        return Allowed(current=0, to=low, reason=Reason.INITIAL)
+    to = min(max(fleet.asked, low), high)
+    if to == fleet.asked:
+        return Allowed(current=fleet.asked, to=to, reason=otherwise)
+    limit = "minReplicas" if to > fleet.asked else "maxReplicas"
+    return Allowed(current=fleet.asked, to=to, reason=Reason.AT_BOUND, limits_hit=(limit,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One role on its way from what is asked to its target.
+
+    `due` is what of the target is agreed on. `trade` marks a role whose spare replicas the other
+    role needs: it waits a shorter window.
+    """
+
+    spec: PoolSpec
+    past: Past
+    scene: Scene
+    fleet: Fleet
+    target: int
+    due: int
+    wanted: int
+    limits: tuple[str, ...]
+    now_s: float
+    trade: bool
+
+    @property
+    def current(self) -> int:
+        return self.fleet.asked or 0
+
+    def decide(self) -> Allowed:
+        if self.target > self.current:
+            return self._grow()
+        if self.target < self.current:
+            return self._shrink()
+        reason = Reason.STEADY
+        if self.wanted > self.current and self.limits:
+            reason = Reason.GPU_BUDGET if "gpuBudget" in self.limits else Reason.AT_BOUND
+        elif self.fleet.blocked:
+            reason = Reason.CAPACITY_BLOCKED
+        elif self.fleet.starting:
+            reason = Reason.STARTING_PODS
+        return self._stay(reason)
+
+    def _stay(self, reason: Reason, *more_limits: str) -> Allowed:
+        return Allowed(self.current, self.current, reason, (*self.limits, *more_limits))
+
+    def _grow(self) -> Allowed:
+        if self.fleet.blocked:
+            # Asking for more of what the cluster cannot start only deepens the queue.
+            return self._stay(Reason.CAPACITY_BLOCKED, "capacity")
+        target = self.due
+        if target <= self.current:
+            return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
+        limits, step = self.limits if target == self.target else (), self.spec.max_step
+        if step is not None and target - self.current > max(1, step):
+            target, limits = self.current + max(1, step), (*limits, "maxStep")
+        return Allowed(self.current, target, None, limits)
+
+    def _shrink(self) -> Allowed:
+        if self.past.keeps.runs[-1].target >= self.current:
+            # One less would do for the present load, but not for a little more of it.
+            return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
+        if not self.scene.may_shrink:
+            return self._stay(Reason.STALE_METRICS)
+        if not self.scene.told:
+            return self._stay(Reason.NEW_TRAFFIC)
+        window_s = self.spec.stabilization_s
+        if self.trade:
+            window_s = min(window_s, TRADE_S)
+        kept = self.past.keeps.within(window_s, self.now_s)
+        if kept is None:
+            return self._stay(Reason.STABILIZING)
+        spare = self.current - max(kept)
+        if self.fleet.starting:
+            # Only what serves nobody yet may go: Kubernetes removes pods that are not ready first.
+            spare = min(spare, len(self.fleet.starting))
+        if spare <= 0:
+            return self._stay(Reason.STABILIZING)
+        if self.spec.max_step is not None:
+            spare = min(spare, max(1, self.spec.max_step))
+        return Allowed(self.current, self.current - spare, Reason.SPARE_CAPACITY)
+
+
+def room_of(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
+    """GPUs of the budget that no pod holds or may claim, terminating ones included."""
+    if spec.gpu_budget is None:
+        return 10**9
+    held = sum(fleets[role].held * spec.roles[role].gpus_per_replica for role in Role)
+    return spec.gpu_budget - held
+
+
+def within_budget(
+    spec: PoolSpec,
+    fleets: Mapping[Role, Fleet],
+    allowed: Mapping[Role, Allowed],
+    *,
+    target: Mapping[Role, int] | None = None,
+) -> dict[Role, Allowed]:
+    """The counts after the budget: an excess goes at once, and growth waits until there is room.
+
+    `target` is the pair to end at, where one was chosen.
+    """
+    if spec.gpu_budget is None:
+        return dict(allowed)
+    fitted = _trim(spec, allowed, target or {})
+    room = room_of(spec, fleets)
+    # The role that lacks most, relative to what it has, is served first.
+    growing = sorted(
+        (r for r in Role if spec.roles[r].managed and fitted[r].to > fitted[r].current),
+        key=lambda r: (-fitted[r].to / max(1, fitted[r].current), r),
+    )
+    for role in growing:
+        gpus, plan = max(1, spec.roles[role].gpus_per_replica), fitted[role]
+        have = fleets[role].held - fleets[role].terminating
+        given = max(0, min(plan.to - have, room // gpus))
+        room -= given * gpus
+        if have + given < plan.to:
+            to = max(plan.current, have + given)
+            fitted[role] = _cut(plan, to)
+    return fitted
+
+
+def _cut(plan: Allowed, to: int) -> Allowed:
+    limits = tuple(dict.fromkeys((*plan.limits_hit, "gpuBudget")))
+    reason = Reason.GPU_BUDGET if to <= plan.current else plan.reason
+    return Allowed(current=plan.current, to=to, reason=reason, limits_hit=limits)
+
+
+def _trim(
+    spec: PoolSpec, allowed: Mapping[Role, Allowed], target: Mapping[Role, int]
+) -> dict[Role, Allowed]:
+    """Cut what is asked until it fits: growth, then what is above target, then the larger fleet."""
+    fitted = dict(allowed)
+
+    def gpus(role: Role) -> int:
+        plan = fitted[role]
+        count = plan.to if spec.roles[role].managed else plan.current
+        return count * spec.roles[role].gpus_per_replica
+
+    def rank(role: Role) -> tuple[bool, bool, int, Role]:
+        plan = fitted[role]
+        return plan.to > plan.current, plan.to > target.get(role, plan.to), gpus(role), role
+
+    while sum(gpus(role) for role in Role) > (spec.gpu_budget or 0):
+        spare = [
+            role
+            for role in Role
+            if spec.roles[role].managed and fitted[role].to > max(1, spec.roles[role].min_replicas)
+        ]
+        if not spare:
+            break
+        role = max(spare, key=rank)
+        fitted[role] = _cut(fitted[role], fitted[role].to - 1)
+    return fitted

@@ -1,0 +1,213 @@
+"""What one revision's engines are like: prefill service time, decode step time, KV capacity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tandem_operator.core.learn.first_estimates import First, Pair, through, told
+from tandem_operator.core.learn.least_squares import Line, Triple, dot
+from tandem_operator.core.learn.roofline import Prior
+from tandem_operator.core.observation import StartUp
+from tandem_operator.core.role import Role
+
+PRIOR_FIXED_SHARE = 0.15
+# A step reads the weights once and each stream's cache besides (roofline). One token's cache is a
+# few millionths of the weights: of Llama 3.1, 8e-6 at 8B and 2e-6 at 70B in bf16, twice in fp8.
+PRIOR_TOKEN_SHARE = 8e-6
+PRIOR_CONTEXT_TOKENS = 2000.0
+MEAN_KEEP = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceModel:
+    """Prefill busy seconds: a0 per request + a1 per uncached token + a2 per token and context.
+
+    Until enough was measured it is what an engine measured of itself before it was Ready, and the
+    prior keeps those proportions at the level of the pool's own mean cost. Without it nearly all of
+    the mean is put on tokens.
+
+    Attributes:
+        first: seconds per request, per token, and per token and context before any traffic.
+    """
+
+    line: Line = field(default_factory=Line)
+    mean_busy_s: float = 0.0
+    mean_requests: float = 0.0
+    mean_tokens: float = 0.0
+    mean_token_contexts: float = 0.0
+    first: First | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether enough was measured, by the engine itself at least, to size with."""
+        return self.line.measured or self.first is not None
+
+    def prior(self) -> Triple:
+        """Coefficients that explain the mean alone, in the proportion the engine measured."""
+        if self.mean_requests <= 0.0:
+            return (0.0, 0.0, 0.0)
+        if self.first is not None:
+            fixed, slope = self.first.fixed_s, self.first.slope_s
+            if self.mean_tokens > 0.0 and self.first.third_s is not None:
+                # The contexts of one pool differ little: what they cost belongs to the tokens.
+                slope += self.first.third_s * self.mean_token_contexts / self.mean_tokens
+            alone_s = fixed * self.mean_requests + slope * self.mean_tokens
+            level = self.mean_busy_s / alone_s if alone_s > 0.0 else 0.0
+            return (level * fixed, level * slope, 0.0)
+        per_request = self.mean_busy_s / self.mean_requests
+        if self.mean_tokens <= 0.0:
+            return (per_request, 0.0, 0.0)
+        per_token = self.mean_busy_s / self.mean_tokens
+        return (PRIOR_FIXED_SHARE * per_request, (1.0 - PRIOR_FIXED_SHARE) * per_token, 0.0)
+
+    def coefficients(self) -> Triple:
+        """(a0, a1, a2), all >= 0."""
+        if self.first is not None and not self.line.measured:
+            return (self.first.fixed_s, self.first.slope_s, self.first.third_s or 0.0)
+        return self.line.coefficients(self.prior())
+
+    def told(self, measured: Pair | None, prior: Triple | None) -> "ServiceModel":
+        """The model with what an engine told of itself; what was learned of others follows it."""
+        first = told(self.first, measured, prior, as_=1)
+        if first is None or first is self.first:
+            return self
+        ratio = first.ratio(self.first, at=(self.mean_requests, self.mean_tokens))
+        return replace(self, line=self.line.scaled(ratio), first=first)
+
+    def learn(
+        self, *, busy_s: float, requests: float, tokens: float, token_contexts: float, full: float
+    ) -> "ServiceModel":
+        """The model after one pod was seen busy for `busy_s`; `full` requests make a full row."""
+        mean = replace(
+            self,
+            mean_busy_s=self.mean_busy_s * MEAN_KEEP + busy_s,
+            mean_requests=self.mean_requests * MEAN_KEEP + requests,
+            mean_tokens=self.mean_tokens * MEAN_KEEP + tokens,
+            mean_token_contexts=self.mean_token_contexts * MEAN_KEEP + token_contexts,
+        )
+        line = self.line.learn(
+            (requests, tokens, token_contexts),
+            busy_s,
+            prior=mean.prior(),
+            weight=min(1.0, requests / full),
+        )
+        return replace(mean, line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """Decode step seconds (ITL): d0 + d1 per running request + d2 per resident KV token.
+
+    Attributes:
+        first: seconds per step, per stream and per token in the cache before any traffic.
+    """
+
+    line: Line = field(default_factory=Line)
+    mean_itl_s: float = 0.0
+    mean_batch: float = 0.0
+    mean_kv_tokens: float = 0.0
+    first: First | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether enough was measured, by the engine itself at least, to size with."""
+        return self.line.measured or self.first is not None
+
+    def prior(self) -> Triple:
+        """The measured mean, divided between weights, streams and caches."""
+        slope = self._slope_share(self.mean_batch)
+        fixed = self.mean_itl_s / (1.0 + slope * self.mean_batch)
+        return (fixed, slope * fixed, 0.0)
+
+    def _slope_share(self, batch: float) -> float:
+        """What a stream adds to a step, as a share of a step without any.
+
+        What it costs by itself only the engine can tell; what its cache adds divides as memory
+        traffic does.
+        """
+        kv_tokens = self.mean_kv_tokens or PRIOR_CONTEXT_TOKENS * batch
+        share = self._token_share() * kv_tokens / max(1.0, batch)
+        return share if self.first is None else share + self.first.slope_s / self.first.fixed_s
+
+    def _token_share(self) -> float:
+        if self.first is None or self.first.third_s is None:
+            return PRIOR_TOKEN_SHARE
+        return self.first.third_s / self.first.fixed_s
+
+    def coefficients(self) -> Triple:
+        """(d0, d1, d2), all >= 0."""
+        if self.first is not None and not self.line.measured:
+            fixed = self.first.fixed_s
+            return (fixed, self.first.slope_s, fixed * self._token_share())
+        return self.line.coefficients(self.prior())
+
+    def told(self, measured: Pair | None, prior: Triple | None) -> "StepModel":
+        """The model with what an engine told of itself; what was learned of others follows it."""
+        first = told(self.first, measured, prior, as_=0)
+        if first is None or first is self.first:
+            return self
+        ratio = first.ratio(self.first, at=(1.0, self.mean_batch))
+        return replace(self, line=self.line.scaled(ratio), first=first)
+
+    def itl_s(self, *, batch: float, kv_tokens: float) -> float:
+        """Predicted gap between two tokens of one stream."""
+        return dot(self.coefficients(), (1.0, batch, kv_tokens))
+
+    def learn(self, *, itl_s: float, batch: float, kv_tokens: float, weight: float) -> "StepModel":
+        """The model after one interval of one pod."""
+        if self.line.rows:
+            share = 1.0 - MEAN_KEEP
+            mean_itl_s = self.mean_itl_s + share * (itl_s - self.mean_itl_s)
+            mean_batch = self.mean_batch + share * (batch - self.mean_batch)
+        else:
+            mean_itl_s, mean_batch = itl_s, batch
+        # Caches may be seen later than steps: the mean starts with what is seen first.
+        mean_kv_tokens = self.mean_kv_tokens or kv_tokens
+        mean_kv_tokens += (1.0 - MEAN_KEEP) * (kv_tokens - mean_kv_tokens)
+        mean = replace(
+            self, mean_itl_s=mean_itl_s, mean_batch=mean_batch, mean_kv_tokens=mean_kv_tokens
+        )
+        line = self.line.learn((1.0, batch, kv_tokens), itl_s, prior=mean.prior(), weight=weight)
+        return replace(mean, line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineModels:
+    """Everything learned of one pod template hash."""
+
+    service: ServiceModel = field(default_factory=ServiceModel)
+    step: StepModel = field(default_factory=StepModel)
+    kv_capacity_tokens: float | None = None
+    seen_s: float = 0.0
+    """When something was last measured of it; epoch seconds."""
+    told_by: tuple[Role, ...] = ()
+    """Roles of which an engine has told what it measured of itself."""
+
+    def inherited(self) -> "EngineModels":
+        """First guess for the next revision: most rollouts change little."""
+        return EngineModels(
+            service=replace(self.service, line=self.service.line.inherited()),
+            step=replace(self.step, line=self.step.line.inherited()),
+        )
+
+    def told(self, role: Role, start_up: StartUp, prior: Prior | None = None) -> "EngineModels":
+        """The models with what an engine of this role and revision told of itself.
+
+        `prior` is what its model and hardware should cost. A measurement that tells nothing leaves
+        the next engine to be heard.
+        """
+        prefill, steps = through(start_up.prefill), through(start_up.steps)
+        if steps is not None and steps[0] <= 0.0:
+            # A step that is nothing but its streams is chance, and would allow any batch.
+            steps = None
+        service = self.service.told(prefill, None if prior is None else prior.service)
+        step = self.step.told(steps, None if prior is None else prior.step)
+        if service is self.service and step is self.step:
+            return self
+        heard = prefill is not None or steps is not None
+        told_by = (*self.told_by, role) if heard else self.told_by
+        return replace(self, service=service, step=step, told_by=told_by)
+
+
+def newest(models: Mapping[str, EngineModels]) -> str | None:
+    """The revision that was measured last, the best guess for one that was not measured yet."""
+    return max(models, key=lambda name: (models[name].seen_s, name), default=None)

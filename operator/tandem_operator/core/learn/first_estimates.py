@@ -1,0 +1,70 @@
+"""What an engine costs before any traffic: two numbers that it measured, and one it could not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tandem_operator.core.learn.least_squares import Triple
+
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """A first guess of a line of three coefficients.
+
+    Attributes:
+        third_s: per token of context or cache, by profile or data sheet; `None`: not known.
+        measured: whether the first two are an engine's own; by profile or data sheet if not.
+    """
+
+    fixed_s: float
+    slope_s: float
+    third_s: float | None = None
+    measured: bool = True
+
+    def ratio(self, to: "First | None", *, at: Pair) -> float:
+        """How many times as long it takes as another that was measured too; 1 without one."""
+        if to is None or not (to.measured and self.measured):
+            return 1.0
+        new_s, old_s = (each.fixed_s * at[0] + each.slope_s * at[1] for each in (self, to))
+        return new_s / old_s if old_s > 0.0 else 1.0
+
+
+def told(
+    before: First | None, measured: Pair | None, prior: Triple | None, *, as_: int
+) -> First | None:
+    """The guess after one more engine was heard, `before` itself where that tells nothing new.
+
+    The third of the prior is scaled as the measurement of the one numbered `as_` is to the prior's
+    own, if it is faster: one that is slower may be so for other reasons than memory and arithmetic.
+    """
+    if measured is None:
+        if before is not None or prior is None:
+            return before
+        return First(*prior, measured=False)
+    first = First(*measured)
+    if prior is not None:
+        return replace(first, third_s=prior[2] * min(1.0, measured[as_] / prior[as_]))
+    if before is not None and before.third_s is not None:
+        at = (1.0, 0.0) if as_ == 0 else (0.0, 1.0)
+        return replace(first, third_s=before.third_s * first.ratio(before, at=at))
+    return first
+
+
+def through(points: Sequence[Pair]) -> Pair | None:
+    """Intercept and slope, both >= 0, of the line through the first and the last point.
+
+    `None` without two points at different places.
+    """
+    if len(points) < 2:
+        return None
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    if x1 <= x0 or y1 <= 0.0:
+        return None
+    # By chance the longer may be the quicker, or the shorter quicker than its share.
+    if y1 <= y0:
+        return (y1, 0.0)
+    if y0 * x1 <= y1 * x0:
+        return (0.0, y1 / x1)
+    slope = (y1 - y0) / (x1 - x0)
+    return (y1 - slope * x1, slope)

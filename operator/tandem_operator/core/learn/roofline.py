@@ -1,0 +1,98 @@
+"""What an engine should cost by its model's arithmetic and memory traffic and its GPU's data sheet.
+
+Weights and cache are read as fast as memory allows, tokens computed as fast as arithmetic allows.
+These are the bounds of the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009), added
+where it takes the larger, since the core's laws are sums. How near engines come to either was
+fitted to the profiles that ship with Tandem.
+"""
+
+from dataclasses import dataclass
+
+from tandem_operator.core.learn.least_squares import Triple
+from tandem_operator.core.observation import Hardware, ModelShape
+
+WEIGHTS_READ = 0.7
+CACHE_READ = 0.95
+MATRICES = 0.85
+ATTENTION = 0.4
+# What is left of the first and the third with each doubling of a replica's devices.
+SPREAD = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class DataSheet:
+    """One GPU's peaks: memory bytes per second, dense operations per second on 16 and 8 bits."""
+
+    name: str
+    bytes_per_s: float
+    flops_16_per_s: float
+    flops_8_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What an engine costs before it was measured.
+
+    Attributes:
+        service: prefill seconds per request, per token, and per token and token of context.
+        step: decode step seconds, per stream, and per token in the cache.
+    """
+
+    service: Triple
+    step: Triple
+
+
+# By words of the device's name, all of which it must have; the first that fits. NVIDIA's figures
+# without sparsity. No 8-bit floats before Ada and Hopper: what is stored so is multiplied as 16.
+_DATA_SHEETS: tuple[tuple[frozenset[str], DataSheet], ...] = tuple(
+    (frozenset(words.split()), DataSheet(name, tb * 1e12, tf16 * 1e12, tf8 * 1e12))
+    for words, name, tb, tf16, tf8 in (
+        ("H100 PCIE", "H100-PCIe", 2.0, 756.0, 1513.0),
+        ("H100 NVL", "H100-NVL", 3.9, 835.0, 1671.0),
+        ("H100", "H100-SXM", 3.35, 989.0, 1979.0),
+        ("H200 NVL", "H200-NVL", 4.8, 835.0, 1671.0),
+        ("H200", "H200-SXM", 4.8, 989.0, 1979.0),
+        ("GH200", "GH200", 4.0, 989.0, 1979.0),
+        ("H20", "H20", 4.0, 148.0, 296.0),
+        ("H800", "H800", 3.35, 989.0, 1979.0),
+        ("B200", "B200", 8.0, 2250.0, 4500.0),
+        ("A100 PCIE 80GB", "A100-PCIe-80GB", 1.935, 312.0, 312.0),
+        ("A100 80GB", "A100-SXM-80GB", 2.039, 312.0, 312.0),
+        ("A100", "A100-40GB", 1.555, 312.0, 312.0),
+        ("A800 80GB", "A800-80GB", 2.039, 312.0, 312.0),
+        ("A40", "A40", 0.696, 150.0, 150.0),
+        ("A30", "A30", 0.933, 165.0, 165.0),
+        ("A10G", "A10G", 0.6, 70.0, 70.0),
+        ("A10", "A10", 0.6, 125.0, 125.0),
+        ("L40S", "L40S", 0.864, 362.0, 733.0),
+        ("L40", "L40", 0.864, 181.0, 362.0),
+        ("L4", "L4", 0.3, 121.0, 242.0),
+        ("T4", "T4", 0.32, 65.0, 65.0),
+        ("V100", "V100", 0.9, 125.0, 125.0),
+    )
+)
+
+
+def data_sheet(device: str) -> DataSheet | None:
+    """The data sheet of a device by the name its driver gives it; `None` of one not listed."""
+    words = frozenset(device.upper().replace("-", " ").split())
+    return next((sheet for needed, sheet in _DATA_SHEETS if needed <= words), None)
+
+
+def roofline(shape: ModelShape, hardware: Hardware) -> Prior | None:
+    """The cost of this model on this hardware; `None` where the hardware is not known."""
+    sheet = data_sheet(hardware.device)
+    if sheet is None:
+        return None
+    devices = hardware.devices
+    shared = SPREAD ** (devices.bit_length() - 1)
+    bytes_per_s = sheet.bytes_per_s * devices
+    peaks = {8: sheet.flops_8_per_s, 16: sheet.flops_16_per_s}
+    flops_per_s = peaks.get(shape.compute_bits, 0.5 * sheet.flops_16_per_s) * devices
+    weights_s = shape.weight_bytes / (WEIGHTS_READ * shared * bytes_per_s)
+    token_s = shape.flops_per_token / (MATRICES * shared * flops_per_s)
+    attention_s = shape.attention_flops / (ATTENTION * sheet.flops_16_per_s * devices)
+    return Prior(
+        service=(weights_s, token_s, attention_s),
+        step=(weights_s, token_s, shape.kv_bytes_per_token / (CACHE_READ * bytes_per_s)),
+    )

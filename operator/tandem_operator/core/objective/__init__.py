@@ -1,0 +1,1 @@
+"""The objective as an error budget, and the insurance against what comes back."""

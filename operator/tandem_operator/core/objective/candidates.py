@@ -1,0 +1,126 @@
+"""The policies that are played against the past: what is tried, and how each would have fared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from tandem_operator.core.objective.evidence import short_as
+from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
+from tandem_operator.core.objective.what_if import (
+    FULL_LOAD,
+    Fleet,
+    Late,
+    Option,
+    Part,
+    following,
+    options,
+    rate_of,
+)
+from tandem_operator.core.observe.demand_history import DemandHistory
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import RoleSpec
+
+EASY_LOAD, MOST_FLOORS = 0.5, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """The parts of the past that are played, and by role what is late and what to try."""
+
+    history: DemandHistory
+    parts: Sequence[Part]
+    weights: Sequence[float]
+    late: Mapping[Role, Late]
+    floors: Mapping[Role, range]
+
+    def tried(self, fleets: Mapping[Role, Fleet]) -> dict[Role, list[Option]]:
+        """Each floor below each role's fleet."""
+        return {
+            role: options(
+                self.parts,
+                self.weights,
+                role=role,
+                late=self.late[role],
+                fleet=fleet,
+                floors=self.floors[role],
+            )
+            for role, fleet in fleets.items()
+        }
+
+    def followed(
+        self, *, hold_s: float, lead_s: Mapping[Role, float], most: Mapping[Role, int]
+    ) -> dict[Role, list[Option]]:
+        """Each floor below fleets that follow the forecast and keep for so long what they had."""
+        return self.tried(
+            {
+                role: following(
+                    self.history, role, hold_s=hold_s, lead_s=lead_s[role], most=most[role]
+                )
+                for role in Role
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One policy, played. `hold_s` is `None` for a fleet that never moves."""
+
+    hold_s: float | None
+    prefill: Option
+    decode: Option
+
+    @property
+    def floors(self) -> dict[Role, int]:
+        """The least of each role."""
+        return {Role.PREFILL: self.prefill.floor, Role.DECODE: self.decode.floor}
+
+    @property
+    def late(self) -> float:
+        """Late requests of the past with it."""
+        return self.prefill.late + self.decode.late
+
+    def gpu_s(self, gpus: Mapping[Role, int]) -> float:
+        """GPU seconds that it would have held, with so many GPUs per replica."""
+        prefill_s, decode_s = self.prefill.replica_s, self.decode.replica_s
+        return prefill_s * gpus[Role.PREFILL] + decode_s * gpus[Role.DECODE]
+
+    def is_like(self, cover: Cover) -> bool:
+        """Whether this is the insurance in force."""
+        same = cover.steady == (self.hold_s is None) and cover.hold_s == (self.hold_s or 0.0)
+        return same and cover.floors == self.floors
+
+    def is_within(self, short: Short) -> bool:
+        """Whether it holds no more, for no longer, than what was not enough."""
+        as_long = (FOR_EVER_S if self.hold_s is None else self.hold_s) <= short.hold_s
+        return as_long and all(floor <= short.floors[r] for r, floor in self.floors.items())
+
+    def insures_no_more(self, cover: Cover) -> bool:
+        """Whether that insurance held as much, for as long."""
+        return self.is_within(short_as(cover, at_s=0))
+
+
+def pairs(hold_s: float | None, by_role: Mapping[Role, Sequence[Option]]) -> list[Played]:
+    """Each floor of one role with each of the other."""
+    return [
+        Played(hold_s, prefill, decode)
+        for prefill in by_role[Role.PREFILL]
+        for decode in by_role[Role.DECODE]
+    ]
+
+
+def floors_to_try(
+    bounds: RoleSpec, parts: Sequence[Part], role: Role, busy: float, *, level: bool
+) -> range:
+    """Counts to try, up to what carries the highest load with ease; a few of a large fleet.
+
+    Level traffic never needs fewer than its load keeps busy.
+    """
+    least = max(1, bounds.min_replicas)
+    load = busy * rate_of(max(part.steps[role] for part in parts))
+    if level:
+        least = max(least, min(int(load / FULL_LOAD), bounds.max_replicas))
+    most = min(max(least, bounds.max_replicas), max(least, ceil(load / EASY_LOAD)) + 1)
+    step = 1
+    while (most - least) // step > MOST_FLOORS:
+        step *= 2
+    return range(least, most + 1, step)

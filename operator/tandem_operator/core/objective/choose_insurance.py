@@ -1,0 +1,204 @@
+"""What this pool's own bursts are worth insuring against.
+
+The history is played again under a few policies: a floor for each role, and how long the fleet
+keeps what it once needed, up to one that never moves. That tells who would have been late and which
+GPUs would have been held: the newsvendor's problem over what really came, with the time that a
+replica is kept as the ski-rental's. The cheapest policy inside the error budget is taken.
+What is older counts less, so a pattern that ended is forgotten as other traffic comes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+
+from tandem_operator.core.objective.candidates import Game, Played, floors_to_try, pairs
+from tandem_operator.core.objective.error_budget import Proof
+from tandem_operator.core.objective.evidence import one_less, short_of, still_right
+from tandem_operator.core.objective.insurance import LEVEL_S, OFTEN, Cover, is_level, recurs
+from tandem_operator.core.objective.surprises import is_ruinous, surprises_of
+from tandem_operator.core.objective.what_if import (
+    Late,
+    Part,
+    bursts_beyond,
+    following,
+    parts_of,
+    unmoved,
+)
+from tandem_operator.core.observe.demand_history import BUCKET_S, KEPT_S, DemandHistory
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.demand import Work
+from tandem_operator.core.sizing.optimizer import gpus_of
+from tandem_operator.core.sizing.targets import Bursts
+from tandem_operator.core.spec import PoolSpec
+
+HOLDS_S = (0.0, 60.0, 180.0, 600.0, 1800.0)
+HALF_LIFE_S = 3600.0
+LEAST_HISTORY_S = 120.0
+# In units of the GPU time of a request, over the share that may be late: the most that is paid to
+# have one request less late, so that no fleet is held for ever for a burst that was small.
+MOST_PRICE = 10.0
+# Each change costs a start. Another insurance must be so much cheaper than the one in force, or
+# that one must miss so many times what is allowed. The other must miss no more than so much of
+# what is allowed: what just passes now may not pass in a minute.
+LOYALTY, TOLERATED, SURE = 0.93, 1.0, 0.5
+# A fleet for level traffic is judged by its late requests, so it need not be that sure.
+SURE_IF_LEVEL = 0.85
+
+
+def cover_for(
+    spec: PoolSpec,
+    history: DemandHistory,
+    work: Work,
+    *,
+    lead_s: Mapping[Role, float],
+    allowed_late: float,
+    before: Cover,
+    proof: Proof = Proof.NONE,
+    overspent: bool = False,
+) -> Cover:
+    """The cheapest insurance that keeps the late share of the history within `allowed_late`.
+
+    `lead_s` is how long a start takes. `before` is in force and stays where another is hardly
+    cheaper. `proof` is what really came of it. `overspent`: nothing is left of the budget.
+    """
+    size = len(history)
+    level = is_level(history)
+    if level and still_right(before, history.end_s, proof):
+        return replace(before, end_s=history.end_s)
+    # What is level has been so for an hour: what came before that no longer counts.
+    first = max(0, size - LEVEL_S // BUCKET_S) if level else 0
+    weights = [_weight(size - at) if at >= first else 0.0 for at in range(size)]
+    parts = tuple(
+        part
+        for part in parts_of(
+            history, weights, mean_tokens=work.mean_tokens, dispersion=work.dispersion
+        )
+        if part.bucket >= first
+    )
+    if size * BUCKET_S < LEAST_HISTORY_S or not parts:
+        return replace(before, end_s=history.end_s)
+    requests = sum(part.requests for part in parts)
+    gpus = {
+        role: spec.roles[role].gpus_per_replica if spec.roles[role].managed else 0 for role in Role
+    }
+    request_gpu_s = sum(work.busy[role] * gpus[role] for role in Role)
+    price = MOST_PRICE * request_gpu_s / max(1e-3, 1.0 - spec.slo.attainment)
+    # Where another owner sets the count, nothing can be insured and nothing is paid.
+    busy = {role: work.busy[role] if spec.roles[role].managed else 0.0 for role in Role}
+    late = {role: Late(work.late_share[role], busy=busy[role]) for role in Role}
+    floors = {
+        role: floors_to_try(spec.roles[role], parts, role, busy[role], level=level) for role in Role
+    }
+    least = {role: floors[role].start for role in Role}
+    bare = {
+        role: following(history, role, hold_s=spec.stabilization_s, lead_s=lead_s[role])
+        for role in Role
+    }
+    surprises = surprises_of(
+        parts, late=late, fleets=bare, least=least, whole=size * BUCKET_S < KEPT_S
+    )
+    # What came again after a silence may be lower each time, and recurs.
+    rested = 0 in history.requests[parts[0].bucket : parts[-1].bucket]
+    recurring = recurs(history) or (surprises >= OFTEN and rested)
+    # What comes back and spent the budget is no surprise any more, and worth it all the same.
+    worth = level or surprises >= OFTEN or (recurring and overspent)
+    allowed = 1.0 - spec.slo.attainment
+    if not worth and not (
+        surprises and is_ruinous(parts, late=late, fleets=bare, least=least, allowed_late=allowed)
+    ):
+        # What came once may never come again.
+        return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
+
+    game = Game(history=history, parts=parts, weights=weights, late=late, floors=floors)
+    alone = game.tried(dict.fromkeys(Role, unmoved(history)))
+    enough = {role: each[-1].floor for role, each in alone.items()}
+    played: list[Played] = []
+    if not level:
+        for hold_s in HOLDS_S:
+            kept_s = max(hold_s, spec.stabilization_s)
+            played += pairs(hold_s, game.followed(hold_s=kept_s, lead_s=lead_s, most=enough))
+    # Level traffic leaves nothing to follow: each move would answer chance, one start-up late.
+    if recurring or level:
+        played += pairs(None, alone)
+    played = [each for each in played if _fits(spec, each.floors)] or played[:1]
+    short = short_of(before, proof, history.end_s)
+    if short is not None:
+        played = [each for each in played if not each.is_within(short)] or played[-1:]
+    sure = SURE_IF_LEVEL if level else SURE
+
+    def cost(each: Played) -> float:
+        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, sure)
+        excess = max(0.0, each.late - allowed * allowed_late * requests)
+        return loyalty * (each.gpu_s(gpus) + price * excess)
+
+    found = min(played, key=cost)
+    ready_s = (history.end_s or 0) + ceil(max(lead_s.values()))
+    taken = found.floors
+    anew = level and proof is Proof.AMPLE and before.level_s is not None
+    if anew:
+        taken = one_less(before, taken)
+    best = Cover(
+        floors=taken,
+        steady=found.hold_s is None,
+        hold_s=found.hold_s or 0.0,
+        end_s=history.end_s,
+        late_share=min(1.0, found.late / requests),
+        bare_share=min(1.0, played[0].late / requests),
+        recurring=recurring,
+        most=taken if found.hold_s is None else enough if recurring else {},
+        busy=work.busy,
+        record=max(history.requests[parts[0].bucket :], default=0),
+        since_s=ready_s if anew or not found.insures_no_more(before) else _past(before, ready_s),
+        short=short,
+        terms=before.terms,
+        level_s=history.end_s if level else None,
+    )
+    if found.is_like(before):
+        # What it was taken for stays as it was told.
+        return replace(best, bursts=before.bursts)
+    if level:
+        return best
+    return replace(
+        best, bursts=_told(history, parts, work, late=late, floors=best.floors, least=least)
+    )
+
+
+def _weight(age: int) -> float:
+    """How much a bucket counts that began so many buckets ago."""
+    weight: float = 0.5 ** (age * BUCKET_S / HALF_LIFE_S)
+    return weight
+
+
+def _told(
+    history: DemandHistory,
+    parts: Sequence[Part],
+    work: Work,
+    *,
+    late: Mapping[Role, Late],
+    floors: Mapping[Role, int],
+    least: Mapping[Role, int],
+) -> dict[Role, Bursts]:
+    """By role, the bursts that its last replica above the `least` is held for."""
+    found = {
+        role: bursts_beyond(
+            history,
+            parts,
+            role=role,
+            late=late[role],
+            replicas=floor - 1,
+            mean_tokens=work.mean_tokens[role],
+        )
+        for role, floor in floors.items()
+        if floor > least[role]
+    }
+    return {role: each for role, each in found.items() if each is not None}
+
+
+def _past(before: Cover, ready_s: int) -> int | None:
+    """Since when `before` is judged; a clock that was set back leaves a time to come."""
+    return None if before.since_s is None else min(before.since_s, ready_s)
+
+
+def _fits(spec: PoolSpec, floors: Mapping[Role, int]) -> bool:
+    """Whether the GPU budget has room for so many: what it has no room for insures nothing."""
+    return spec.gpu_budget is None or gpus_of(spec, floors) <= spec.gpu_budget

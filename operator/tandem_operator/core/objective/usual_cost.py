@@ -1,0 +1,68 @@
+"""What requests usually cost, as a play of the past needs it: the mean of many looks.
+
+The cost of a minute swings by a third: a burst that no fleet was ready for counts as slow engines.
+A past that is played at the cost of one minute asks for another fleet every few minutes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import log
+
+from tandem_operator.core.objective.what_if import ALIKE, RATE_GRID
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.demand import Work
+from tandem_operator.core.sizing.optimizer import LateShare
+
+LOOKS_KEPT = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """A request of one role, in the mean of so many looks.
+
+    Attributes:
+        tokens: how many of them it has.
+        busy: replicas that one of these per second keeps busy.
+    """
+
+    tokens: float
+    busy: float
+    looks: int
+
+    def seen(self, tokens: float, busy: float) -> "Usual":
+        """The mean with one more look; the look alone where requests are now clearly others."""
+        if abs(log(tokens / self.tokens)) * RATE_GRID > ALIKE:
+            return Usual(tokens, busy, 1)
+        looks = min(LOOKS_KEPT, self.looks + 1)
+        return Usual(
+            self.tokens + (tokens - self.tokens) / looks,
+            self.busy + (busy - self.busy) / looks,
+            looks,
+        )
+
+
+def usual_of(before: Mapping[Role, Usual], work: Work) -> dict[Role, Usual]:
+    """What is usual by role, after one more look."""
+    found = {}
+    for role in Role:
+        tokens = max(1.0, work.mean_tokens[role])
+        busy = work.busy[role] / tokens
+        found[role] = before[role].seen(tokens, busy) if role in before else Usual(tokens, busy, 1)
+    return found
+
+
+def as_usual(work: Work, usual: Mapping[Role, Usual]) -> Work:
+    """The work of a usual request."""
+    busy = {role: each.busy * each.tokens for role, each in usual.items()}
+    times = {r: busy[r] / work.busy[r] if work.busy[r] > 0.0 else 1.0 for r in Role}
+    return replace(
+        work,
+        busy=busy,
+        late_share={r: _at(share, times[r]) for r, share in work.late_share.items()},
+        mean_tokens={role: each.tokens for role, each in usual.items()},
+    )
+
+
+def _at(share: LateShare, times: float) -> LateShare:
+    """Requests that cost so many times as much are late as so many times as many are."""
+    return lambda rate_rps, replicas: share(times * rate_rps, replicas)

@@ -1,0 +1,72 @@
+"""How much of the prompts the prefix caches serve now.
+
+What a cache served of a request is known once its prompt was computed; until then the router counts
+nothing for it. So a window tells no more than a range: the prompts that still wait may hit or not.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tandem_operator.core.observe.arrivals import Arrivals, Second
+from tandem_operator.core.statistics import believed
+
+RECENT_S = (30, 10)
+MOST_CACHED_SHARE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Prompt tokens that entered, those of them that caches served, and those still unanswered."""
+
+    prompt: float
+    cached: float
+    unanswered: float
+
+    @property
+    def least(self) -> float:
+        """The share if none of the prompts that wait will hit."""
+        return self._share(self.prompt)
+
+    @property
+    def most(self) -> float:
+        """The share if all prompts that wait are of this window."""
+        return self._share(self.prompt - self.unanswered)
+
+    def _share(self, answered: float) -> float:
+        return self.cached / max(self.cached, answered, 1e-9)
+
+
+def cached_share(arrivals: Arrivals, *, first_s: int) -> float:
+    """Share of prompt tokens served from caches: since `first_s`, unless lately it was another.
+
+    A collapse of hits multiplies the work at once: it must not take a whole window to be seen.
+    """
+    seconds = {at: row for at, row in arrivals.seconds.items() if at >= first_s}
+    prompt, cached = _sums(seconds.values())
+    if prompt <= 0.0 or cached <= 0.0:
+        return 0.0
+    requests = sum(group.requests for row in seconds.values() for group in row.groups)
+    unanswered = arrivals.queued_prompt_tokens + arrivals.prefill_requests * prompt / requests
+    share = cached / prompt
+    for window_s in RECENT_S:
+        recent = [row for at, row in seconds.items() if at >= arrivals.end_s - window_s]
+        prompt, cached = _sums(recent)
+        if prompt <= 0.0:
+            break
+        window = _Window(prompt, cached, unanswered)
+        squares = sum((row.cached_tokens - share * _prompt(row)) ** 2 for row in seconds.values())
+        share = believed(
+            min(max(share, window.least), window.most),
+            share,
+            variance=squares / len(seconds) * len(recent) / prompt**2,
+        )
+    return min(MOST_CACHED_SHARE, share)
+
+
+def _sums(rows: Iterable[Second]) -> tuple[float, float]:
+    pairs = [(_prompt(row), row.cached_tokens) for row in rows]
+    return sum(prompt for prompt, _ in pairs), sum(cached for _, cached in pairs)
+
+
+def _prompt(row: Second) -> float:
+    return sum(group.requests * group.prompt_tokens for group in row.groups)

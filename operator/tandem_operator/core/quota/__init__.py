@@ -1,0 +1,1 @@
+"""What pools of one namespace share."""

@@ -1,0 +1,99 @@
+"""Share GPUs between pools: minimums first, then by priority, then where a GPU serves most.
+
+Within a priority the next GPUs go to the pool whose further replicas give the most good requests
+per GPU, over however many GPUs it takes to gain something: a step of several tensor-parallel GPUs
+competes with its mean, as on the concave envelope of the pool's curve.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tandem_operator.core.quota.demand_curve import Curve
+
+STICKINESS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One pool's side of the sharing, in GPUs.
+
+    Attributes:
+        least: what it keeps whatever others want: its minimum, or all it asks for while too
+            little is known of it to take anything away.
+        curve: what more would buy it; empty where it wants no more than `least`.
+        asked: what its Deployments ask for. Another pool of the same priority must be clearly
+            better with these GPUs to get them: each change of hands costs a start.
+        held: what its pods hold or may claim, terminating ones included.
+        granted: what it may hold since its own last tick, whether it already does or not.
+    """
+
+    pool: str
+    priority: int
+    least: int
+    curve: Curve = ()
+    asked: int = 0
+    held: int = 0
+    granted: int = 0
+
+    @property
+    def reserved(self) -> int:
+        """GPUs that no other pool may count on now."""
+        return max(self.held, self.granted)
+
+
+def allocate(claims: Iterable[Claim], *, gpus: int) -> Mapping[str, int]:
+    """GPUs of each pool, together at most `gpus`, in whatever order the claims come.
+
+    The minimum of a pool that runs comes before that of one that does not, since nothing can take
+    it away; a minimum that does not fit as a whole is not begun.
+    """
+    ordered = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
+    shares = {claim.pool: 0 for claim in ordered}
+    left = max(0, gpus)
+    for claim in sorted(ordered, key=lambda claim: claim.asked == 0):
+        if claim.least <= left or claim.asked > 0:
+            shares[claim.pool] = min(claim.least, left)
+            left -= shares[claim.pool]
+    for priority in sorted({claim.priority for claim in ordered}, reverse=True):
+        peers = [
+            claim
+            for claim in ordered
+            if claim.priority == priority and shares[claim.pool] == claim.least
+        ]
+        left = _share_out(peers, shares, left)
+    for claim in ordered:
+        # What nobody wants stays where it is, for the pool itself to give back in its own time.
+        spare = min(left, max(0, claim.asked - shares[claim.pool]))
+        if shares[claim.pool] >= claim.least:
+            shares[claim.pool] += spare
+            left -= spare
+    return shares
+
+
+def _share_out(peers: Sequence[Claim], shares: dict[str, int], left: int) -> int:
+    """Give pools of one priority what they gain most from; returns what is left."""
+    worth = {claim.pool: _worth(claim) for claim in peers}
+    while True:
+        best: tuple[float, int, str, int] | None = None
+        for pool, points in worth.items():
+            have = shares[pool]
+            now = max((value for gpus, value in points if gpus <= have), default=0.0)
+            for gpus, value in points:
+                if not 0 < gpus - have <= left:
+                    continue
+                gain = max(0.0, value - now) / (gpus - have)
+                # Of equals the pool with less goes first, then the smaller step.
+                step = (-round(gain, 9), have, pool, gpus)
+                if best is None or step < best:
+                    best = step
+        if best is None:
+            return left
+        _, have, pool, gpus = best
+        shares[pool] = gpus
+        left -= gpus - have
+
+
+def _worth(claim: Claim) -> Sequence[tuple[int, float]]:
+    """The curve with what the pool already has valued above what it only wants."""
+    kept = max((p.goodput_rps for p in claim.curve if p.gpus <= claim.asked), default=0.0)
+    return [(p.gpus, p.goodput_rps + STICKINESS * min(p.goodput_rps, kept)) for p in claim.curve]

@@ -1,0 +1,64 @@
+"""A pool's demand curve: the good requests per second that each number of GPUs would buy it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandem_operator.core.forecast.distribution import Forecast
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.optimizer import Demand, pairs
+from tandem_operator.core.spec import PoolSpec
+
+NEGLIGIBLE_RPS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The best pair for so many GPUs, and what it gives."""
+
+    gpus: int
+    counts: Mapping[Role, int]
+    goodput_rps: float
+
+
+Curve = tuple[Point, ...]
+"""More GPUs at each point and, but for the last, more good requests; from minimum to target."""
+
+
+def demand_curve(
+    spec: PoolSpec,
+    forecast: Forecast,
+    demands: Mapping[Role, Demand],
+    *,
+    target: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+    good_share: float,
+) -> Curve:
+    """The curve up to `target`, at the rates of the highest forecast level.
+
+    The last point is always `target`: what it holds beyond the best smaller pair is safety that the
+    forecast's few samples need not show.
+    """
+    best: dict[int, Point] = {}
+    last: Point | None = None
+    for pair in pairs(
+        spec,
+        forecast.peak.samples_rps,
+        demands,
+        target=target,
+        fixed=fixed,
+        good_share=good_share,
+    ):
+        last = Point(pair.gpus, pair.counts, pair.goodput_rps)
+        if pair.gpus not in best or last.goodput_rps > best[pair.gpus].goodput_rps + NEGLIGIBLE_RPS:
+            best[pair.gpus] = last
+    if last is None:
+        return ()
+    curve: list[Point] = []
+    for gpus in sorted(best):
+        point = best[gpus]
+        if gpus < last.gpus and (
+            not curve or point.goodput_rps > curve[-1].goodput_rps + NEGLIGIBLE_RPS
+        ):
+            curve.append(point)
+    reached = max([last.goodput_rps, *(point.goodput_rps for point in curve)])
+    return (*curve, Point(last.gpus, last.counts, reached))

@@ -1,0 +1,1 @@
+"""How many replicas keep the bounds at a rate, and which counts are cheapest."""

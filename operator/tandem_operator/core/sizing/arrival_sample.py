@@ -1,0 +1,215 @@
+"""The recent requests as a stationary sample: what arrives now, at any rate one cares to ask about.
+
+Arrivals of the last minutes are moved to *operational time*, in which their local rate is one: on a
+ramp, old arrivals merely sped up would look like bursts. Prompt lengths are carried to the recent
+mean in the same way. What stays is the burstiness, and it is replayed, not assumed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import NamedTuple
+
+from tandem_operator.core.forecast.change_point import last_step_s
+from tandem_operator.core.observe.arrivals import Arrivals, PromptGroup
+from tandem_operator.core.observe.prefix_cache import cached_share
+from tandem_operator.core.statistics import believed
+
+WINDOW_S = 180
+RATE_HALF_WINDOW_S = 15
+LENGTH_HALF_WINDOW_S = 30
+RECENT_S = 30
+PRIOR_REQUESTS = 10.0
+# So many of the latest requests are placed one by one; before them, a few entries a second stand
+# for all.
+EXACT_REQUESTS = 600
+MOST_ENTRIES_PER_S = 3
+
+
+class Request(NamedTuple):
+    """One request of the sample, or a few alike: when in operational time, and the prompt.
+
+    A plain tuple: a thousand of them are made a tick.
+    """
+
+    at: float
+    requests: int
+    prompt_tokens: float
+    cached_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The sample, in order of arrival, and its means.
+
+    Attributes:
+        singles_from: the first of the latest entries that are all single requests.
+    """
+
+    requests: tuple[Request, ...]
+    singles_from: int
+    total: int
+    mean_prompt_tokens: float
+    dispersion: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What entered in one second of the window.
+
+    Attributes:
+        entries: share of the second gone, how many requests, and tokens of each; in order.
+    """
+
+    second: int
+    entries: tuple[tuple[float, int, float], ...]
+    requests: int
+    tokens: float
+    squared_tokens: float
+
+
+def workload(arrivals: Arrivals) -> Workload | None:
+    """The sample of the recent window; `None` where it saw no request."""
+    counts = arrivals.counts[-WINDOW_S:]
+    first_s = arrivals.end_s - len(counts)
+    rows = _rows(arrivals, first_s)
+    total = sum(row.requests for row in rows)
+    if total == 0:
+        return None
+    step_age_s = last_step_s(counts)
+    wall = len(counts) - step_age_s if step_age_s is not None else 0
+    rates = _moving_mean(counts, RATE_HALF_WINDOW_S, wall)
+    passed = [0.0]
+    for rate in rates:
+        passed.append(passed[-1] + max(rate, 1e-3))
+    stretch = total / passed[-1]
+    sizes = _length_scale(rows, first_s, len(counts), wall)
+    cached = cached_share(arrivals, first_s=first_s)
+    requests: list[Request] = []
+    tokens = 0.0
+    for row in rows:
+        index = row.second - first_s
+        start = passed[index] * stretch
+        span = (passed[index + 1] - passed[index]) * stretch
+        scale = sizes[index]
+        tokens += row.tokens * scale
+        for share, count, length in row.entries:
+            size = length * scale
+            requests.append(Request(start + span * share, count, size, size * cached))
+    return Workload(
+        requests=tuple(requests),
+        singles_from=_singles_from(requests),
+        total=total,
+        mean_prompt_tokens=tokens / total,
+        dispersion=_dispersion(counts, rates),
+    )
+
+
+def _singles_from(requests: Sequence[Request]) -> int:
+    for seen, request in enumerate(reversed(requests)):
+        if request.requests > 1 or seen == EXACT_REQUESTS:
+            return len(requests) - seen
+    return 0
+
+
+def _rows(arrivals: Arrivals, first_s: int) -> list[_Row]:
+    """The window's seconds that saw anything, in order.
+
+    Within its second a request's place is not known; it is drawn by a fixed hash, evenly, as given
+    the count of a Poisson second it would be.
+    """
+    window = sorted(at for at in arrivals.seconds if first_s <= at < arrivals.end_s)
+    exact_from, left = arrivals.end_s, EXACT_REQUESTS
+    for second in reversed(window):
+        left -= sum(group.requests for group in arrivals.seconds[second].groups)
+        if left < 0 and exact_from < arrivals.end_s:
+            break
+        exact_from = second
+    return [
+        _row(second, arrivals.seconds[second].groups, exact=second >= exact_from)
+        for second in window
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _row(second: int, groups: tuple[PromptGroup, ...], *, exact: bool) -> _Row:
+    """One second's row: nearly all are those of the last tick."""
+    total = sum(group.requests for group in groups)
+    exact = exact or total <= MOST_ENTRIES_PER_S
+    alike: list[tuple[int, float]] = []
+    tokens = squared = 0.0
+    for requests, length in groups:
+        tokens += requests * length
+        squared += requests * length * length
+        if exact:
+            alike.extend([(1, length)] * requests)
+            continue
+        parts = max(1, MOST_ENTRIES_PER_S * requests // total)
+        for part in range(parts):
+            alike.append((requests * (part + 1) // parts - requests * part // parts, length))
+    entries = [(_scatter(second, at), count, length) for at, (count, length) in enumerate(alike)]
+    entries.sort(key=itemgetter(0))
+    return _Row(second, tuple(entries), total, tokens, squared)
+
+
+def _scatter(second: int, index: int) -> float:
+    mixed = (second * 2654435761 + index * 2246822519 + 374761393) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 15)) * 2246822519) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 13)) * 3266489917) & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 16)) & 0xFFFFFF) / float(0x1000000)
+
+
+def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
+    """Mean over +-`half` entries around each entry, fewer at the ends and none across the `wall`.
+
+    A mean across a sudden change of level would make a burst of what followed it.
+    """
+    sums = [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+    size = len(values)
+    means = []
+    for i in range(size):
+        start, end = (0, wall) if i < wall else (wall, size)
+        low, high = max(start, i - half), min(end, i + half + 1)
+        means.append((sums[high] - sums[low]) / (high - low))
+    return means
+
+
+def _length_scale(rows: Sequence[_Row], first_s: int, span_s: int, wall: int) -> list[float]:
+    """Per second: recent mean prompt length over the mean length around that second."""
+    tokens, requests = [0.0] * span_s, [0.0] * span_s
+    for row in rows:
+        tokens[row.second - first_s] = row.tokens
+        requests[row.second - first_s] = row.requests
+    total = sum(requests)
+    mean = sum(tokens) / total
+    overall = max(1.0, mean)
+    since = max(wall, span_s - RECENT_S)
+    variance = max(0.0, sum(row.squared_tokens for row in rows) / total - mean * mean)
+    recent = believed(
+        _shrunk(sum(tokens[since:]), sum(requests[since:]), overall),
+        overall,
+        variance=variance / (sum(requests[since:]) + PRIOR_REQUESTS),
+    )
+    local_tokens = _moving_mean(tokens, LENGTH_HALF_WINDOW_S, wall)
+    local_requests = _moving_mean(requests, LENGTH_HALF_WINDOW_S, wall)
+    width = 2 * LENGTH_HALF_WINDOW_S + 1
+    return [
+        recent / _shrunk(t * width, r * width, overall)
+        for t, r in zip(local_tokens, local_requests, strict=True)
+    ]
+
+
+def _shrunk(total: float, count: float, prior: float) -> float:
+    return (total + PRIOR_REQUESTS * prior) / (count + PRIOR_REQUESTS)
+
+
+def _dispersion(counts: Sequence[float], rates: Sequence[float]) -> float:
+    """Variance of the counts around their local rate over that rate: 1 for Poisson."""
+    expected = sum(rates)
+    if expected <= 0.0:
+        return 1.0
+    squares = sum((count - rate) ** 2 for count, rate in zip(counts, rates, strict=True))
+    return min(50.0, max(0.5, (squares + PRIOR_REQUESTS) / (expected + PRIOR_REQUESTS)))

@@ -1,0 +1,74 @@
+"""How fast a decode replica is: told to the routers, who let in no more than it bears."""
+
+from dataclasses import dataclass
+
+from tandem_operator.core.learn.least_squares import Triple, dot
+from tandem_operator.core.sizing.demand import Situation
+
+# What is told is written down where many read it: not anew for every new digit, nor at every tick.
+# Slower and faster alike, or the worst of what is chance would hold.
+SAME_WITHIN = 0.03
+BETWEEN_S = 10.0
+SAME_OUTPUTS_WITHIN = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePace:
+    """One decode replica, as fast as its steps were timed.
+
+    Attributes:
+        steps: a step takes steps[0] + steps[1] x streams + steps[2] x their KV tokens seconds.
+        kv_capacity_tokens: what its cache holds; `None`: not known.
+        output_tokens: what a request makes, for a router that has seen none end; `None`: not known.
+        told_s: epoch seconds since when this is what they are told.
+    """
+
+    steps: Triple
+    kv_capacity_tokens: float | None
+    max_num_seqs: int
+    output_tokens: float | None = None
+    told_s: float = 0.0
+
+    def step_s(self, streams: float, kv_tokens: float) -> float:
+        """Seconds of a step with so many streams that hold so many tokens."""
+        return dot(self.steps, (1.0, streams, kv_tokens))
+
+
+def pace_to_tell(
+    told: DecodePace | None,
+    situation: Situation | None,
+    *,
+    max_num_seqs: int,
+    now_s: float,
+) -> DecodePace | None:
+    """What the routers should know from now on; what they were told last, where that still holds.
+
+    What was told holds while a stream alone and the largest batch take what it says, within
+    `SAME_WITHIN`, and for `BETWEEN_S`. Violations correct sizing, not this: those who would be late
+    are not let in, so that there are few says nothing of speed.
+    """
+    if situation is None:
+        return told
+    work = situation.decode
+    pace = DecodePace(
+        steps=situation.models.step.coefficients(),
+        kv_capacity_tokens=situation.models.kv_capacity_tokens,
+        max_num_seqs=max_num_seqs,
+        output_tokens=work.outputs.mean_tokens,
+        told_s=now_s,
+    )
+    if told is None or told.max_num_seqs != max_num_seqs:
+        return pace
+    if 0.0 <= now_s - told.told_s < BETWEEN_S:
+        return told
+    here = ((streams, streams * work.context_tokens) for streams in (1.0, work.batch))
+    same = (
+        all(_same(told.step_s(*at), pace.step_s(*at), SAME_WITHIN) for at in here)
+        and _same(told.kv_capacity_tokens or 0.0, pace.kv_capacity_tokens or 0.0, SAME_WITHIN)
+        and _same(told.output_tokens or 0.0, work.outputs.mean_tokens, SAME_OUTPUTS_WITHIN)
+    )
+    return told if same else pace
+
+
+def _same(told: float, now: float, within: float) -> bool:
+    return abs(told - now) <= within * now

@@ -1,0 +1,160 @@
+"""Count what the router does in an overload as the insurance that a spare replica would be.
+
+A router that lets the excess wait behind those who can still be on time loses the excess and nobody
+else; one that sends whole requests to decode replicas with slack lends that slack to prefill.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from heapq import heapreplace
+from itertools import pairwise
+from math import erfc, exp, inf, pi, sqrt
+
+from tandem_operator.core.forecast.distribution import Forecast
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.decode import DecodeWork
+from tandem_operator.core.sizing.demand import USABLE_SLACK, Situation
+from tandem_operator.core.sizing.optimizer import Demand, LateShare
+from tandem_operator.core.sizing.prefill import UNSEEN_ON_TIME, Job, PrefillWork, Replay, quantile
+from tandem_operator.core.spec import Insurance
+
+PROVEN_LEADS = 2.0
+UNPROVEN_SPREAD = 3.0
+FULL_RISK = 0.6
+
+
+def insured(insurance: Insurance, situation: Situation | None) -> Situation | None:
+    """The situation as it is under this insurance: fewer are late with the same replicas."""
+    if situation is None:
+        return None
+    demands = dict(situation.demands)
+    if insurance.deadline_order:
+        excess = PrefillExcess(situation.replay.work)
+        demands[Role.PREFILL] = replace(
+            demands[Role.PREFILL], late_share=excess.late_share, priced_share=None
+        )
+    if insurance.decode_gate:
+        decode = situation.decode
+        demands[Role.DECODE] = replace(
+            demands[Role.DECODE],
+            late_share=lambda rate_rps, replicas: decode_excess(decode, rate_rps, replicas),
+        )
+    return replace(situation, demands=demands)
+
+
+def trusted(insurance: Insurance, forecast: Forecast | None, *, known_s: float) -> Forecast | None:
+    """The forecast with as much of its look-ahead as it is to be trusted with."""
+    if forecast is None:
+        return None
+    return at_risk(forecast, known_s) if insurance.follow_risk else forecast.proven()
+
+
+def at_risk(forecast: Forecast, known_s: float) -> Forecast:
+    """The forecast with as much look-ahead as its risk is worth.
+
+    While no prediction over the start-up time has come true or failed yet, the risk is unknown, not
+    small. Where the risk is small, a replica need not be ready a minute before it is needed.
+    """
+    unproven = max(0.0, 1.0 - known_s / (PROVEN_LEADS * forecast.lead_s))
+    widen = 1.0 + UNPROVEN_SPREAD * unproven
+    nearer = forecast.looking_ahead(min(1.0, widen * forecast.risk / FULL_RISK))
+    return replace(
+        nearer,
+        levels=tuple(
+            replace(
+                level,
+                samples_rps=tuple(
+                    max(0.0, level.mean_rps + widen * (sample - level.mean_rps))
+                    for sample in level.samples_rps
+                ),
+            )
+            for level in nearer.levels
+        ),
+    )
+
+
+def lent(demands: Mapping[Role, Demand], decode_replicas: int) -> Mapping[Role, Demand]:
+    """The demands where prefill may use what `decode_replicas` have to spare, above the mean rate.
+
+    What the mean rate needs it has to have by itself: who lives on another's slack swings with it.
+    """
+    prefill, busy = demands[Role.PREFILL], demands[Role.DECODE].busy
+    late_share: LateShare = prefill.late_share
+
+    def with_slack(rate_rps: float, replicas: int) -> float:
+        slack = USABLE_SLACK * max(0.0, decode_replicas - rate_rps * busy)
+        return late_share(rate_rps * replicas / (replicas + slack), replicas)
+
+    return {**demands, Role.PREFILL: replace(prefill, priced_share=with_slack)}
+
+
+def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:
+    """Share of requests beyond what `replicas` can give inside the SLO, the load being normal."""
+    if rate_rps <= 0.0:
+        return 0.0
+    load = work.load(rate_rps) / replicas
+    deviation = max(1e-9, work.deviation(rate_rps, replicas))
+    above = (load - 1.0) / deviation
+    density = exp(-0.5 * above * above) / sqrt(2.0 * pi)
+    return (deviation * density + (load - 1.0) * 0.5 * erfc(-above / sqrt(2.0))) / load
+
+
+class PrefillExcess(Replay):
+    """The same where whoever would be late waits behind the others: no load is hopeless for all."""
+
+    hopeless_load = inf
+
+    def __init__(self, work: PrefillWork) -> None:
+        super().__init__(work)
+        self._patience_s = _patience_s(work)
+
+    def _replayed(self, rate_rps: float, replicas: int) -> float:
+        work = self.work
+        late = _late_count(work.singles, rate_rps, replicas)
+        share = late / (work.singles_counted + UNSEEN_ON_TIME)
+        if work.chunks:
+            share = max(share, self._late_work_share(rate_rps, replicas))
+        return share
+
+    def _late_work_share(self, rate_rps: float, replicas: int) -> float:
+        """Share of the work that comes while the fleet holds all that can be done in time."""
+        # Branches, not `max` and `min`: dozens of these make up most of a tick.
+        backlog_s = late_s = total_s = 0.0
+        most_s = replicas * self._patience_s
+        for (at, work_s, _, _), following in pairwise(self.work.chunks):
+            total_s += work_s
+            backlog_s = backlog_s + work_s - (following.at - at) / rate_rps * replicas
+            if backlog_s < 0.0:
+                backlog_s = 0.0
+            elif backlog_s > most_s:
+                late_s += backlog_s - most_s
+                backlog_s = most_s
+        return late_s / total_s if total_s > 0.0 else 0.0
+
+
+def _patience_s(work: PrefillWork) -> float:
+    """How long half of the requests may wait."""
+    spares = [(job.spare_s, 1) for job in work.singles if job.spare_s < inf]
+    if work.chunks:
+        spares = [
+            (spare_s, above - below)
+            for chunk in work.chunks
+            for spare_s, (below, above) in zip(chunk.spares_s, pairwise(chunk.late), strict=True)
+        ]
+    return quantile(spares, 0.5) if spares else 0.0
+
+
+def _late_count(jobs: Sequence[Job], rate_rps: float, replicas: int) -> int:
+    """Requests that give way because they would be late, on `replicas` servers."""
+    free = [0.0] * replicas
+    late = 0
+    for at, work_s, spare_s in jobs:
+        now = at / rate_rps
+        start = free[0]
+        if start <= now:
+            heapreplace(free, now + work_s)
+        elif start - now > spare_s:
+            late += 1
+        else:
+            heapreplace(free, start + work_s)
+    return late
