@@ -145,10 +145,10 @@ PARTS: dict[str, Part] = {
     ),
     "overhead": Part(
         "TTFT's part beside prefill is not learned",
-        {"decide.learn_overhead": lambda s, *_, **__: s},
+        {"assessment.learn_overhead": lambda s, *_, **__: s},
     ),
     "urgent": Part(
-        "violations demand no replicas at once", {"decide.urgent_floors": lambda *_, **__: {}}
+        "violations demand no replicas at once", {"action.urgent_floors": lambda *_, **__: {}}
     ),
     "trend": Part(
         "output lengths are those of what ended", {"learn.output_lengths.MOST_CORRECTION": 0.0}
@@ -199,5 +199,5 @@ INSURANCE: dict[str, Part] = {
         "no period from hours of demand", {"forecast.forecaster.repeat": lambda *_, **__: None}
     ),
     "urgent": PARTS["urgent"],
-    "echoes": Part("what ends late counts again", {"decide.outcomes": _with_echoes}),
+    "echoes": Part("what ends late counts again", {"assessment.outcomes": _with_echoes}),
 }

@@ -1,0 +1,223 @@
+"""The first steps of a decision: what is seen, what it teaches, what will come, what that needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tandem_operator.core.forecast.backtest import Track
+from tandem_operator.core.forecast.distribution import Forecast
+from tandem_operator.core.forecast.forecaster import LOOK_AHEAD_S, forecast
+from tandem_operator.core.learn.correction import (
+    LONGER_S,
+    MINUTE_S,
+    Correction,
+    correct,
+    see_ready,
+)
+from tandem_operator.core.learn.engine_models import EngineModels
+from tandem_operator.core.learn.measurements import Learned, learn
+from tandem_operator.core.learn.output_lengths import Outputs, output_lengths
+from tandem_operator.core.memory import Memory
+from tandem_operator.core.observation import Observation
+from tandem_operator.core.observe.arrivals import Arrivals, Outcomes, merge, outcomes
+from tandem_operator.core.observe.fleet import Fleet, Starts, fleet
+from tandem_operator.core.observe.freshness import Freshness, freshness, usable
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.decode_speed import DecodePace, pace_to_tell
+from tandem_operator.core.sizing.demand import (
+    Situation,
+    assess,
+    backlog_of,
+    first_overhead_s,
+    learn_overhead,
+)
+from tandem_operator.core.sizing.router_credit import insured, trusted
+from tandem_operator.core.spec import PoolSpec
+
+TICK_S = 5.0
+LONGEST_STEP_S = 30.0
+RATE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What of an observation may be used, and how old the last look is.
+
+    Attributes:
+        observation: without samples that cannot be.
+        step_s: time since the last look, 0 at the first.
+        minute: requests that ended in the last minute.
+    """
+
+    observation: Observation
+    now_s: float
+    step_s: float
+    fresh: Freshness
+    starts: Starts
+    fleets: Mapping[Role, Fleet]
+    arrivals: Arrivals
+    minute: Outcomes
+
+    @property
+    def ready(self) -> dict[Role, int]:
+        """Pods that serve, by role."""
+        return {role: len(each.ready) for role, each in self.fleets.items()}
+
+    @property
+    def lead_s(self) -> dict[Role, float]:
+        """How long a pod takes from a decision until it serves, by role."""
+        return {role: TICK_S + self.starts.expected_s(role) for role in Role}
+
+
+def observe(observation: Observation, memory: Memory, now_s: float) -> Observed:
+    """Drop what cannot be, and put together what several routers and pods report."""
+    valid = usable(observation, now_s)
+    starts = memory.starts.learn(valid.pods, last_look_s=memory.at_s)
+    since_s = 0.0 if memory.at_s is None else now_s - memory.at_s
+    return Observed(
+        observation=valid,
+        now_s=now_s,
+        step_s=min(LONGEST_STEP_S, max(0.0, since_s)),
+        fresh=freshness(valid, now_s),
+        starts=starts,
+        fleets={role: fleet(valid, role, starts, now_s) for role in Role},
+        arrivals=merge(valid.routers, expected=valid.router_pods, turned_away=valid.turned_away),
+        minute=outcomes(valid.routers, window_s=MINUTE_S),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What engines and requests are like.
+
+    Attributes:
+        models: those of the revision that decodes now.
+        settled: roles whose fleet is old enough to be judged by its violations.
+    """
+
+    learned: Learned
+    models: EngineModels
+    outputs: Outputs | None
+    correction: Correction
+    settled: frozenset[Role]
+
+
+def study(spec: PoolSpec, seen: Observed, memory: Memory) -> Taught:
+    """Learn from what was timed, and from violations that the models did not expect."""
+    observation = seen.observation
+    learned = learn(memory.learned, observation, max_num_seqs=spec.max_num_seqs)
+    latency = observation.latency
+    correction = correct(
+        see_ready(memory.correction, seen.ready, seen.now_s),
+        minute=seen.minute,
+        longer=outcomes(observation.routers, window_s=LONGER_S),
+        attainment=spec.slo.attainment,
+        step_s=seen.step_s,
+        now_s=seen.now_s,
+    )
+    fleets = seen.fleets
+    return Taught(
+        learned=learned,
+        models=learned.of(fleets[Role.DECODE].revision or fleets[Role.PREFILL].revision),
+        outputs=output_lengths(
+            observation.routers,
+            memory.outputs,
+            counts=seen.arrivals.counts,
+            token_s=None if latency is None else latency.tpot.p50_s,
+            step_s=seen.step_s,
+        ),
+        correction=correction,
+        settled=frozenset(role for role in Role if correction.settled(role, seen.now_s)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What will come within `lead_s` and a minute more; `expected` is `None` while unknown."""
+
+    lead_s: float
+    expected: Forecast | None
+    track: Track
+
+
+def foresee(spec: PoolSpec, seen: Observed, memory: Memory) -> Ahead:
+    """Forecast the arrivals over the longer of both start-up times."""
+    lead_s = max(seen.lead_s.values())
+    expected, track = forecast(
+        memory.track,
+        seen.arrivals,
+        lead_s=lead_s,
+        now_s=seen.now_s,
+        history=memory.promise.history,
+    )
+    trust = trusted(spec.insurance, expected, known_s=seen.arrivals.known_s)
+    return Ahead(lead_s=lead_s, expected=trust, track=track)
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What the requests of now need.
+
+    Attributes:
+        situation: `None` while too little is known.
+        overhead_s: the part of TTFT that no prefill replica changes, once it was measured.
+        correction: with what the models expect of now.
+    """
+
+    situation: Situation | None
+    pace: DecodePace | None
+    rate_rps: float
+    overhead_s: float | None
+    correction: Correction
+
+
+def size(spec: PoolSpec, seen: Observed, taught: Taught, ahead: Ahead, memory: Memory) -> Sized:
+    """Put the models and the arrivals together into each role's demand."""
+    observation, models, correction = seen.observation, taught.models, taught.correction
+    overhead_s = memory.overhead_s
+    if overhead_s is None:
+        overhead_s = first_overhead_s(models, observation.engines)
+    # Before steps were timed nothing that was served has been transferred: it is guessed anew.
+    lasting = memory.overhead_s is not None or models.step.line.measured
+    situation = insured(
+        spec.insurance,
+        assess(
+            spec,
+            seen.arrivals,
+            models=models,
+            outputs=taught.outputs,
+            correction=correction,
+            overhead_s=overhead_s,
+            backlog=backlog_of(observation.routers, clear_s=ahead.lead_s + LOOK_AHEAD_S),
+        ),
+    )
+    rate_rps, ready = seen.arrivals.rate_rps(RATE_S) or 0.0, seen.ready
+    if situation is not None:
+        if lasting:
+            overhead_s = learn_overhead(
+                overhead_s,
+                situation,
+                observation.latency,
+                rate_rps=rate_rps,
+                ready=ready,
+                settled=len(taught.settled) == len(Role),
+                slo_ttft_s=spec.slo.ttft_s,
+            )
+        late = {role: situation.violated_share(role, rate_rps, ready[role]) for role in Role}
+        correction = replace(correction, expected_late=late)
+    return Sized(
+        situation=situation,
+        pace=pace_to_tell(memory.pace, situation, max_num_seqs=spec.max_num_seqs, now_s=seen.now_s),
+        rate_rps=rate_rps,
+        overhead_s=overhead_s if lasting else None,
+        correction=correction,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Everything that is known before anything is wanted."""
+
+    seen: Observed
+    taught: Taught
+    ahead: Ahead
+    sized: Sized
