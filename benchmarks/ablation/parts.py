@@ -199,5 +199,5 @@ INSURANCE: dict[str, Part] = {
         "no period from hours of demand", {"forecast.forecaster.repeat": lambda *_, **__: None}
     ),
     "urgent": PARTS["urgent"],
-    "echoes": Part("what ends late counts again", {"assessment.outcomes": _with_echoes}),
+    "echoes": Part("what ends late counts again", {"learn.correction.outcomes": _with_echoes}),
 }
