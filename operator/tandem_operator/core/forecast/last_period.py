@@ -117,9 +117,13 @@ def _range(bins: Sequence[float]) -> tuple[float, float]:
 
 
 def _around(buckets: Sequence[float], at: float) -> float:
-    """The mean of the three buckets around a place, between whole ones read on a line."""
-    first = int(at - 0.5)
-    share = at - 0.5 - first
+    """The mean of the three buckets around a place, between whole ones read on a line.
+
+    What lies before the first bucket or after the last is like these.
+    """
+    place = min(max(at - 0.5, 0.0), len(buckets) - 1.0)
+    first = int(place)
+    share = place - first
 
     def smooth(middle: int) -> float:
         around = buckets[max(0, middle - 1) : middle + 2]

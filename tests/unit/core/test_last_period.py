@@ -127,19 +127,32 @@ def test_the_forecast_rises_before_the_traffic_does() -> None:
 
 
 @given(
-    counts=st.lists(st.integers(UNKNOWN, 2000), max_size=120),
-    behind_s=st.integers(-60, 60),
-    lead_s=st.floats(5.0, 600.0),
+    counts=st.lists(st.integers(UNKNOWN, 2000), max_size=20),
+    times=st.integers(1, 12),
+    behind_s=st.integers(-7200, 7200),
+    lead_s=st.floats(5.0, 900.0),
 )
 def test_any_history_gives_rates_that_can_be(
-    counts: list[int], behind_s: int, lead_s: float
+    counts: list[int], times: int, behind_s: int, lead_s: float
 ) -> None:
-    known = DemandHistory(end_s=END_S, requests=tuple(counts))
+    known = DemandHistory(end_s=END_S, requests=tuple(counts * times))
+    horizons_s = (2.0, lead_s, lead_s + 60.0)
 
-    found = repeat(
-        known, end_s=END_S + behind_s, horizons_s=(2.0, lead_s, lead_s + 60.0), lead_s=lead_s
-    )
+    found = repeat(known, end_s=END_S + behind_s, horizons_s=horizons_s, lead_s=lead_s)
 
     for rate in () if found is None else found.rates_rps:
         assert isfinite(rate)
         assert 0.0 <= rate < inf
+
+
+@pytest.mark.parametrize("behind_s", [-86_400, 60, 600])
+def test_a_clock_that_runs_ahead_of_the_history_or_behind_it_does_no_harm(behind_s: int) -> None:
+    found = repeat(
+        history([(2.0, 160.0), (20.0, 160.0)] * 12),
+        end_s=END_S + behind_s,
+        horizons_s=(2.0, 240.0, 300.0),
+        lead_s=240.0,
+    )
+
+    assert found is not None
+    assert all(0.0 <= rate < 25.0 for rate in found.rates_rps)
