@@ -112,17 +112,17 @@ def test_the_forecast_rises_before_the_traffic_does() -> None:
     past = history([*DAY, *DAY])
     random = Random(2)
 
-    def most(known: DemandHistory | None) -> float:
+    def most(known: DemandHistory) -> float:
         counts, track, made = [2.0] * 60, Track(since_s=END_S - 4000.0), None
         for now_s in range(END_S, END_S + 480, 5):
             counts += [max(0.0, random.gauss(2.0, 0.6)) for _ in range(5)]
             arrivals = Arrivals(now_s + 5, tuple(counts), {}, complete=True)
-            known = None if known is None else known.close(arrivals)
+            known = known.close(arrivals)
             made, track = forecast(track, arrivals, lead_s=180.0, now_s=now_s + 5, history=known)
         assert made is not None
         return made.peak.mean_rps
 
-    assert most(None) < 4.0
+    assert most(DemandHistory()) < 4.0
     assert most(past) > 10.0
 
 
@@ -145,10 +145,28 @@ def test_any_history_gives_rates_that_can_be(
         assert 0.0 <= rate < inf
 
 
-@pytest.mark.parametrize("behind_s", [-86_400, 60, 600])
-def test_a_clock_that_runs_ahead_of_the_history_or_behind_it_does_no_harm(behind_s: int) -> None:
+@pytest.mark.parametrize("behind_s", [-86_400, 600, 3 * 3600])
+def test_a_history_that_does_not_reach_to_now_foresees_nothing(behind_s: int) -> None:
+    known = history([*DAY, *DAY, (2.0, 480.0)])
+
+    assert repeat(known, end_s=END_S, horizons_s=HORIZONS_S, lead_s=180.0) is not None
+    assert repeat(known, end_s=END_S + behind_s, horizons_s=HORIZONS_S, lead_s=180.0) is None
+
+
+def test_a_late_look_knows_how_late_it_is() -> None:
+    # The rise comes two minutes after the last bucket.
+    known = history([*DAY, *DAY, (2.0, 480.0)])
+
+    found = repeat(known, end_s=END_S + 100, horizons_s=(2.0, 80.0), lead_s=80.0)
+
+    assert found is not None
+    assert found.rates_rps[1] == pytest.approx(20.0, rel=0.15)
+
+
+@pytest.mark.parametrize("behind_s", [-60, 60, 200])
+def test_a_look_that_is_late_by_minutes_does_no_harm(behind_s: int) -> None:
     found = repeat(
-        history([(2.0, 160.0), (20.0, 160.0)] * 12),
+        history([(2.0, 180.0), (20.0, 180.0)] * 12, seed=None),
         end_s=END_S + behind_s,
         horizons_s=(2.0, 240.0, 300.0),
         lead_s=240.0,

@@ -14,6 +14,7 @@ from tandem_operator.core.observe.arrivals import Arrivals
 from tandem_operator.core.observe.demand_history import DemandHistory
 
 SEASON, REPEAT = "season", "repeat"
+NO_HISTORY = DemandHistory()
 LOOK_AHEAD_S = 60.0
 NEAR_S = 16.0
 MIN_HISTORY_S = 20
@@ -42,7 +43,7 @@ def forecast(
     *,
     lead_s: float,
     now_s: float,
-    history: DemandHistory | None = None,
+    history: DemandHistory = NO_HISTORY,
 ) -> tuple[Forecast | None, Track]:
     """The forecast and the record after it; `None` while too little is known."""
     counts = arrivals.counts
@@ -61,9 +62,7 @@ def forecast(
         predictions[name] = [min(ceiling_rps, rate) for rate in rates]
     seasons = {
         SEASON: season(counts, horizons_s, step_age_s=step_age_s),
-        REPEAT: None
-        if history is None
-        else repeat(history, end_s=arrivals.end_s, horizons_s=horizons_s, lead_s=lead_s),
+        REPEAT: repeat(history, end_s=arrivals.end_s, horizons_s=horizons_s, lead_s=lead_s),
     }
     seen = {name: each for name, each in seasons.items() if each is not None and each.seen}
     predictions |= {name: list(each.rates_rps) for name, each in seen.items()}

@@ -5,9 +5,9 @@ latest bins best (autocorrelation), and the forecast is the seasonal naive one.
 """
 
 from collections.abc import Sequence
-from math import ceil, exp, sqrt
+from math import ceil, dist, exp, sqrt
 
-from tandem_operator.core.forecast.seasonality import RESIDUAL_MEMORY_S, Season
+from tandem_operator.core.forecast.seasonality import RESIDUAL_MEMORY_S, Season, binned
 from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
 
 # Periods are looked for in bins of so many buckets, and the best one is then read to a bucket.
@@ -32,14 +32,17 @@ def repeat(
     buckets = _filled(history.requests)
     if history.end_s is None or not buckets:
         return None
-    bins = _binned(buckets)
+    late_by_s = end_s - history.end_s
+    if abs(late_by_s) >= LEAST_PERIOD_S:
+        # The operator was away, or a clock was set: what came since is not known.
+        return None
+    bins = binned(buckets, COARSE)
     rough = _period(bins, least=ceil(max(LEAST_PERIOD_S, *horizons_s) / BIN_S))
     if rough is None:
         return None
     longest = len(buckets) - LEAST_OVERLAP_S // BUCKET_S
     near = range(rough * COARSE - COARSE + 1, rough * COARSE + COARSE)
     lag = min((at for at in near if at <= longest), key=lambda at: _error(buckets, at))
-    late_by_s = end_s - history.end_s
 
     def before(after_s: float) -> float:
         """Requests per bucket one period before so many seconds after the last bucket."""
@@ -71,11 +74,6 @@ def _filled(counts: Sequence[int]) -> list[float]:
     return filled
 
 
-def _binned(buckets: Sequence[float]) -> list[float]:
-    start = len(buckets) % COARSE
-    return [sum(buckets[at : at + COARSE]) / COARSE for at in range(start, len(buckets), COARSE)]
-
-
 def _period(bins: Sequence[float], *, least: int) -> int | None:
     """The lag in bins, of `least` or more, that explains the latest of them best."""
     longest = len(bins) - LEAST_OVERLAP_S // BIN_S
@@ -94,15 +92,17 @@ def _period(bins: Sequence[float], *, least: int) -> int | None:
 def _error(bins: Sequence[float], lag: int) -> float:
     """The deviation of the latest bins from those one lag before: one period, or what there is."""
     size = min(lag, len(bins) - lag)
-    then = bins[len(bins) - size - lag : len(bins) - lag]
-    squares = sum((a - b) * (a - b) for a, b in zip(bins[-size:], then, strict=True))
-    return sqrt(squares / size)
+    return _apart(bins[-size:], bins[len(bins) - size - lag : len(bins) - lag])
 
 
 def _moved(buckets: Sequence[float], steps: int) -> float:
     """How far what came so many buckets later was from what was there."""
-    pairs = list(zip(buckets, buckets[steps:], strict=False))
-    return sqrt(sum((a - b) * (a - b) for a, b in pairs) / max(1, len(pairs)))
+    return _apart(buckets[:-steps], buckets[steps:])
+
+
+def _apart(one: Sequence[float], other: Sequence[float]) -> float:
+    """The root of the mean squared difference; 0 where there is nothing to compare."""
+    return dist(one, other) / sqrt(len(one)) if one else 0.0
 
 
 def _spread(bins: Sequence[float]) -> float:

@@ -61,7 +61,7 @@ def season(
     sine now fades with the horizon, unless the level has just jumped. `None` while the history is
     shorter than every period.
     """
-    bins = _binned(counts)
+    bins = binned(counts, BIN_S)[-BINS:]
     size = len(bins)
     if size * BIN_S < PERIODS_S[0]:
         return None
@@ -181,11 +181,10 @@ def _usual(sizes: Sequence[float], *, share: float) -> float:
     return sizes[int(share * len(sizes))]
 
 
-def _binned(counts: Sequence[float]) -> list[float]:
-    """Mean rate of each whole `BIN_S` seconds, the newest last."""
-    size = min(BINS, len(counts) // BIN_S)
-    start = len(counts) - size * BIN_S
-    return [sum(counts[at : at + BIN_S]) / BIN_S for at in range(start, len(counts), BIN_S)]
+def binned(counts: Sequence[float], width: int) -> list[float]:
+    """The mean of each whole `width` counts, the newest last."""
+    size = len(counts)
+    return [sum(counts[at : at + width]) / width for at in range(size % width, size, width)]
 
 
 class _Wave:

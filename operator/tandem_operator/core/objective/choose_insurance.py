@@ -102,9 +102,15 @@ def cover_for(
     recurring = recurs(history) or (surprises >= OFTEN and rested)
     # What comes back and spent the budget is no surprise any more, and worth it all the same.
     worth = level or surprises >= OFTEN or (recurring and overspent)
-    allowed = 1.0 - spec.slo.attainment
     if not worth and not (
-        surprises and is_ruinous(parts, late=late, fleets=bare, least=least, allowed_late=allowed)
+        surprises
+        and is_ruinous(
+            parts,
+            late=late,
+            fleets=bare,
+            least=least,
+            allowed_late=1.0 - spec.slo.attainment,
+        )
     ):
         # What came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
