@@ -1,7 +1,8 @@
 """Is every decision still what it was? `python -m benchmarks.same record FILE`, then `check FILE`.
 
-Runs the core on the promise benchmark's quick cases and on the traces of NVIDIA's replay, bare and
-behind the live router. A change of structure alone changes no decision, sentence or figure.
+Runs the core on the promise benchmark's quick cases and on the traces of `benchmarks.beyond`, on
+bare engines and behind the live router. A change of structure alone changes no decision, sentence
+or figure.
 """
 
 import argparse

@@ -106,11 +106,11 @@ def meaning(source: str) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [each for each in body if not _is_no_deed(each)]  # type: ignore[attr-defined]
+            node.body = [each for each in body if not _does_nothing(each)]  # type: ignore[attr-defined]
     return ast.dump(tree)
 
 
-def _is_no_deed(node: ast.AST) -> bool:
+def _does_nothing(node: ast.AST) -> bool:
     text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return text or isinstance(node, ast.Import | ast.ImportFrom)
 

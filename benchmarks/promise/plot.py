@@ -14,6 +14,7 @@ USED_MARKS = (0.02, 0.1, 0.5, 1.0, 2.0, 10.0, 50.0)
 COLOURS = {
     "tandem": "#c2185b",
     "hold": "#f9a825",
+    "ratchet": "#7e57c2",
     "clairvoyant": "#2e7d32",
     "dynamo": "#6d4c41",
     "hpa": "#1565c0",
@@ -23,7 +24,8 @@ COLOURS = {
 
 def svg(results: Sequence[Result]) -> str:
     """The picture as SVG text; a case that no fixed fleet can serve has no point."""
-    body = [*_axes(), *_legend(), *(p for result in results for p in _points(result))]
+    ran = [name for name in COLOURS if any(result.row(name) for result in results)]
+    body = [*_axes(), *_legend(ran), *(p for result in results for p in _points(result))]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
@@ -69,10 +71,10 @@ def _axes() -> Iterator[str]:
     )
 
 
-def _legend() -> Iterator[str]:
-    for place, (name, colour) in enumerate(COLOURS.items()):
+def _legend(names: Sequence[str]) -> Iterator[str]:
+    for place, name in enumerate(names):
         x, y = WIDTH - RIGHT + 20, TOP + 12 + 20 * place
-        yield f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>'
+        yield f'<circle cx="{x}" cy="{y}" r="5" fill="{COLOURS[name]}"/>'
         yield f'<text x="{x + 12}" y="{y + 4}">{name}</text>'
 
 

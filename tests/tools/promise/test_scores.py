@@ -146,3 +146,5 @@ def test_tables_and_picture_mark_a_missed_target_and_show_each_policy() -> None:
     assert "x1.20 of fixed" in tables.line(one)
     assert plot.svg([one]).count("fill-opacity") == 2
     assert "x1.20" in plot.svg([one])
+    assert ">hold</text>" in plot.svg([one])
+    assert ">keda</text>" not in plot.svg([one])
