@@ -12,8 +12,9 @@ from pathlib import Path
 from benchmarks.ablation import parts
 from benchmarks.ablation.parts import INSURANCE, WHOLE, Part
 from benchmarks.ablation.run import without
+from benchmarks.promise.bench import Bench
 from benchmarks.promise.cases import Case
-from benchmarks.promise.contenders import Bench, tandem
+from benchmarks.promise.contenders import tandem
 from benchmarks.promise.kept import CACHE, Kept, Row
 from benchmarks.promise.quick import QUICK
 from tandem_operator.sim.policy import Tandem

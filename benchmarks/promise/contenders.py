@@ -1,29 +1,24 @@
 """Who is run on a case: each policy by name, with the runs that its row needs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import dropwhile, islice, takewhile
-from math import ceil
-from pathlib import Path
 
-from benchmarks.promise.cases import MOST_REPLICAS, Case, demand, pool_of
-from benchmarks.promise.kept import Kept, Row, key_of
+from benchmarks.promise.bench import Bench
+from benchmarks.promise.fixed_fleets import cheapest
+from benchmarks.promise.kept import Row
 from benchmarks.promise.ratchet import Ratchet
 from benchmarks.promise.relay import Relay
-from benchmarks.promise.runs import run
+from benchmarks.promise.scores import STATIONARY
 from tandem_operator.cli import case as simulated
 from tandem_operator.cli.policies import concurrency, latency_settings
-from tandem_operator.core.role import Role
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
 from tandem_operator.sim.baselines.hold import Hold
 from tandem_operator.sim.baselines.hpa import SCALE_DOWN, Hpa, HpaSettings, Rules
 from tandem_operator.sim.baselines.signals import Signal
-from tandem_operator.sim.policy import EPOCH_S, Policy, Static, Tandem
+from tandem_operator.sim.policy import EPOCH_S, Policy, Tandem
 
-Size = tuple[int, int]
-# Where the search for a fixed fleet begins, over what its mean load keeps busy.
-SPARE = 1.5
 # Shares of what a replica can bear: the lower, the more is held ready.
 LATENCY_SHARES = (0.3, 0.5, 0.8, 0.95)
 CONCURRENCY_SHARES = (0.15, 0.3, 0.5, 0.7, 0.9)
@@ -31,36 +26,9 @@ STABILIZATIONS_S = (60.0, 300.0, 900.0)
 # Of its own, as shares of what a replica can do: above 1 it is late at peaks, as a target allows.
 PREFILL_UTILIZATIONS = (0.65, 0.75, 0.82, 0.9, 1.0, 1.1, 1.25)
 DECODE_UTILIZATIONS = (0.8, 0.9, 1.0, 1.1)
+# Other draws of a process, by seeds that no case of a sample has.
+DRAWS, SEED_STRIDE = 3, 1_000_003
 DYNAMO = DynamoSettings(throughput_s=60.0, load_s=5.0)
-
-
-@dataclass(slots=True)
-class Bench:
-    """A case with the file that keeps its runs."""
-
-    case: Case
-    kept: Kept
-    folder: Path | None
-    _pool: simulated.Case | None = None
-
-    @property
-    def pool(self) -> simulated.Case:
-        """The pool; made when something must be run."""
-        if self._pool is None:
-            self._pool = pool_of(self.case, self.folder)
-        return self._pool
-
-    def one(self, kind: str, settings: object, policy: Callable[[simulated.Case], Policy]) -> Row:
-        """One run, or what it was before."""
-        key = key_of(kind, self.case.told, settings)
-        return self.kept.get(key, lambda: run(self.case, self.pool, policy(self.pool)))
-
-    def fixed(self, size: Size) -> Row:
-        """The run of a fleet that never moves. The objective tells it nothing."""
-        told = self.case.told.rpartition(" ")[0]
-        fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
-        key = key_of("fixed", told, size)
-        return self.kept.get(key, lambda: run(self.case, self.pool, Static(fleet)))
 
 
 def tandem(bench: Bench) -> Row:
@@ -136,62 +104,25 @@ def dynamo(bench: Bench) -> Row:
 
 def cheapest_fixed(bench: Bench) -> Row | None:
     """The fixed fleet with the fewest GPUs that reaches the target; `None`: none within bounds."""
-    case = bench.case
-    if bench.fixed((MOST_REPLICAS, MOST_REPLICAS))["attainment"] < case.target:
-        return None
-    need = bench.kept.get(key_of("fixed", case.told, "need"), lambda: _need(bench))
-    prefill, decode = (max(0.5, need[role]) for role in Role)
-    share = prefill / (prefill + decode)
-
-    def attained(prefill: int, total: int) -> float:
-        attainment: float = bench.fixed((prefill, total - prefill))["attainment"]
-        return attainment
-
-    def enough(total: int) -> bool:
-        best = best_split(lambda p: attained(p, total), share, total, case.target)
-        return attained(best, total) >= case.target
-
-    total = least(enough, ceil(SPARE * (prefill + decode)), 2 * MOST_REPLICAS)
-    best = best_split(lambda p: attained(p, total), share, total, case.target)
-    return bench.fixed((best, total - best))
+    size = cheapest((bench,))
+    return None if size is None else bench.fixed(size)
 
 
-def best_split(attained: Callable[[int], float], share: float, total: int, target: float) -> int:
-    """Prefill replicas of a total that attain the target, or else the most.
+def informed(bench: Bench) -> Row | None:
+    """The fixed fleet that is cheapest on other draws of the same process, run on this one.
 
-    Attainment rises and then falls with them, so a climb from their `share` finds the top.
+    It knows what no policy can learn better from the past: the process itself, and of its draws
+    none. `None` where the traffic is not stationary, or no fleet reaches the target there.
     """
-    low, high = max(1, total - MOST_REPLICAS), min(MOST_REPLICAS, total - 1)
-    at = min(max(low, round(share * total)), high)
-    for way in (-1, 1):
-        while (
-            attained(at) < target and low <= at + way <= high and attained(at + way) > attained(at)
-        ):
-            at += way
-    return at
-
-
-def _need(bench: Bench) -> Row:
-    need = demand(bench.pool.trace, bench.pool.spec)
-    return {role.value: count for role, count in need.items()}
-
-
-def least(enough: Callable[[int], bool], guess: int, most: int) -> int:
-    """The least count above 1 that is enough, looked for around a guess; `most` is known to be."""
-    low, high = 1, most
-    at, step = min(max(2, guess), most), 1
-    while high - low > 1:
-        if enough(at):
-            high = at
-        else:
-            low = at
-        if high == most and low < at + step < high:
-            at, step = at + step, 2 * step
-        elif low == 1 and low < high - step:
-            at, step = high - step, 2 * step
-        else:
-            at = (low + high) // 2
-    return high
+    traffic = bench.case.traffic
+    if traffic.family not in STATIONARY:
+        return None
+    draws = [
+        replace(bench.case, traffic=replace(traffic, seed=traffic.seed + number * SEED_STRIDE))
+        for number in range(1, DRAWS + 1)
+    ]
+    size = cheapest([Bench(case, bench.kept, bench.folder) for case in draws])
+    return None if size is None else bench.fixed(size)
 
 
 def hpa(bench: Bench) -> Row | None:
@@ -262,6 +193,7 @@ POLICIES: dict[str, Callable[[Bench], Row | None]] = {
     "hold": hold,
     "ratchet": ratchet,
     "fixed": cheapest_fixed,
+    "informed": informed,
     "clairvoyant": clairvoyant,
     "surprised": surprised,
     "caught": caught,

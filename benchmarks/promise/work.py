@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
+from benchmarks.promise.bench import Bench
 from benchmarks.promise.cases import Case
-from benchmarks.promise.contenders import POLICIES, Bench
+from benchmarks.promise.contenders import POLICIES
 from benchmarks.promise.kept import Kept, Row
 
 

@@ -1,13 +1,16 @@
 """Searches find the best of a grid with few runs, and a run is scored where it says."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.promise import contenders, tables
+from benchmarks.promise.bench import Bench, Size
 from benchmarks.promise.cases import Case, pool_of
-from benchmarks.promise.contenders import POLICIES, Bench, best_split, least
+from benchmarks.promise.contenders import POLICIES
+from benchmarks.promise.fixed_fleets import best_split, cheapest, least
 from benchmarks.promise.kept import Kept, Row
 from benchmarks.promise.ratchet import Ratchet
 from benchmarks.promise.relay import Relay
@@ -83,6 +86,48 @@ def test_the_cheapest_fixed_fleet_reaches_the_target(tmp_path: Path) -> None:
     assert row is not None
     assert row["policy"] == "static 1P1D"
     assert row["attainment"] >= STEP.target
+
+
+def test_who_knows_the_process_has_seen_none_of_its_draws(tmp_path: Path) -> None:
+    seeds: list[int] = []
+
+    class Counted(Bench):
+        def fixed(self, size: Size) -> Row:
+            return {"size": size, "attainment": 0.0}
+
+    def sized(benches: Sequence[Bench]) -> Size:
+        seeds.extend(bench.case.traffic.seed for bench in benches)
+        return 3, 2
+
+    calls = replace(STEP, traffic=replace(STEP.traffic, family=Family.POISSON))
+    kept = Kept(tmp_path / "runs.jsonl")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(contenders, "cheapest", sized)
+        row = contenders.informed(Counted(calls, kept, None))
+
+    assert row is not None
+    assert row["size"] == (3, 2)
+    assert len(set(seeds)) == 3
+    assert calls.traffic.seed not in seeds
+    assert contenders.informed(Bench(STEP, kept, None)) is None
+
+
+def test_one_fixed_fleet_is_enough_for_several_draws_together(tmp_path: Path) -> None:
+    late = {1: {1: 9, 2: 4, 3: 0}, 2: {1: 8, 2: 2, 3: 2}}
+
+    class Known(Bench):
+        def fixed(self, size: Size) -> Row:
+            missed = late[self.case.traffic.seed].get(min(size), 0)
+            return {"late": missed, "requests": 50, "attainment": 1.0 - missed / 50}
+
+    kept = Kept(tmp_path / "runs.jsonl")
+    draws = [
+        Known(replace(STEP, target=0.98, traffic=replace(STEP.traffic, seed=seed)), kept, None)
+        for seed in late
+    ]
+
+    # 3P3D leaves 2 of 100 late; the second draw alone would need more.
+    assert sum(cheapest(draws) or ()) == 6
 
 
 def test_an_autoscaler_gets_the_cheapest_settings_that_reach_the_target(tmp_path: Path) -> None:
