@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from e2e.cluster.ports import free_ports
-from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
+from tandem_engine.router.openai.kv_fields import KV_PARAMS, REMOTE_DECODE
 from tandem_engine.serve import metrics
 from tandem_engine.serve.vllm_api import VllmApi
 

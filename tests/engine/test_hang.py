@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, RealEngine, new_id, start
-from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
+from tandem_engine.router.openai.kv_fields import KV_PARAMS, REMOTE_DECODE
 from tests.engine.frozen import salted
 from tests.engine.processes import alive, descendants
 from tests.engine.real_engine import SMALL, body_of

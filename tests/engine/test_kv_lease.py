@@ -19,9 +19,14 @@ import pytest_asyncio
 
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, RealEngine, new_id, start
 from tandem_engine.router.app import Options, Router
-from tandem_engine.router.call import KV_PARAMS, REMOTE_DECODE
-from tandem_engine.router.kv_lease import LEASE_S_FIELD, LET_GO_FIELD, NAME_FIELD
-from tandem_engine.router.pod import Endpoint, Role
+from tandem_engine.router.openai.kv_fields import (
+    KV_PARAMS,
+    LEASE_S_FIELD,
+    LET_GO_FIELD,
+    NAME_FIELD,
+    REMOTE_DECODE,
+)
+from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.settings import parse_settings
 from tandem_engine.serve.vllm_api import CompletionError, VllmApi
 from tests.engine.frozen import counted, expired, overwrite, salted, settled, stopped

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tandem_engine.router.bodies import body_too_large
-from tandem_engine.router.call import Kind, parse_call
-from tandem_engine.router.errors import ApiError
-from tandem_engine.router.fields import REFUSED
+from tandem_engine.router.http.bodies import body_too_large
+from tandem_engine.router.openai.call import Kind, parse_call
+from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.openai.fields import REFUSED
 from tandem_engine.router.settings import parse_settings
 from tandem_engine.serve.facts import Checkpoint
 from tandem_engine.serve.failures import explain

@@ -8,13 +8,13 @@ from typing import Any, cast
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.placement import Placement
-from tandem_engine.router.pod import Endpoint, Role
-from tandem_engine.router.pod import Pod as LivePod
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.pod import Endpoint, Role
+from tandem_engine.router.pods.pod import Pod as LivePod
+from tandem_engine.router.scheduling.placement import Placement
+from tandem_engine.router.scheduling.waiter import Waiter
+from tandem_engine.router.scheduling.waiting import Waiting
 from tandem_engine.router.settings import SettingsHolder, parse_settings
-from tandem_engine.router.waiter import Waiter
-from tandem_engine.router.waiting import Waiting
 from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.sim.clock import Clock
 from tandem_operator.sim.flight import Flight

@@ -11,26 +11,26 @@ from typing import Any
 
 from aiohttp import web
 
-from tandem_engine.router.busy import Busy
-from tandem_engine.router.connections import listen
-from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.flight import Accounts, Learned
-from tandem_engine.router.forward import Forwarder
-from tandem_engine.router.hearing import Hearing
-from tandem_engine.router.internal import InternalServer
-from tandem_engine.router.killers import Killers
-from tandem_engine.router.ledger import Ledger
-from tandem_engine.router.metrics import Metrics
-from tandem_engine.router.peers import Peers
-from tandem_engine.router.polls import DecodeReads
-from tandem_engine.router.prefixes import PrefixMarks
-from tandem_engine.router.probes import Probes
-from tandem_engine.router.recent import Recent
-from tandem_engine.router.server import ClientServer
+from tandem_engine.router.accounting.busy import Busy
+from tandem_engine.router.accounting.ledger import Ledger
+from tandem_engine.router.accounting.metrics import Metrics
+from tandem_engine.router.accounting.recent import Recent
+from tandem_engine.router.accounting.timing_record import TimingRecord
+from tandem_engine.router.forwarding.flight import Accounts, Learned
+from tandem_engine.router.forwarding.forward import Forwarder
+from tandem_engine.router.forwarding.upstream import Upstream
+from tandem_engine.router.http.client_port import ClientServer
+from tandem_engine.router.http.connections import listen
+from tandem_engine.router.http.internal_port import InternalServer
+from tandem_engine.router.openai.prefixes import PrefixMarks
+from tandem_engine.router.peers.hearing import Hearing
+from tandem_engine.router.peers.killers import Killers
+from tandem_engine.router.peers.telling import Peers
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.probing.polls import DecodeReads
+from tandem_engine.router.probing.probes import Probes
+from tandem_engine.router.scheduling.waiting import Waiting
 from tandem_engine.router.settings import Settings, SettingsHolder
-from tandem_engine.router.timing_record import TimingRecord
-from tandem_engine.router.upstream import Upstream
-from tandem_engine.router.waiting import Waiting
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ import uvloop
 
 from tandem_engine.router import logs
 from tandem_engine.router.app import Options, Router
-from tandem_engine.router.cluster import ClusterSource, in_cluster_server, own_namespace
-from tandem_engine.router.files import FileSource
+from tandem_engine.router.discovery.cluster import ClusterSource, in_cluster_server, own_namespace
+from tandem_engine.router.discovery.files import FileSource
 from tandem_engine.router.settings import SettingsError
 
 _ENGINE_KEY_VARIABLE = "TANDEM_ENGINE_KEY"

@@ -4,11 +4,11 @@ import asyncio
 import json
 from typing import Any
 
-from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.pod import Endpoint, Role
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.pod import Endpoint, Role
+from tandem_engine.router.scheduling.waiter import Waiter
+from tandem_engine.router.scheduling.waiting import QueueFull, Waiting
 from tandem_engine.router.settings import SettingsHolder, parse_settings
-from tandem_engine.router.waiter import Waiter
-from tandem_engine.router.waiting import QueueFull, Waiting
 from tandem_routing.deadline_queue import Expected
 from tests.unit.router.pool import settings_document
 

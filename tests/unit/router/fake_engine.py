@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from tandem_engine.router.probes import PROBE_ID
+from tandem_engine.router.probing.probes import PROBE_ID
 
 
 @dataclass

@@ -9,7 +9,7 @@ import aiohttp
 from multidict import CIMultiDictProxy
 
 from tandem_engine.router.app import Router
-from tandem_engine.router.pod import Endpoint, Role
+from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.settings import parse_settings
 from tests.unit.router.fake_engine import FakeEngine
 

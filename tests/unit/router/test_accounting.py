@@ -10,12 +10,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tandem_engine.router.ledger import Ledger
-from tandem_engine.router.metrics import log_spaced_buckets
-from tandem_engine.router.pod import Endpoint, Pod, Role
-from tandem_engine.router.polls import DecodeReads
+from tandem_engine.router.accounting.ledger import Ledger
+from tandem_engine.router.accounting.metrics import log_spaced_buckets
+from tandem_engine.router.accounting.timing_record import TimingRecord
+from tandem_engine.router.pods.pod import Endpoint, Pod, Role
+from tandem_engine.router.probing.polls import DecodeReads
 from tandem_engine.router.settings import Slo
-from tandem_engine.router.timing_record import TimingRecord
 from tandem_routing.history import HISTORY_S, prompt_bucket
 from tandem_routing.verdict import Cause, Ending, Timeline, judge
 from tests.unit.router.fake_engine import Script

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tandem_engine.router.bodies import LEAST_BYTES_PER_S
+from tandem_engine.router.http.bodies import LEAST_BYTES_PER_S
 from tests.unit.router.pool import Pool, until
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"

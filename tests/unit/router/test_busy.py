@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem_engine.router.busy import Busy
+from tandem_engine.router.accounting.busy import Busy
 
 
 class Machine:

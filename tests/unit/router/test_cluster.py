@@ -10,12 +10,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tandem_engine.router.cluster import ClusterSource, endpoint_of
-from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.killers import Killers
-from tandem_engine.router.kube import ApiServer
-from tandem_engine.router.peers import Peers
-from tandem_engine.router.pod import Role
+from tandem_engine.router.discovery.cluster import ClusterSource, endpoint_of
+from tandem_engine.router.discovery.kube import ApiServer
+from tandem_engine.router.peers.killers import Killers
+from tandem_engine.router.peers.telling import Peers
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.pod import Role
 from tandem_engine.router.settings import SettingsHolder
 from tests.unit.router.fake_api_server import KINDS, FakeApiServer, config_map, pod, replica_set
 from tests.unit.router.pool import settings_document, until

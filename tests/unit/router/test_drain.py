@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from tandem_engine.router.app import Options, Router
-from tandem_engine.router.pod import Endpoint, Role
+from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.settings import parse_settings
 from tests.unit.router.fake_engine import FakeEngine
 from tests.unit.router.pool import Pool, events, settings_document, until

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tandem_engine.router.ejection import Ejection
-from tandem_engine.router.health import Attempt, State, Why
-from tandem_engine.router.pod import Endpoint, Pod, Role
+from tandem_engine.router.pods.ejection import Ejection
+from tandem_engine.router.pods.health import Attempt, State, Why
+from tandem_engine.router.pods.pod import Endpoint, Pod, Role
 from tandem_routing.outstanding import Load
 
 ONE = Load(tokens=10)

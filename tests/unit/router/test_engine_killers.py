@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_engine.router.call import Call, Kind, parse_call
-from tandem_engine.router.errors import ApiError
-from tandem_engine.router.killers import REFUSED_S, Killers
+from tandem_engine.router.openai.call import Call, Kind, parse_call
+from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.peers.killers import REFUSED_S, Killers
 from tandem_engine.router.settings import parse_settings
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, settings_document, until

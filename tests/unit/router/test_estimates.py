@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_engine.router.prompt_sizes import PromptSizes
-from tandem_engine.router.prompts import Prompt
+from tandem_engine.router.openai.prompt_sizes import PromptSizes
+from tandem_engine.router.openai.prompts import Prompt
 from tandem_routing.estimates import Mean, ServiceTime
 
 

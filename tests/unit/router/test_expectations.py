@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from tandem_engine.router.call import Kind, parse_call
-from tandem_engine.router.flight import Flight, Learned
+from tandem_engine.router.forwarding.flight import Flight, Learned
+from tandem_engine.router.openai.call import Kind, parse_call
 from tandem_engine.router.settings import parse_settings
 from tandem_routing.verdict import Timeline
 from tests.unit.router.pool import decode_pace, settings_document

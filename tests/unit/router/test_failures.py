@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from tandem_engine.router.connections import listen
-from tandem_engine.router.flight import Flight
-from tandem_engine.router.forward import Forwarder
-from tandem_engine.router.prefixes import PrefixMarks
-from tandem_engine.router.server import ClientServer
-from tandem_engine.router.sink import Sink
+from tandem_engine.router.forwarding.flight import Flight
+from tandem_engine.router.forwarding.forward import Forwarder
+from tandem_engine.router.forwarding.sink import Sink
+from tandem_engine.router.http.client_port import ClientServer
+from tandem_engine.router.http.connections import listen
+from tandem_engine.router.openai.prefixes import PrefixMarks
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.placement import DecodeOnly
-from tandem_engine.router.pod import Endpoint, Pod, Role
-from tandem_engine.router.polls import DecodeReads
+from tandem_engine.router.pods.pod import Endpoint, Pod, Role
+from tandem_engine.router.probing.polls import DecodeReads
+from tandem_engine.router.scheduling.placement import DecodeOnly
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.router.stopwatch import Stopwatch
 from tandem_routing.deadline_queue import Expected

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 
 from tandem_engine.router.app import Options, Router
-from tandem_engine.router.killer_notice import MOST_IN_A_NOTICE, REFUSED_S, Answer, End, Notice
-from tandem_engine.router.killers import Killers
-from tandem_engine.router.peers import Peer, authorization
+from tandem_engine.router.peers.killers import Killers
+from tandem_engine.router.peers.notice import MOST_IN_A_NOTICE, REFUSED_S, Answer, End, Notice
+from tandem_engine.router.peers.telling import Peer, authorization
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, until
 from tests.unit.router.test_engine_killers import POISON, Clock, call, dead

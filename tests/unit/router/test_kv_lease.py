@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_engine.router.kv_lease import (
+from tandem_engine.router.pods.kv_lease import (
     ENDS_FIELD,
     LEASE_S_FIELD,
     Early,

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tandem_engine.router.placement import Placement
-from tandem_engine.router.pod import Endpoint, Pod, Role
+from tandem_engine.router.pods.pod import Endpoint, Pod, Role
+from tandem_engine.router.scheduling.placement import Placement
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.outstanding import Load
 from tests.unit.router.desk import Desk

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from e2e.cluster.ports import free_ports
 from tandem_engine.router.app import Options
-from tandem_engine.router.connections import listen
 from tandem_engine.router.entry import parser, run
+from tandem_engine.router.http.connections import listen
 from tandem_engine.router.logs import JsonFormatter
 from tests.unit.router.fake_engine import FakeEngine, Script
 from tests.unit.router.pool import Pool, events, until

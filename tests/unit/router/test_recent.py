@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.call import Kind, parse_call
-from tandem_engine.router.prefixes import CHUNK_BYTES, MARK_BYTES, MOST_CHUNKS, PrefixMarks
-from tandem_engine.router.recent import COLUMNS, Recent, Seen
+from tandem_engine.router.accounting.recent import COLUMNS, Recent, Seen
+from tandem_engine.router.openai.call import Kind, parse_call
+from tandem_engine.router.openai.prefixes import CHUNK_BYTES, MARK_BYTES, MOST_CHUNKS, PrefixMarks
 from tandem_engine.router.settings import parse_settings
 from tests.unit.router.pool import Pool, settings_document
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.call import Kind, parse_call
-from tandem_engine.router.fields import DROPPED, PASSED, REFUSED
+from tandem_engine.router.openai.call import Kind, parse_call
+from tandem_engine.router.openai.fields import DROPPED, PASSED, REFUSED
 from tests.unit.router.pool import Pool, until
 
 BAD_BODIES: list[tuple[Any, int, str]] = [

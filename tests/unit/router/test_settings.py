@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.files import FileSource, parse_endpoints
-from tandem_engine.router.fleet import Fleet
-from tandem_engine.router.pod import Role
+from tandem_engine.router.discovery.files import FileSource, parse_endpoints
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.pod import Role
 from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
 from tests.unit.router.pool import decode_pace, settings_document, until
 

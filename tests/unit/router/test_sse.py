@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_engine.router.assembly import Assembly
-from tandem_engine.router.call import Kind
-from tandem_engine.router.sse import Events, TokenCount
+from tandem_engine.router.openai.assembly import Assembly
+from tandem_engine.router.openai.call import Kind
+from tandem_engine.router.openai.sse import Events, TokenCount
 
 
 def dumps(document: Any, *, compact: bool = True) -> bytes:

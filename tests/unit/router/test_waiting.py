@@ -8,9 +8,9 @@ import weakref
 
 import pytest
 
-from tandem_engine.router.pod import Endpoint, Pod, Role
+from tandem_engine.router.pods.pod import Endpoint, Pod, Role
+from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_engine.router.settings import parse_settings
-from tandem_engine.router.waiter import Waiter
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import Room

@@ -1,0 +1,1 @@
+"""What is counted and told: to the operator, to Prometheus, to the record."""

@@ -1,0 +1,129 @@
+"""The requests of the last 20 minutes, one by one: when, how long, and which begin alike.
+
+Times and counts, never content and nobody's name. It is bounded by age, number and bytes; what
+does not fit goes oldest first, and the report says from when on it is complete.
+"""
+
+import base64
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from tandem_engine.router.openai.prefixes import CHUNK_BYTES
+from tandem_routing.history import HISTORY_S
+
+MOST_REQUESTS = 100_000
+MOST_BYTES = 16 * 1024 * 1024
+MOST_ROWS = 1000
+"""Of one page: a few milliseconds during which no stream gets a token."""
+COLUMNS = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "whole", "marks")
+
+# Arrival, end, prompt, cached, output, whole. A tuple of as many objects takes four times the room.
+_ROW = Struct("<ddIIIB")
+# What a bytes object and its place in the queue take besides.
+_BESIDES_BYTES = 41
+_MOST = 2**32 - 1
+_UNKNOWN = _MOST
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request. `output_tokens` are all that it should make where `whole`, else so far."""
+
+    arrived_s: float
+    prompt_tokens: int
+    cached_tokens: int | None = None
+    output_tokens: int = 0
+    whole: bool = False
+    marks: bytes = b""
+
+    def row(self) -> list[Any]:
+        """Return the row of a page, by `COLUMNS`."""
+        return [
+            round(self.arrived_s, 4),
+            self.prompt_tokens,
+            self.cached_tokens,
+            self.output_tokens,
+            self.whole,
+            base64.b64encode(self.marks).decode(),
+        ]
+
+
+class Recent:
+    """What `/requests` tells."""
+
+    def __init__(
+        self,
+        *,
+        router: str,
+        wall: Callable[[], float],
+        most_requests: int = MOST_REQUESTS,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._router = router
+        self._wall = wall
+        self._most_requests = most_requests
+        self._most_bytes = most_bytes
+        self._complete_since_s = wall()
+        self._rows: deque[bytes] = deque()
+        self._bytes = 0
+        self._first = 0
+
+    def ended(self, seen: Seen) -> None:
+        """Write down a request that ended just now."""
+        now_s = self._wall()
+        cached = _UNKNOWN if seen.cached_tokens is None else min(seen.cached_tokens, _MOST - 1)
+        counts = (min(seen.prompt_tokens, _MOST), cached, min(seen.output_tokens, _MOST))
+        row = _ROW.pack(seen.arrived_s, now_s, *counts, seen.whole) + seen.marks
+        self._rows.append(row)
+        self._bytes += len(row) + _BESIDES_BYTES
+        self._forget(now_s)
+
+    def page(
+        self, after: int, *, most_rows: int = MOST_ROWS, inside: Callable[[], Iterable[Seen]]
+    ) -> dict[str, Any]:
+        """Return the rows from number `after` on; the last page has those still `inside` too.
+
+        No request is in two pages, and none that was known at the last page is in none.
+        """
+        now_s = self._wall()
+        self._forget(now_s)
+        start = max(0, after - self._first)
+        end = min(len(self._rows), start + most_rows)
+        is_last = end == len(self._rows)
+        return {
+            "schema": 1,
+            "router": self._router,
+            "now_s": now_s,
+            "complete_since_s": self._complete_since_s,
+            "chunk_bytes": CHUNK_BYTES,
+            "columns": list(COLUMNS),
+            "rows": [_unpacked(self._rows[place]).row() for place in range(start, end)],
+            "inside": [seen.row() for seen in inside()] if is_last else [],
+            "next": None if is_last else self._first + end,
+        }
+
+    def _forget(self, now_s: float) -> None:
+        while self._rows:
+            _, ended_s, *_ = _ROW.unpack_from(self._rows[0])
+            full = len(self._rows) > self._most_requests or self._bytes > self._most_bytes
+            if not full and ended_s > now_s - HISTORY_S:
+                return
+            self._bytes -= len(self._rows.popleft()) + _BESIDES_BYTES
+            self._first += 1
+            # Whoever arrived later also ended later.
+            self._complete_since_s = max(self._complete_since_s, ended_s)
+
+
+def _unpacked(row: bytes) -> Seen:
+    arrived_s, _, prompt, cached, output, whole = _ROW.unpack_from(row)
+    return Seen(
+        arrived_s=arrived_s,
+        prompt_tokens=prompt,
+        cached_tokens=None if cached == _UNKNOWN else cached,
+        output_tokens=output,
+        whole=bool(whole),
+        marks=row[_ROW.size :],
+    )

@@ -1,0 +1,1 @@
+"""Where settings, pods and other routers come from: Kubernetes, or files."""

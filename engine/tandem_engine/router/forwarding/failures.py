@@ -1,0 +1,114 @@
+"""What a failure or a silence says: of the pod that it came from, and of the request itself."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from tandem_engine.router.forwarding.flight import Flight
+from tandem_engine.router.forwarding.upstream import Reason, Upstream, UpstreamFailure
+from tandem_engine.router.openai.errors import ApiError, unavailable
+from tandem_engine.router.peers.killers import Killers
+from tandem_engine.router.peers.telling import Peers
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.health import Attempt, Why
+from tandem_engine.router.pods.pod import Pod
+
+_BUSY_RETRY_S = 5
+# Of what else went wrong the engine itself told.
+_MAY_HAVE_ENDED = frozenset({Reason.DISCONNECTED, Reason.STATUS, Reason.ABORTED})
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """Tells ejection what failures mean, and finds out which requests end engines."""
+
+    fleet: Fleet
+    upstream: Upstream
+    killers: Killers
+    peers: Peers
+    _noted: set[asyncio.Task[bool]] = field(default_factory=set)
+
+    def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
+        """Log that a pod did not serve a request, and hold it against the pod."""
+        pod = attempt.pod
+        logger.warning(
+            "engine pod did not serve a request",
+            extra={"pod": pod.name, "reason": failure.reason.value, "status": failure.status},
+        )
+        if failure.reason is Reason.REFUSED:
+            self.fleet.ejection.eject(pod, Why.REFUSED)
+        elif failure.reason is Reason.SILENT or (failure.reason is Reason.BUSY and pod.requests):
+            # Known before it was given up; busy, and with work to be busy with.
+            return
+        else:
+            self.fleet.ejection.failed(attempt)
+
+    def silent(self, flight: Flight, attempt: Attempt, *, silent_s: float) -> None:
+        """Have a probe tell what a pod is, where it was silent long enough to say anything of it.
+
+        A request that came to the pod with its time all but spent does not, nor does one that it
+        served until the end of that. One that waited for its KV blocks, while others that came from
+        the same prefill pod had theirs, was in a queue.
+        """
+        if attempt.queued:
+            return
+        timeouts = flight.settings.timeouts
+        if silent_s >= min(timeouts.connect_s, timeouts.prefill_s):
+            self.fleet.ejection.failed(attempt)
+            self.fleet.doubt(attempt.pod)
+
+    async def ends_here(self, flight: Flight, pod: Pod, failure: UpstreamFailure) -> bool:
+        """Return whether the request must go to no other engine, for it seems to end them.
+
+        An engine has ended where it answers for its health no more. One that was leaving did so by
+        itself. Other routers know by then, if they are quick, and have said what they know. A
+        client that leaves meanwhile changes nothing of it.
+        """
+        if failure.reason not in _MAY_HAVE_ENDED or pod.endpoint.leaving:
+            return False
+        noted = asyncio.create_task(self._ended_with(flight, pod))
+        self._noted.add(noted)
+        noted.add_done_callback(self._noted.discard)
+        return await asyncio.shield(noted)
+
+    async def _ended_with(self, flight: Flight, pod: Pod) -> bool:
+        if await self.upstream.lives(pod) or pod.endpoint.leaving:
+            return False
+        self.fleet.ejection.eject(pod, Why.REFUSED)
+        digest = self.killers.ended(flight.call, credentials=flight.credentials, pod=pod.name)
+        await self.peers.tell_ended(digest, pod=pod.name)
+        ends_here = self.killers.has_ended_two(digest)
+        logger.warning(
+            "engine ended during a request",
+            extra={"pod": pod.name, "request_id": flight.request_id, "again": not ends_here},
+        )
+        return ends_here
+
+
+def gateway_error(failure: UpstreamFailure) -> ApiError:
+    """Return what the client of a request is told that no engine served."""
+    if failure.reason is Reason.BUSY:
+        return busy_error()
+    if failure.reason is Reason.SILENT:
+        return unavailable(
+            "No engine began the answer in time; try again later.",
+            code="engine_silent",
+            retry_after_s=_BUSY_RETRY_S,
+        )
+    return ApiError(
+        502,
+        "The engine failed before it finished the answer.",
+        kind="server_error",
+        code="upstream_error",
+    )
+
+
+def busy_error() -> ApiError:
+    """Return what the client of a request is told for which engines have no room."""
+    return unavailable(
+        "The engine is at its limit; try again later.",
+        code="engine_busy",
+        retry_after_s=_BUSY_RETRY_S,
+    )

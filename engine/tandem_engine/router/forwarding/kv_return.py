@@ -1,0 +1,46 @@
+"""Gives KV blocks back that no decode pod will come for; without it they lie there for a lease.
+
+A prefill pod lets go of what no decode pod was told of. Where one was, only that one can say
+whether it still pulls the blocks, so it is the one that is told.
+"""
+
+import asyncio
+from typing import Any
+
+from tandem_engine.router.accounting.metrics import Metrics
+from tandem_engine.router.forwarding.upstream import Upstream
+from tandem_engine.router.openai.kv_fields import LET_GO_FIELD
+from tandem_engine.router.pods.kv_lease import Handover
+from tandem_engine.router.pods.pod import Pod
+
+
+class KvReturn:
+    """Tells pods to let go, beside whatever else is done."""
+
+    def __init__(self, *, upstream: Upstream, metrics: Metrics) -> None:
+        self._upstream = upstream
+        self._metrics = metrics
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def unwanted(self, handover: Handover, *, connect_s: float) -> None:
+        """Have blocks let go by the pod that knows that nobody pulls them, once."""
+        name, pod = handover.name, handover.seen_by
+        if handover.over or name is None:
+            return
+        handover.over = True
+        if pod is None:
+            self._metrics.kv_given_back.inc()
+            self._let_go(handover.prefill, name, {}, connect_s)
+        elif isinstance(remote_id := handover.kv_params.get("remote_request_id"), str):
+            self._let_go(pod, remote_id, handover.kv_params, connect_s)
+
+    def unanswered(self, pod: Pod, name: str, *, connect_s: float) -> None:
+        """Have a prefill pod let go of what it may have had for an answer that nobody read."""
+        if pod.names_leases:
+            self._let_go(pod, name, {}, connect_s)
+
+    def _let_go(self, pod: Pod, name: str, kv_params: dict[str, Any], connect_s: float) -> None:
+        asked = {"do_remote_prefill": True, **kv_params, LET_GO_FIELD: name}
+        task = asyncio.create_task(self._upstream.let_go(pod, asked, connect_s=connect_s))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,179 @@
+"""Takes one request through its prefill leg: two pods at most, then the decode pod does it all."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tandem_engine.router.forwarding.failures import Failures, gateway_error
+from tandem_engine.router.forwarding.flight import Accounts, Flight
+from tandem_engine.router.forwarding.kv_return import KvReturn
+from tandem_engine.router.forwarding.upstream import (
+    PrefillAnswer,
+    Reason,
+    Upstream,
+    UpstreamFailure,
+)
+from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.health import Attempt
+from tandem_engine.router.pods.kv_lease import Handover, usable_until_s
+from tandem_engine.router.pods.pod import Pod, Role
+from tandem_engine.router.scheduling.placement import DecodeOnly
+from tandem_engine.router.scheduling.waiting import Waiting
+from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_routing.outstanding import Load
+from tandem_routing.pod_choice import least_loaded
+from tandem_routing.verdict import Ending
+
+# The engine may have finished the prompt all the same.
+_UNREAD = frozenset({Reason.DISCONNECTED, Reason.MALFORMED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillLeg:
+    """Runs prefill legs."""
+
+    fleet: Fleet
+    waiting: Waiting
+    upstream: Upstream
+    accounts: Accounts
+    failures: Failures
+    kv_return: KvReturn
+    clock: Callable[[], float]
+
+    async def run(self, flight: Flight, pod: Pod, load: Load) -> Handover | None:
+        """Return what a prefill pod has for a decode pod; `None`: the decode pod does it all.
+
+        A leg that fails is tried once more, at another pod; one that is silent is not.
+        """
+        flight.timeline.prefill_started = True
+        started = self.clock()
+        ejection = self.fleet.ejection
+        for last in (False, True):
+            flight.prefill_pod, tried_s = pod.name, self.clock()
+            attempt = ejection.begin(pod, tokens=flight.prompt_tokens)
+            try:
+                answer = await self._once(flight, attempt, load, retry=last)
+            except TimeoutError:
+                # What is left of the deadline goes to the decode pod, not to a second wait.
+                if not attempt.given_up:
+                    self.failures.silent(flight, attempt, silent_s=self.clock() - tried_s)
+                flight.decode_only = DecodeOnly.PREFILL_TIMEOUT
+            except UpstreamFailure as failure:
+                flight.decode_only = DecodeOnly.PREFILL_FAILED
+                self.failures.failed(attempt, failure)
+                if await self.failures.ends_here(flight, pod, failure):
+                    flight.ending = Ending.FAILED
+                    raise gateway_error(failure) from failure
+                other = None if last else self._other(pod)
+                if other is not None:
+                    self.accounts.metrics.retries.labels(failure.reason.value).inc()
+                    pod = other
+                    pod.enter(load, self.clock())
+                    continue
+            else:
+                self._learn(flight, answer, started)
+                if answer.kv_params:
+                    flight.decode_only = None
+                    handover = Handover(
+                        kv_params=answer.kv_params,
+                        prefill=pod,
+                        until_s=usable_until_s(
+                            answer.kv_params,
+                            clock=pod.clock,
+                            sent_s=tried_s,
+                            now=self.clock(),
+                            lease_s=flight.settings.kv.lease_s,
+                        ),
+                    )
+                    pod.names_leases = handover.name is not None
+                    return handover
+                flight.decode_only = DecodeOnly.NO_KV_PARAMS
+            finally:
+                ejection.close(attempt)
+            break
+        flight.timeline.prefill_ended_s = self.clock()
+        return None
+
+    async def _once(
+        self, flight: Flight, attempt: Attempt, load: Load, *, retry: bool
+    ) -> PrefillAnswer:
+        pod = attempt.pod
+        started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
+        timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
+        # A decode pod may have to do it all.
+        needed = self.accounts.learned.needed_of(flight, stage=Stage.WHOLE)
+        by_s = begin_by_s(flight.first_token_deadline_s, needed=needed, now=started)
+        unanswered = True
+        self.accounts.ledger.leg_began(pod)
+        try:
+            async with asyncio.timeout_at(min(started + timeouts.prefill_s, by_s)) as leg:
+                attempt.give_up = lambda: _end(leg)
+                answer = await self.upstream.prefill(
+                    pod,
+                    path=flight.call.kind.path,
+                    body=flight.call.prefill_body(lease),
+                    headers=flight.headers,
+                    connect_s=timeouts.connect_s,
+                )
+            unanswered = False
+        except ApiError:
+            unanswered = False
+            flight.ending = Ending.REFUSED
+            raise
+        except UpstreamFailure as failure:
+            unanswered = failure.reason in _UNREAD
+            raise
+        finally:
+            if unanswered:
+                self.kv_return.unanswered(pod, lease, connect_s=timeouts.connect_s)
+            self.accounts.ledger.leg_ended(pod)
+            self.waiting.release(pod, load)
+        ended = self.clock()
+        self.fleet.ejection.first_token(attempt)
+        if answer.kv_params or not answer.complete:
+            self.fleet.ejection.well(attempt)
+        else:
+            self.fleet.ejection.failed(attempt)
+        self.accounts.prompt_known(flight, tokens=answer.prompt_tokens, cached=answer.cached_tokens)
+        self.accounts.learned.prefilled(flight.prompt_tokens, cached_tokens=flight.cached_tokens)
+        cached = flight.cached_tokens or 0
+        self.accounts.ledger.leg_served(
+            pod,
+            prompt_tokens=flight.prompt_tokens,
+            cached_tokens=cached,
+            computed_tokens=flight.prompt_tokens - cached,
+            output_tokens=0,
+        )
+        flight.timeline.service_s = self.accounts.learned.service_of(pod.endpoint.revision, flight)
+        if alone and pod.entries == entries:
+            self.accounts.learned.prefilled_alone(
+                pod.endpoint.revision,
+                prompt_tokens=flight.prompt_tokens,
+                cached_tokens=flight.cached_tokens,
+                leg_s=ended - started,
+            )
+        return answer
+
+    def _learn(self, flight: Flight, answer: PrefillAnswer, started: float) -> None:
+        now = self.clock()
+        flight.timeline.prefill_ended_s = now
+        self.accounts.learned.prefill_leg_s.add(now - started)
+        if answer.kv_params:
+            flight.timeline.transfer_s = self.accounts.learned.transfer_s
+
+    def _other(self, pod: Pod) -> Pod | None:
+        paired = self.fleet.usable(Role.PREFILL, revisions=self.fleet.revisions(Role.DECODE))
+        others = [other for other in paired if other is not pod]
+        # Its decode pods were found to bear the request; another revision's were not asked.
+        same = [other for other in others if other.endpoint.revision == pod.endpoint.revision]
+        return least_loaded(same or others)
+
+
+def _end(leg: asyncio.Timeout) -> bool:
+    """End a wait as if its time were over; return whether it still lasted."""
+    if leg.expired():
+        return False
+    leg.reschedule(asyncio.get_running_loop().time())
+    return True

@@ -1,0 +1,1 @@
+"""The ports: for clients, and for the operator, Prometheus and other routers."""

@@ -1,0 +1,361 @@
+"""The port for clients: what each request goes through from its head to its end."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+
+from aiohttp import web
+
+from tandem_engine.router.accounting.recent import Seen
+from tandem_engine.router.accounting.visits import Visits
+from tandem_engine.router.forwarding.client import Client, ClientGone
+from tandem_engine.router.forwarding.flight import Accounts, Flight
+from tandem_engine.router.forwarding.forward import Forwarder
+from tandem_engine.router.forwarding.sink import AnswerSink, Sink, StreamSink
+from tandem_engine.router.http.bodies import Bodies, Body
+from tandem_engine.router.http.connections import error_response
+from tandem_engine.router.http.intake import check_head, id_of, read_body, salt_of, upstream_headers
+from tandem_engine.router.openai.call import Call, Kind, parse_call
+from tandem_engine.router.openai.errors import ApiError, too_busy, unavailable
+from tandem_engine.router.openai.prefixes import PrefixMarks
+from tandem_engine.router.openai.prompts import Prompt
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.settings import Settings, SettingsHolder
+from tandem_routing.verdict import Outcome, Timeline
+
+# A body of this size takes a good millisecond to read, which every stream would stand still for.
+_LARGE_BYTES = 64 * 1024
+_GENERATE = {kind.path: kind for kind in Kind}
+_PROBES = frozenset({"/health", "/ready", "/accepting"})
+
+logger = logging.getLogger(__name__)
+
+
+class ClientServer:
+    """Answers clients."""
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        forwarder: Forwarder,
+        accounts: Accounts,
+        settings: SettingsHolder,
+        prefixes: PrefixMarks,
+        clock: Callable[[], float],
+    ) -> None:
+        self._fleet = fleet
+        self._forwarder = forwarder
+        self._accounts = accounts
+        self._settings = settings
+        self._prefixes = prefixes
+        self._clock = clock
+        self._requests = self._whole = 0
+        self.bodies = Bodies(settings=settings, clock=clock)
+        # One body at a time: what is read of it takes many times the room of its text.
+        self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
+        self._flights: set[Flight] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.draining = False
+        self.closed = False
+        self.visits = Visits(clock)
+        self._started_s = int(time.time())
+
+    @property
+    def requests(self) -> int:
+        """Return how many generating requests are here, in whatever phase."""
+        return self._requests
+
+    def inside(self) -> list[Seen]:
+        """Return the requests that are served now, as far as they got."""
+        return [flight.seen() for flight in self._flights]
+
+    def not_ready(self) -> str | None:
+        """Return why a balancer should send new requests elsewhere, `None` if it need not.
+
+        That no decode pod is ready is no reason: here a request is held or told so in HTTP, while a
+        Service without ready routers resets its connection.
+        """
+        return "draining" if self.draining else self.not_accepting()
+
+    def not_accepting(self) -> str | None:
+        """Return why this router serves no new request, `None` if it does; a drain is no reason."""
+        if self.closed:
+            return "draining"
+        if self._settings.current is None:
+            return "no settings yet"
+        if not self._fleet.listed:
+            return "no listing of the pods yet"
+        return None
+
+    def close(self) -> None:
+        """Answer every new request with 503 from now on."""
+        self.closed = True
+
+    async def drained(self) -> None:
+        """Wait until no request is left."""
+        await self._idle.wait()
+
+    async def silent(self, quiet_s: float) -> None:
+        """Wait until no request is left and nobody has come or been answered for `quiet_s`.
+
+        Who was just answered may ask again on the same connection, not knowing of any drain.
+        """
+        while True:
+            await self.drained()
+            left_s = self.visits.still_s(quiet_s)
+            if left_s <= 0:
+                return
+            await asyncio.sleep(left_s)
+
+    def stop_reading(self) -> None:
+        """Look into no more bodies."""
+        self.reader.shutdown(wait=False, cancel_futures=True)
+
+    def stop_requests(self) -> None:
+        """End what is still running; each client is told."""
+        for flight in self._flights:
+            flight.stopping = True
+            flight.task.cancel()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer any request; nothing leaves here but a response or a cancellation."""
+        if request.path in _PROBES:
+            # A kubelet's visits are no client's.
+            return self._probed(request.path)
+        self.visits.come()
+        try:
+            return await self._answered(request)
+        finally:
+            self.visits.leave()
+
+    def _probed(self, path: str) -> web.Response:
+        if path == "/health":
+            return web.json_response({"status": "ok"})
+        reason = self.not_ready() if path == "/ready" else self.not_accepting()
+        status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
+        return web.json_response({"ready": reason is None, "reason": reason}, status=status)
+
+    async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            response = await self._route(request)
+        except ApiError as error:
+            response = error_response(error)
+        except ClientGone:
+            response = web.Response()
+        except Exception as error:
+            response = error_response(_router_failed(error))
+        if request.writer.output_size and not response.prepared:
+            # A second status line would be read as part of the answer that has begun.
+            if request.transport is not None:
+                request.transport.close()
+            return response
+        if self.draining and not response.prepared:
+            response.force_close()
+        return response
+
+    async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        kind = _GENERATE.get(path)
+        if kind is not None:
+            if request.method != "POST":
+                raise _method_not_allowed(request, "POST")
+            return await self._generate(request, kind)
+        if path == "/v1/models" or path.startswith("/v1/models/"):
+            if request.method != "GET":
+                raise _method_not_allowed(request, "GET")
+            return self._models(path.removeprefix("/v1/models").lstrip("/"))
+        raise ApiError(
+            404,
+            "Unknown path; served here: /v1/completions, /v1/chat/completions, /v1/models,"
+            " /health, /ready, /accepting.",
+            code="unknown_path",
+        )
+
+    def _models(self, name: str) -> web.StreamResponse:
+        settings = self._settings_in_force()
+        cards = [
+            {
+                "id": model,
+                "object": "model",
+                "created": self._started_s,
+                "owned_by": "tandem",
+                "max_model_len": settings.max_model_len,
+            }
+            for model in settings.models
+        ]
+        if not name:
+            return web.json_response({"object": "list", "data": cards})
+        for card in cards:
+            if card["id"] == name:
+                return web.json_response(card)
+        raise ApiError(404, "This model is not served here.", code="model_not_found")
+
+    def _settings_in_force(self) -> Settings:
+        settings = self._settings.current
+        if settings is None:
+            raise unavailable(
+                "The router has no settings yet; try again later.",
+                code="no_settings",
+                retry_after_s=5,
+            )
+        return settings
+
+    async def _generate(self, request: web.BaseRequest, kind: Kind) -> web.StreamResponse:
+        settings = self._settings_in_force()
+        if self.closed:
+            raise _shutting_down()
+        try:
+            check_head(request, settings)
+        except ApiError:
+            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+            raise
+        self._requests += 1
+        self._idle.clear()
+        try:
+            with self.bodies.body() as body:
+                return await self._accepted(request, kind, settings, body)
+        finally:
+            self._requests -= 1
+            if not self._requests:
+                self._idle.set()
+
+    async def _accepted(
+        self, request: web.BaseRequest, kind: Kind, settings: Settings, body: Body
+    ) -> web.StreamResponse:
+        """Read a body and serve what it asks for."""
+        try:
+            raw = await read_body(request, settings, body)
+        except ApiError:
+            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+            raise
+        except ConnectionError as error:
+            raise ClientGone from error
+        if self._whole >= settings.limits.concurrent_requests:
+            self._shed(kind, len(raw), settings)
+            raise too_busy(
+                "This router has reached its limit of requests; try again later.",
+                code="too_many_requests",
+                retry_after_s=1,
+            )
+        self._whole += 1
+        received_s = self._clock()
+        try:
+            call = await self._call(request, kind, raw, settings)
+            del raw
+            return await self._flown(request, call, settings, received_s=received_s)
+        finally:
+            self._whole -= 1
+
+    def _shed(self, kind: Kind, body_bytes: int, settings: Settings) -> None:
+        """Count a request that was shed before anybody looked into its body."""
+        tokens = self._estimate(kind, Prompt(size=body_bytes), settings)
+        self._accounts.arrive(tokens)
+        self._accounts.finish_unread(tokens, arrived_wall_s=time.time(), slo=settings.slo)
+
+    async def _call(
+        self, request: web.BaseRequest, kind: Kind, raw: bytes, settings: Settings
+    ) -> Call:
+        salt, prefixes = salt_of(request, settings), self._prefixes
+        try:
+            if len(raw) < _LARGE_BYTES:
+                return parse_call(kind, raw, settings, salt=salt, prefixes=prefixes)
+            return await asyncio.get_running_loop().run_in_executor(
+                self.reader,
+                lambda: parse_call(kind, raw, settings, salt=salt, prefixes=prefixes),
+            )
+        except ApiError:
+            self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
+            raise
+
+    def _estimate(self, kind: Kind, prompt: Prompt, settings: Settings) -> int:
+        """Return the tokens of a prompt as far as known: no more than the model takes."""
+        if prompt.exact_tokens is not None:
+            return prompt.exact_tokens
+        tokens = self._accounts.learned.sizes[kind].estimate(prompt)
+        longest = settings.max_model_len
+        return tokens if longest is None else min(tokens, longest * prompt.prompts)
+
+    async def _flown(
+        self, request: web.BaseRequest, call: Call, settings: Settings, *, received_s: float
+    ) -> web.StreamResponse:
+        """Serve a call from here to its end, and write down how it went."""
+        kind = call.kind
+        request_id = id_of(request)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
+        tokens = self._estimate(kind, call.prompt, settings)
+        flight = Flight(
+            call=call,
+            request_id=request_id,
+            headers=upstream_headers(request, request_id),
+            credentials=request.headers.get("Authorization"),
+            settings=settings,
+            timeline=Timeline(received_s=received_s),
+            received_wall_s=time.time(),
+            prompt_tokens=tokens,
+            exact=call.prompt.exact_tokens is not None,
+            task=task,
+            arrival_second=self._accounts.arrive(tokens),
+        )
+        client = Client(
+            request,
+            idle_s=settings.timeouts.idle_s,
+            until_s=flight.deadline_s,
+            closing=lambda: self.draining,
+        )
+        headers = {"X-Request-Id": request_id}
+        sink: Sink = (
+            StreamSink(client, headers)
+            if call.stream
+            else AnswerSink(client, kind, headers, token_ids=call.token_ids)
+        )
+        self._flights.add(flight)
+        try:
+            return await self._served(flight, sink)
+        except ClientGone:
+            flight.left()
+            raise
+        except ApiError as error:
+            error.request_id = request_id
+            raise
+        finally:
+            self._flights.discard(flight)
+            self._accounts.finish(flight)
+
+    async def _served(self, flight: Flight, sink: Sink) -> web.StreamResponse:
+        """Serve it; what has begun gets an end, whatever happens."""
+        try:
+            return await self._forwarder.serve(flight, sink)
+        except (ApiError, ClientGone):
+            raise
+        except asyncio.CancelledError:
+            if not flight.stopping:
+                flight.left()
+                raise
+            failed = _shutting_down()
+        except Exception as error:
+            failed = _router_failed(error)
+        if sink.begun:
+            return await sink.fail(failed)
+        raise failed
+
+
+def _router_failed(error: Exception) -> ApiError:
+    # The message of an unexpected error may quote the request: only its type is logged.
+    logger.error("request failed inside the router", extra={"error": type(error).__name__})
+    return ApiError(
+        500, "The router failed to serve the request.", kind="server_error", code="router_error"
+    )
+
+
+def _shutting_down() -> ApiError:
+    return unavailable("This router is shutting down; try again.", code="draining", retry_after_s=1)
+
+
+def _method_not_allowed(request: web.BaseRequest, allowed: str) -> ApiError:
+    return ApiError(405, f"{request.method} is not allowed here; use {allowed}.", allow=allowed)

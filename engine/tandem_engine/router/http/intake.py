@@ -1,0 +1,104 @@
+"""What is taken of a client's HTTP request before it is a call: within bounds, or refused."""
+
+import asyncio
+import hashlib
+import re
+import secrets
+from itertools import chain
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from tandem_engine.router.http.bodies import LEAST_BYTES_PER_S, Body, body_too_large
+from tandem_engine.router.openai.errors import ApiError, unavailable
+from tandem_engine.router.settings import Settings
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
+# What a client is let in by (its Authorization, its cookies) is no business of an engine.
+_PASSED_HEADERS = ("traceparent", "tracestate")
+
+
+def check_head(request: web.BaseRequest, settings: Settings) -> None:
+    """Raise `ApiError` for what says itself that it is too large or packed: nobody need read it."""
+    limits = settings.limits
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        # A few megabytes can be packed gigabytes.
+        raise ApiError(
+            415,
+            "Content-Encoding must be identity; send the body without compression.",
+            code="unsupported_encoding",
+        )
+    raw = request.raw_headers
+    header_bytes = sum(map(len, chain.from_iterable(raw))) + 4 * len(raw)
+    if header_bytes > limits.header_bytes:
+        raise ApiError(
+            431,
+            f"The headers have {header_bytes} bytes, but the limit is {limits.header_bytes}.",
+            code="headers_too_large",
+        )
+    if (request.content_length or 0) > limits.body_bytes:
+        raise body_too_large(limits.body_bytes)
+
+
+async def read_body(request: web.BaseRequest, settings: Settings, body: Body) -> bytes:
+    """Return the whole body; raises `ApiError`, or `OSError` where the client leaves."""
+    limits, body_s, content = settings.limits, settings.timeouts.body_s, request.content
+    if content.is_eof() and content.exception() is None:
+        raw = content.read_nowait()
+        body.grow(len(raw), limits)
+        return raw
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    parts = []
+    try:
+        async with asyncio.timeout(body_s) as wait:
+            with body.sent(wait):
+                async for data in content.iter_any():
+                    body.grow(len(data), limits)
+                    body.waited_for(len(data), body_s)
+                    parts.append(data)
+    except (web.RequestPayloadError, web.PayloadAccessError, HttpProcessingError):
+        raise ApiError(400, "The body is not valid HTTP.", code="invalid_http") from None
+    except TimeoutError:
+        raise _late(body) from None
+    return b"".join(parts)
+
+
+def _late(body: Body) -> ApiError:
+    if body.gave_way:
+        return unavailable(
+            "This router receives too many bodies, and this one is the slowest; try again later.",
+            code="too_many_bodies",
+            retry_after_s=1,
+        )
+    return ApiError(
+        408,
+        "The body did not arrive in time; send at least"
+        f" {LEAST_BYTES_PER_S // 1024} KiB a second without a pause.",
+        code="body_timeout",
+    )
+
+
+def id_of(request: web.BaseRequest) -> str:
+    """Return the client's own id of its request, where it is one, else a new one."""
+    given = request.headers.get("X-Request-Id", "")
+    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
+
+
+def salt_of(request: web.BaseRequest, settings: Settings) -> str | None:
+    """Return what keeps a tenant's prefixes apart in caches, `None` where all share one.
+
+    It tells nobody the header's value. Requests without the header share one salt.
+    """
+    header = settings.cache_salt_header
+    if header is None:
+        return None
+    named = "\n".join((settings.pool, *request.headers.getall(header, ())))
+    return hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()
+
+
+def upstream_headers(request: web.BaseRequest, request_id: str) -> dict[str, str]:
+    """Return the headers that an engine gets to see."""
+    headers = {name: request.headers[name] for name in _PASSED_HEADERS if name in request.headers}
+    headers["X-Request-Id"] = request_id
+    return headers

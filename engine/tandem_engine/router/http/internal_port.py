@@ -1,0 +1,111 @@
+"""The port for the operator, Prometheus and the pool's other routers."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from tandem_engine.router.accounting.busy import Busy
+from tandem_engine.router.accounting.recent import Seen
+from tandem_engine.router.forwarding.flight import Accounts
+from tandem_engine.router.http.connections import error_response
+from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.peers.hearing import Hearing
+from tandem_engine.router.peers.telling import KILLERS_PATH
+from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.pod import Role
+from tandem_engine.router.scheduling.waiting import Waiting
+
+STILL_READ_S = 30.0
+"""Who read `/arrivals` within so long will read it again."""
+
+
+class InternalServer:
+    """Answers the operator, Prometheus and other routers."""
+
+    def __init__(
+        self,
+        *,
+        fleet: Fleet,
+        waiting: Waiting,
+        accounts: Accounts,
+        busy: Busy,
+        hearing: Hearing,
+        inside: Callable[[], list[Seen]],
+    ) -> None:
+        self._fleet = fleet
+        self._waiting = waiting
+        self._accounts = accounts
+        self._busy = busy
+        self._hearing = hearing
+        self._inside = inside
+        self._read = asyncio.Event()
+        self._read_s = -math.inf
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer `/metrics`, `/arrivals`, `/requests` and, to other routers, `/killers`."""
+        if request.path == "/metrics":
+            return web.Response(
+                body=self._accounts.metrics.exposition(),
+                headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+            )
+        if request.path == "/arrivals":
+            queued = self._waiting.queued()
+            in_system = {
+                "queued_requests": queued.requests,
+                "queued_prompt_tokens": queued.prompt_tokens,
+                "held_prompt_tokens": queued.held_prompt_tokens,
+                "overdue_requests": queued.overdue,
+                "held_overdue_requests": queued.held_overdue,
+                **{f"{role.value}_requests": self._at(role) for role in Role},
+            }
+            self._read_s = asyncio.get_running_loop().time()
+            self._read.set()
+            report = self._accounts.ledger.report(in_system)
+            told = {"sick": self._sick(report["now_s"]), "busy_share": round(self._busy.share(), 3)}
+            return web.json_response(report | told)
+        if request.path == KILLERS_PATH:
+            try:
+                return await self._hearing.answer(request)
+            except ApiError as error:
+                refused = error_response(error)
+                # What is left of its body nobody reads.
+                refused.force_close()
+                return refused
+        if request.path == "/requests":
+            return self._requests(request)
+        return error_response(
+            ApiError(404, "Served here: /metrics, /arrivals, /requests, /killers.")
+        )
+
+    def _requests(self, request: web.BaseRequest) -> web.Response:
+        """Return one page of what came lately."""
+        after = request.query.get("after", "0")
+        if not (after.isascii() and after.isdigit()):
+            return error_response(ApiError(400, "after: the number that `next` was."))
+        page = self._accounts.recent.page(int(after[:18]), inside=self._inside)
+        return web.json_response(page)
+
+    async def last_read(self) -> None:
+        """Return when `/arrivals` was read once more, at once where nobody reads it any more."""
+        self._read.clear()
+        if asyncio.get_running_loop().time() - self._read_s < STILL_READ_S:
+            await self._read.wait()
+
+    def _sick(self, now_s: float) -> list[dict[str, Any]]:
+        """Return the pods that get no work for what became of it, since when, and why."""
+        now = asyncio.get_running_loop().time()
+        return [
+            {
+                "pod": sick.pod.name,
+                "role": sick.pod.endpoint.role.value,
+                "since_s": round(now_s - (now - sick.since_s), 3),
+                "reason": sick.why.value,
+            }
+            for sick in sorted(self._fleet.ejection.sick(), key=lambda sick: sick.pod.name)
+        ]
+
+    def _at(self, role: Role) -> int:
+        return sum(pod.requests for pod in self._fleet.pods() if pod.endpoint.role is role)

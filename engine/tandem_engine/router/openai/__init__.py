@@ -1,0 +1,1 @@
+"""What clients send and get: checked, kept as bytes, and put together."""

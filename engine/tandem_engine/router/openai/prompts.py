@@ -1,0 +1,113 @@
+"""How large a prompt is: what of it is text, what is media, and what is token ids.
+
+Every string that a chat template may render counts. An image, a sound or a film counts as one
+medium, whatever its bytes: its size in tokens has nothing to do with its encoding.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tandem_engine.router.openai.errors import ApiError
+
+_MEDIA_KEYS = """
+image image_url input_image image_pil image_embeds audio audio_url input_audio audio_embeds video
+video_url file
+"""
+_MEDIA = frozenset(_MEDIA_KEYS.split())
+_RENDERED = ("tools", "documents", "chat_template_kwargs")
+_NUMBER_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a body asks about.
+
+    Attributes:
+        prompts: how many prompts they are.
+        exact_tokens: of all prompts, known for token ids only.
+        size: bytes of text.
+        media: images, sounds and films.
+        learnable: whether its tokens tell what a byte of text is worth.
+    """
+
+    prompts: int = 1
+    exact_tokens: int | None = None
+    size: int = 0
+    media: int = 0
+    learnable: bool = True
+
+
+def chat_prompt(body: Mapping[str, Any]) -> Prompt:
+    """Return the size of a chat; raises `ApiError` where it has no messages."""
+    messages = body.get("messages")
+    if (
+        not isinstance(messages, list)
+        or not messages
+        or not all(isinstance(message, dict) for message in messages)
+    ):
+        raise ApiError(400, "messages must be a list with at least one message.", param="messages")
+    size = media = 0
+    for message in messages:
+        for name, value in message.items():
+            size += _text_bytes(name)
+            if name == "content" and isinstance(value, list):
+                for part in value:
+                    shown = isinstance(part, dict) and not _MEDIA.isdisjoint(part)
+                    media += shown
+                    size += _text_bytes(part.get("text") if shown else part)
+            else:
+                size += _text_bytes(value)
+    size += sum(_text_bytes(body.get(name)) for name in _RENDERED)
+    return Prompt(size=size, media=media, learnable=body.get("truncate_prompt_tokens") is None)
+
+
+def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> Prompt:
+    """Return the size of one or more prompts; raises `ApiError` where there is none."""
+    kept = _kept_tokens(body.get("truncate_prompt_tokens"), max_model_len)
+    prompt = body.get("prompt")
+    learnable = body.get("truncate_prompt_tokens") is None
+    if isinstance(prompt, str):
+        return Prompt(size=_text_bytes(prompt), learnable=learnable)
+    if prompt is None and body.get("prompt_embeds") is not None:
+        return Prompt(learnable=False)
+    if isinstance(prompt, list) and prompt:
+        if _token_ids(prompt):
+            return Prompt(exact_tokens=min(len(prompt), kept))
+        if all(isinstance(one, str) for one in prompt):
+            size = sum(map(_text_bytes, prompt))
+            return Prompt(prompts=len(prompt), size=size, learnable=learnable)
+        if all(isinstance(one, list) and one and _token_ids(one) for one in prompt):
+            tokens = sum(min(len(one), kept) for one in prompt)
+            return Prompt(prompts=len(prompt), exact_tokens=tokens)
+    raise ApiError(
+        400,
+        "prompt must be text, a list of texts, a list of token IDs or a list of such lists.",
+        param="prompt",
+    )
+
+
+def _kept_tokens(truncate_to: Any, max_model_len: int | None) -> int:
+    """Return how many tokens an engine keeps of each prompt; what is no number it refuses."""
+    if type(truncate_to) is not int:
+        return sys.maxsize
+    if truncate_to >= 0:
+        return truncate_to
+    # -1: as many as leave room for one token of answer.
+    return sys.maxsize if max_model_len is None else max_model_len - 1
+
+
+def _text_bytes(value: Any) -> int:
+    """Return the bytes of all strings in `value`, names included."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode(errors="replace"))
+    if isinstance(value, dict):
+        return sum(_text_bytes(name) + _text_bytes(one) for name, one in value.items())
+    if isinstance(value, list):
+        return sum(map(_text_bytes, value))
+    return 0 if value is None else _NUMBER_BYTES
+
+
+def _token_ids(values: list[Any]) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)

@@ -1,0 +1,1 @@
+"""The pool's other routers, and what they tell of requests that end engines."""

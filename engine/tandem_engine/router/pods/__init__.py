@@ -1,0 +1,1 @@
+"""The engine pods, what became of their work, and which of them get none."""

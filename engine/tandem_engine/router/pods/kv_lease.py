@@ -1,0 +1,133 @@
+"""Until when the KV blocks that a prefill pod keeps are certainly still those of their request.
+
+A decode pod that pulls them later gets whatever another prompt left there, and says nothing of it.
+So what is not certain counts as gone: a moment of the engine's clock is taken for the earliest that
+it can have been by this router's. Pure.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tandem_engine.router.openai.kv_fields import ENDS_FIELD, LEASE_S_FIELD, NAME_FIELD
+
+if TYPE_CHECKING:
+    from tandem_engine.router.pods.pod import Pod
+
+_MARGIN_SHARE = 1 / 6
+# The most by which the kernel slews a clock that NTP corrects.
+_MOST_DRIFT = 5e-4
+
+
+class Lost(StrEnum):
+    """How a lease came to be over before its request had a first token."""
+
+    HELD = "held"
+    SILENT = "silent"
+    LATE = "late"
+
+
+class LeaseOver(Exception):  # noqa: N818 - named for what happened, not a bug
+    """A request's KV blocks may hold another's by now: it has to be served anew."""
+
+    def __init__(self, how: Lost) -> None:
+        super().__init__(how.value)
+        self.how = how
+
+
+@dataclass(slots=True)
+class PeerClock:
+    """What is known of another machine's clock: how far this one is ahead of it, at the least.
+
+    Whatever it stamped after a request was sent, it stamped after that: each stamp gives a bound,
+    and the quickest answer gives the best one.
+    """
+
+    _ahead_s: float = -math.inf
+    _learned_s: float = 0.0
+
+    def earliest_s(self, theirs_s: float, *, after_s: float, now: float) -> float:
+        """Return when it was `theirs_s` there, at the earliest; it was after `after_s`."""
+        ahead_s = self._ahead_s - _MOST_DRIFT * (now - self._learned_s)
+        # What would still be to come was stamped by another clock than the one that is known.
+        if not after_s <= theirs_s + ahead_s <= now:
+            self._ahead_s, self._learned_s = after_s - theirs_s, now
+            return after_s
+        return theirs_s + ahead_s
+
+
+@dataclass(slots=True, eq=False)
+class Handover:
+    """What a prefill pod has for a decode pod.
+
+    Attributes:
+        kv_params: go to the decode pod verbatim.
+        until_s: when they are worth nothing any more.
+        seen_by: the decode pod that may have seen them: it alone may pull the blocks.
+        over: the blocks were used, or given back.
+    """
+
+    kv_params: Any
+    prefill: "Pod"
+    until_s: float
+    seen_by: "Pod | None" = None
+    over: bool = False
+
+    @property
+    def revision(self) -> str:
+        """Return the revision whose decode pods can pull the blocks."""
+        return self.prefill.endpoint.revision
+
+    @property
+    def name(self) -> str | None:
+        """Return by which name the prefill pod lets it go, if it does."""
+        name = self.kv_params.get(NAME_FIELD) if isinstance(self.kv_params, dict) else None
+        return name if isinstance(name, str) else None
+
+
+class Early:
+    """Keeps the beginning of an answer back until a token shows that the blocks came in time.
+
+    What was passed on cannot be served anew, so nothing is passed on before that.
+    """
+
+    def __init__(self, until_s: float) -> None:
+        self.until_s = until_s
+        self._kept: list[bytes] = []
+
+    def passed_on(
+        self, payloads: list[bytes], *, token: bool, now: float
+    ) -> "tuple[list[bytes], Early | None]":
+        """Return what goes to the client now, and `None` once nothing is kept back any more.
+
+        Raises `LeaseOver` for what came too late.
+        """
+        if now >= self.until_s:
+            raise LeaseOver(Lost.LATE)
+        self._kept += payloads
+        return (self._kept, None) if token else ([], self)
+
+
+def usable_until_s(
+    kv_params: Any, *, clock: PeerClock, sent_s: float, now: float, lease_s: float
+) -> float:
+    """Return until when KV parameters that have just come may be used.
+
+    Their lease began after the request was sent, which is all that is known of an engine that does
+    not tell when it ends.
+    """
+    ends_s, own_lease_s = _seconds(kv_params, ENDS_FIELD), _seconds(kv_params, LEASE_S_FIELD)
+    if own_lease_s is not None:
+        lease_s = own_lease_s
+    began_s = sent_s
+    if ends_s is not None:
+        began_s = clock.earliest_s(ends_s - lease_s, after_s=sent_s, now=now)
+    return began_s + lease_s * (1 - _MARGIN_SHARE)
+
+
+def _seconds(kv_params: Any, field: str) -> float | None:
+    seconds = kv_params.get(field) if isinstance(kv_params, dict) else None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    return float(seconds) if math.isfinite(seconds) else None

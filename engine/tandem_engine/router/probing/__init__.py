@@ -1,0 +1,1 @@
+"""Asks pods what they are, and decode pods what they measured."""
