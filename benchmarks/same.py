@@ -20,7 +20,7 @@ from benchmarks.promise.cases import Case, pool_of
 from benchmarks.promise.quick import QUICK
 from benchmarks.promise.runs import run
 from tandem_operator.core.decision import Decision
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import Scenario, simulate
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from e2e.cluster.tools import TOOLS, ensure
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
-from tandem_operator.workloads.engine_options import ALLOWED
+from tandem_operator.workloads.checks.engine_options import ALLOWED
 
 ROOT = Path(__file__).resolve().parents[1]
 CHARTS = ROOT / "charts"
@@ -31,7 +31,9 @@ metadata:
     pod-security.kubernetes.io/enforce: restricted
 """
 
-_OPTIONS_HEAD = "# Made by `make crds` from operator/tandem_operator/workloads/engine_options.py.\n"
+_OPTIONS_HEAD = (
+    "# Made by `make crds` from operator/tandem_operator/workloads/checks/engine_options.py.\n"
+)
 
 
 def from_models() -> Mapping[Path, str]:

@@ -13,7 +13,7 @@ from benchmarks.beyond import run as pools
 from benchmarks.beyond.run import GPUS, setup_of
 from benchmarks.beyond.steps import STEPS
 from benchmarks.simulator.kept import kept
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import Scenario, simulate
 

@@ -17,14 +17,14 @@ from benchmarks.simulator.kept import NOTED, kept
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
+from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.flight import judge
-from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import Policy, Tandem
 from tandem_operator.sim.pool import Pool, PoolSetup
 from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.router_queue import Spread
+from tandem_operator.sim.routing.router_queue import Spread
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.trace import Trace
 
 NO_FILES = Path()
 GPUS = 24

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from benchmarks.simulator.__main__ import REPLAY_ROUTER
 from tandem_operator.api import PrefillOverflow, Router
-from tandem_operator.cli.case import router_of
+from tandem_operator.cli.input.case import router_of
 from tandem_operator.core.spec import Insurance
-from tandem_operator.sim.router_queue import Order, RouterSettings
+from tandem_operator.sim.routing.router_queue import Order, RouterSettings
 from tandem_operator.workloads.policy import insurance_of
 
 # One request under way at a prefill pod and one that goes on at once: the rest waits where it can

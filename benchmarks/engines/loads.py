@@ -16,7 +16,7 @@ from benchmarks.router.targets import started_router
 from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.core.learn.least_squares import dot
 from tandem_operator.core.spec import Slo
-from tandem_operator.sim.profile import Curve
+from tandem_operator.sim.engines.profile import Curve
 from tandem_routing.decode_admission import TPOT_SHARE
 
 BUSY_SHARES = (0.5, 0.8)

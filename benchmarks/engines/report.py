@@ -20,10 +20,10 @@ from tandem_operator.core.learn.shipped_profiles import profiled
 from tandem_operator.core.observation import Hardware, ModelShape, StartUp
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.sim.engines.profile import EngineProfile
+from tandem_operator.sim.engines.profile_files import read_profile
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import EngineProfile
-from tandem_operator.sim.profile_files import read_profile
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 
 # One engine of the role that is looked at, and enough of the other not to matter.
 FLEETS = {"prefill": (1, 8), "decode": (8, 1)}

@@ -12,14 +12,14 @@ from dataclasses import astuple
 from statistics import fmean
 
 from benchmarks.priors.fit import decode_points, fitted
-from tandem_operator.cli.profiles import profile_of, shipped
+from tandem_operator.cli.input.profiles import profile_of, shipped
 from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.learn.least_squares import dot
 from tandem_operator.core.learn.roofline import Prior, roofline
 from tandem_operator.core.learn.shipped_profiles import Shipped
 from tandem_operator.core.observation import Hardware, StartUp
 from tandem_operator.core.role import Role
-from tandem_operator.sim.profile import EngineProfile
+from tandem_operator.sim.engines.profile import EngineProfile
 
 GUESSES = ("measured", "+ data sheet", "+ profile", "data sheet alone", "profile alone")
 LONG_PROMPTS = (2048, 4096, 8192, 16384)

@@ -1,11 +1,11 @@
 """Fit the two laws of the decision core to an engine profile."""
 
 from benchmarks.priors.models import MODELS
-from tandem_operator.cli.profiles import profile_of, shipped
+from tandem_operator.cli.input.profiles import profile_of, shipped
 from tandem_operator.core.learn.least_squares import Sums, Triple, solve
 from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.learn.shipped_profiles import Shipped
-from tandem_operator.sim.profile import EngineProfile
+from tandem_operator.sim.engines.profile import EngineProfile
 
 PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.promise.cases import Case, pool_of
 from benchmarks.promise.kept import Kept, Row, key_of
 from benchmarks.promise.runs import run
-from tandem_operator.cli import case as simulated
+from tandem_operator.cli.input import case as simulated
 from tandem_operator.core.role import Role
 from tandem_operator.sim.policy import Policy, Static
 

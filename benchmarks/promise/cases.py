@@ -6,14 +6,14 @@ from pathlib import Path
 
 from benchmarks.promise.traffic import Family, Traffic, requests_of
 from tandem_operator.api import parse_pool
-from tandem_operator.cli import case as simulated
-from tandem_operator.cli.case import fitted_start, router_of, spec_of
-from tandem_operator.cli.profiles import profile_of
+from tandem_operator.cli.input import case as simulated
+from tandem_operator.cli.input.case import fitted_start, router_of, spec_of
+from tandem_operator.cli.input.profiles import profile_of
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.pods import ColdStart
-from tandem_operator.sim.profile import EngineProfile
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import EngineProfile
+from tandem_operator.sim.traces.trace import Trace
 
 MOST_REPLICAS = 40
 LEARNING_S = 900.0

@@ -10,8 +10,8 @@ from benchmarks.promise.kept import Row
 from benchmarks.promise.ratchet import Ratchet
 from benchmarks.promise.relay import Relay
 from benchmarks.promise.scores import STATIONARY
-from tandem_operator.cli import case as simulated
-from tandem_operator.cli.policies import concurrency, latency_settings
+from tandem_operator.cli.experiments.policies import concurrency, latency_settings
+from tandem_operator.cli.input import case as simulated
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
 from tandem_operator.sim.baselines.hold import Hold

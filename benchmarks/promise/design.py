@@ -14,11 +14,11 @@ from random import Random
 from benchmarks.promise.cases import LEARNING_S, Case, Slo, demand, manifest
 from benchmarks.promise.traffic import Family, Traffic, rate_of, requests_of
 from tandem_operator.api import parse_pool
-from tandem_operator.cli.case import spec_of
+from tandem_operator.cli.input.case import spec_of
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.generate import Lengths, Mix
-from tandem_operator.sim.spikes import Spikes
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.traces.generate import Lengths, Mix
+from tandem_operator.sim.traces.spikes import Spikes
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 
 # Three levels of four factors in nine rows, any two columns of which hold each pair once.
 ARRAY = (

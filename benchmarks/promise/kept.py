@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.replay.environment import cache_directory
 from tandem_operator.api import Router
-from tandem_operator.cli.case import router_of
+from tandem_operator.cli.input.case import router_of
 from tandem_operator.core.spec import Slo
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -32,21 +32,21 @@ WORLD = (
     *(
         OPERATOR / "sim" / f"{name}.py"
         for name in (
-            "clock",
-            "decode_pod",
-            "fleet",
+            "cluster/clock",
+            "engines/decode_pod",
+            "cluster/fleet",
             "flight",
-            "generate",
-            "other_orders",
-            "outlook",
-            "pods",
+            "traces/generate",
+            "routing/other_orders",
+            "routing/outlook",
+            "cluster/pods",
             "pool",
-            "prefill_pod",
-            "profile",
-            "router",
-            "router_queue",
-            "spikes",
-            "trace",
+            "engines/prefill_pod",
+            "engines/profile",
+            "routing/router",
+            "routing/router_queue",
+            "traces/spikes",
+            "traces/trace",
         )
     ),
     *sorted((REPOSITORY / "engine" / "tandem_routing").glob("*.py")),
@@ -56,7 +56,7 @@ WORLD = (
 )
 BASELINES = OPERATOR / "sim" / "baselines"
 SEEN = (OPERATOR / "sim" / "ledger.py", OPERATOR / "sim" / "observe.py")
-SETTINGS = OPERATOR / "cli" / "policies.py"
+SETTINGS = OPERATOR / "cli" / "experiments" / "policies.py"
 ARRIVALS = OPERATOR / "core" / "observe" / "arrivals.py"
 TANDEM = (
     *sorted((OPERATOR / "core").rglob("*.py")),

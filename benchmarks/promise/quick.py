@@ -6,7 +6,7 @@ apart, with seeds of their own. The others add what those leave out.
 
 from benchmarks.promise.cases import Case
 from benchmarks.promise.traffic import Family, Traffic
-from tandem_operator.sim.generate import Lengths, Mix
+from tandem_operator.sim.traces.generate import Lengths, Mix
 
 SIGMA = 0.6
 SPAN_S = 2400.0

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.promise.cases import Case
-from tandem_operator.cli import case as simulated
+from tandem_operator.cli.input import case as simulated
 from tandem_operator.core.role import Role
 from tandem_operator.sim.flight import judge
 from tandem_operator.sim.policy import Policy, Static

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from benchmarks.replay.traces import opened
-from tandem_operator.sim.generate import (
+from tandem_operator.sim.traces.generate import (
     Agents,
     Mix,
     MmppState,
@@ -20,9 +20,9 @@ from tandem_operator.sim.generate import (
     sine,
     step,
 )
-from tandem_operator.sim.readers import TraceFormat
-from tandem_operator.sim.spikes import Spikes, shift, spikes
-from tandem_operator.sim.trace import Trace, scaled, window
+from tandem_operator.sim.traces.readers import TraceFormat
+from tandem_operator.sim.traces.spikes import Spikes, shift, spikes
+from tandem_operator.sim.traces.trace import Trace, scaled, window
 
 
 class Family(StrEnum):

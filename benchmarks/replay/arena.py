@@ -10,7 +10,7 @@ from benchmarks.replay import environment
 from benchmarks.replay.setup import USUAL_BUDGET, Profile, Setup, context_of, fitted_start
 from benchmarks.replay.simulate import Job, Result, prepared
 from benchmarks.replay.workers import Workers
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.trace import Trace
 
 BUDGET_PER_PEAK = 2.0
 

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from benchmarks.replay.setup import Profile
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.trace import Trace
 
 PREFILL_LOAD, DECODE_LOAD = 0.82, 0.9
 WINDOW_S = 8

@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.replay.traces import in_whole_ms, opened
-from tandem_operator.sim.generate import Lengths, Mix, burst, poisson, sine
-from tandem_operator.sim.readers import TraceFormat
-from tandem_operator.sim.trace import Trace, in_order, scaled, sped_up, spread
+from tandem_operator.sim.traces.generate import Lengths, Mix, burst, poisson, sine
+from tandem_operator.sim.traces.readers import TraceFormat
+from tandem_operator.sim.traces.trace import Trace, in_order, scaled, sped_up, spread
 
 BURST_FACTOR = 1.8
 BURST_S = 60.0

@@ -34,8 +34,8 @@ from benchmarks.replay.setup import TIMINGS, USUAL_BUDGET  # noqa: E402
 from benchmarks.replay.simulate import SHARES  # noqa: E402
 from benchmarks.replay.traces import in_whole_ms, opened  # noqa: E402
 from benchmarks.replay.workers import Workers  # noqa: E402
-from tandem_operator.sim.readers import TraceError, TraceFormat  # noqa: E402
-from tandem_operator.sim.trace import Trace  # noqa: E402
+from tandem_operator.sim.traces.readers import TraceError, TraceFormat  # noqa: E402
+from tandem_operator.sim.traces.trace import Trace  # noqa: E402
 
 DEFAULT_SEED = 1
 SERVEGEN_HOURS = 24.0

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.trace import Trace
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"
 SYSTEM = "h200_sxm"

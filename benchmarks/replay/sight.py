@@ -25,7 +25,7 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.sim.trace import TraceRequest
+from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing.history import BUCKET_EDGES_TOKENS, HISTORY_S, prompt_bucket
 
 EPOCH_S = 1_790_000_000.0

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.replay.environment import SIMULATOR
 from benchmarks.replay.setup import Setup, engine_args
 from benchmarks.replay.traces import replay_lines
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.trace import Trace
 
 HERE = Path(__file__).resolve().parent
 OPERATOR = HERE.parents[1] / "operator" / "tandem_operator"

@@ -14,7 +14,7 @@ from benchmarks.replay.policy import Tandem
 from benchmarks.replay.profiles import measured_table
 from benchmarks.replay.setup import TIMINGS, Setup, engine_args, estimator
 from benchmarks.replay.simulate import SAMPLE_MS, Job
-from tandem_operator.sim.trace import BLOCK_TOKENS, Trace
+from tandem_operator.sim.traces.trace import BLOCK_TOKENS, Trace
 
 Telemetry = Callable[[Mapping[str, Any]], None]
 TELEMETRY_MS = 1000.0

@@ -29,7 +29,7 @@ from benchmarks.replay.search import POLICIES, evaluate, single  # noqa: E402
 from benchmarks.replay.simulate import Result  # noqa: E402
 from benchmarks.replay.tables import FIELDS, Row, table  # noqa: E402
 from benchmarks.replay.workers import NotReplayedError, Workers  # noqa: E402
-from tandem_operator.sim.readers import TraceError  # noqa: E402
+from tandem_operator.sim.traces.readers import TraceError  # noqa: E402
 
 QUICK = ("A", "A4", "A5")
 SEARCHES = ("static-best", "dynamo-tuned")

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tandem_operator.sim.readers import TraceError, TraceFormat, read_trace
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.readers import TraceError, TraceFormat, read_trace
+from tandem_operator.sim.traces.trace import Trace
 
 
 def opened(

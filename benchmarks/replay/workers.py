@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.replay.simulate import Job, Result, remembered, run
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.trace import Trace
 
 
 class NotReplayedError(LookupError):

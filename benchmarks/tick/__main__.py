@@ -22,12 +22,12 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
-from tandem_operator.sim.generate import Lengths, Mix, Rate, burst, constant, poisson, sine
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.policy import Answer
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.simulate import Scenario, simulate
+from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, burst, constant, poisson, sine
 from tandem_operator.workloads.policy import insurance_of
 
 BOUND_S = 0.020

@@ -6,8 +6,8 @@ from html import escape
 from benchmarks.load.record import Record, quantile
 from e2e.demo.story import Change, PhaseRun, Story
 from e2e.demo.verdict import Finding
-from tandem_operator.cli.chart import Axis, Band, Chart, Point
-from tandem_operator.cli.page import page
+from tandem_operator.cli.output.chart import Axis, Band, Chart, Point
+from tandem_operator.cli.output.page import page
 from tandem_operator.core.role import Role
 
 BIN_S = 5.0

@@ -17,16 +17,16 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
-from tandem_operator.sim.faults import CapacityBlocked, Fault, SlowStarts
+from tandem_operator.sim.cluster.faults import CapacityBlocked, Fault, SlowStarts
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.flight import Flight, judge
-from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson
-from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Answer, Tandem
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, constant, poisson
+from tandem_operator.sim.traces.trace import Trace
 from tandem_routing.verdict import Ending
 
 GOOD_SHARE = 0.9

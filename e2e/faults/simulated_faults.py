@@ -8,7 +8,7 @@ from e2e.faults.in_simulator import Simulated, in_simulator, with_budget
 from e2e.faults.scenario import Family, Loss, Scenario, Where
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
-from tandem_operator.sim.faults import (
+from tandem_operator.sim.cluster.faults import (
     CapacityBlocked,
     Fault,
     MetricsGone,
@@ -17,8 +17,8 @@ from tandem_operator.sim.faults import (
     SlowPod,
     SlowStarts,
 )
-from tandem_operator.sim.generate import burst, constant, step
 from tandem_operator.sim.policy import EPOCH_S
+from tandem_operator.sim.traces.generate import burst, constant, step
 
 SKEW_S = 25.0
 NOTICE_S = 30.0

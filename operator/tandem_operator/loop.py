@@ -42,14 +42,14 @@ from tandem_operator.kube.status import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.targets import targets_of
-from tandem_operator.workloads.engine_key import runs_with_key
+from tandem_operator.workloads.builders.engine_key import runs_with_key
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
 from tandem_operator.workloads.names import PoolName, key_of
-from tandem_operator.workloads.observe import see
+from tandem_operator.workloads.observed.live_objects import see
+from tandem_operator.workloads.observed.rivals import Rivals
+from tandem_operator.workloads.observed.troubles import pod_trouble
 from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, plan
 from tandem_operator.workloads.policy import policy_of
-from tandem_operator.workloads.rivals import Rivals
-from tandem_operator.workloads.troubles import pod_trouble
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from tandem_operator.api.v1alpha1.extra_args import TANDEMS_OPTIONS
-from tandem_operator.workloads.engine_options import ALLOWED, REFUSED
+from tandem_operator.workloads.checks.engine_options import ALLOWED, REFUSED
 
 LIST_OPTIONS = """
 import json, os, sys

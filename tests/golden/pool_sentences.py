@@ -13,15 +13,15 @@ from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import PodPhase, PodState, SickPod
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
-from tandem_operator.workloads.acceptance import objections
-from tandem_operator.workloads.conditions import rejection, verdicts
+from tandem_operator.workloads.builders.engine_key import rekeyed_sentence
+from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.effects import Outcome
-from tandem_operator.workloads.engine_key import rekeyed_sentence
-from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.names import ROUTER, PoolName
-from tandem_operator.workloads.observe import Seen, SeenPod
-from tandem_operator.workloads.rivals import AN_AUTOSCALER
-from tandem_operator.workloads.troubles import pod_trouble
+from tandem_operator.workloads.observed.live_objects import Seen, SeenPod
+from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
+from tandem_operator.workloads.observed.troubles import pod_trouble
+from tandem_operator.workloads.status.conditions import rejection, verdicts
+from tandem_operator.workloads.status.facts import Facts
 from tandem_operator.workloads.world import Rival
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods, report
 from tests.unit.workloads.bad_templates import BAD_TEMPLATES

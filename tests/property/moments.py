@@ -16,8 +16,8 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.faults import CapacityBlocked, Fault
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.faults import CapacityBlocked, Fault
+from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Answer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.simulate import Scenario, Simulation

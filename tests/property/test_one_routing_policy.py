@@ -16,12 +16,12 @@ from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_engine.router.scheduling.waiting import Waiting
 from tandem_engine.router.settings import SettingsHolder, parse_settings
 from tandem_operator.core.sizing.decode_speed import DecodePace
-from tandem_operator.sim.clock import Clock
+from tandem_operator.sim.cluster.clock import Clock
+from tandem_operator.sim.cluster.pods import Pod
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.pods import Pod
-from tandem_operator.sim.router import Router
-from tandem_operator.sim.router_queue import RouterSettings
-from tandem_operator.sim.trace import TraceRequest
+from tandem_operator.sim.routing.router import Router
+from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing.learned import Learned
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded

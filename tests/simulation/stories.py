@@ -8,15 +8,15 @@ from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, Slo
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import EngineProfile, straight_profile
 from tandem_operator.sim.flight import Flight, judge
-from tandem_operator.sim.generate import Lengths, Mix, constant, poisson
-from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Tandem
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import EngineProfile, straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.trace import Trace, TraceRequest, in_order
+from tandem_operator.sim.traces.generate import Lengths, Mix, constant, poisson
+from tandem_operator.sim.traces.trace import Trace, TraceRequest, in_order
 
 # A small engine on a busy machine: slow, and uneven.
 ENGINE = replace(

@@ -5,8 +5,8 @@ from dataclasses import replace
 from tandem_operator.core.observation import Latency, Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.generate import constant
 from tandem_operator.sim.policy import Answer, Tandem
+from tandem_operator.sim.traces.generate import constant
 from tests.simulation.stories import ONE_EACH, attainment, long_known
 from tests.simulation.test_scenarios import SPEC, asked, load, play
 

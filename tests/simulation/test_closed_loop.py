@@ -6,9 +6,9 @@ import pytest
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.role import Role
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import Curve
 from tandem_operator.sim.policy import EPOCH_S
-from tandem_operator.sim.profile import Curve
 from tests.simulation.stories import ENGINE, Phase, play
 from tests.unit.core.scene import make_spec
 

@@ -10,16 +10,22 @@ from tandem_operator.core.decision import Reason
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.faults import CapacityBlocked, Fault, MetricsGone, SlowPod, SlowStarts
+from tandem_operator.sim.cluster.faults import (
+    CapacityBlocked,
+    Fault,
+    MetricsGone,
+    SlowPod,
+    SlowStarts,
+)
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import EngineProfile, straight_profile
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson, ramp, step
-from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Answer, Tandem
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import EngineProfile, straight_profile
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.sim.trace import Trace, joined
+from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, constant, poisson, ramp, step
+from tandem_operator.sim.traces.trace import Trace, joined
 from tests.simulation.stories import CHAT, QUICK, attainment, long_known
 from tests.unit.core.scene import make_spec
 

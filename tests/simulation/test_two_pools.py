@@ -6,13 +6,13 @@ from itertools import pairwise
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.generate import Lengths, Mix, Rate, constant, poisson, step
-from tandem_operator.sim.pods import ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Namespace, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
+from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, constant, poisson, step
 from tests.simulation.stories import CHAT, QUICK, attainment
 from tests.unit.core.scene import make_spec
 

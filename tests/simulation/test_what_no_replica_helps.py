@@ -3,11 +3,11 @@
 import pytest
 
 from tandem_operator.core.role import Role
-from tandem_operator.sim.generate import Lengths, Mix
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import Scenario, simulate
-from tandem_operator.sim.trace import Trace, joined
+from tandem_operator.sim.traces.generate import Lengths, Mix
+from tandem_operator.sim.traces.trace import Trace, joined
 from tests.unit.sim.setups import make_setup, make_spec, steady
 
 SHORT = Mix(Lengths(1500, 0.3, 16, 3000), Lengths(40, 0.3, 2, 100))

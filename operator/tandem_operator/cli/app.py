@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from tandem_operator.cli.command import Command
-from tandem_operator.cli.diff import diff
-from tandem_operator.cli.explain import explain
-from tandem_operator.cli.export import export
+from tandem_operator.cli.commands.command import Command
+from tandem_operator.cli.commands.diff import diff
+from tandem_operator.cli.commands.explain import explain
+from tandem_operator.cli.commands.export import export
+from tandem_operator.cli.commands.plan import plan
+from tandem_operator.cli.commands.record import record
+from tandem_operator.cli.commands.simulate import simulate
 from tandem_operator.cli.faults import EXIT_FAILED
-from tandem_operator.cli.plan import plan
-from tandem_operator.cli.record import record
-from tandem_operator.cli.simulate import simulate
 
 EPILOGS = {
     "diff": (

@@ -1,8 +1,8 @@
 """What ends a command: one sentence for the person who typed it."""
 
 from tandem_operator.api import InvalidPoolError
-from tandem_operator.sim.profile_files import ProfileError
-from tandem_operator.sim.readers import TraceError
+from tandem_operator.sim.engines.profile_files import ProfileError
+from tandem_operator.sim.traces.readers import TraceError
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILED = 1

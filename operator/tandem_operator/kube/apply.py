@@ -20,7 +20,7 @@ from tandem_operator.kube.conflicts import (
 )
 from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
 from tandem_operator.workloads.names import key_of
-from tandem_operator.workloads.ownership import controller_of, whose
+from tandem_operator.workloads.observed.ownership import controller_of, whose
 
 REPLICAS_MANAGER = "tandem-replicas"
 

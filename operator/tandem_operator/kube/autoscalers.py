@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from tandem_operator.kube.client import ApiError, Kube
 from tandem_operator.kube.kinds import AUTOSCALER, DEPLOYMENT
-from tandem_operator.workloads.rivals import AN_AUTOSCALER
+from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.world import Rival
 
 READ_FOR_S = 60.0

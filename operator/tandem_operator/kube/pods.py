@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tandem_operator.kube.client import Kube, Object
 from tandem_operator.kube.kinds import POD, REPLICA_SET
 from tandem_operator.workloads.labels import POOL_LABEL
-from tandem_operator.workloads.ownership import (
+from tandem_operator.workloads.observed.ownership import (
     ReplicaSets,
     own_pods,
     replica_set_uid,

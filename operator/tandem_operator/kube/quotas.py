@@ -11,7 +11,7 @@ from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.kube.client import ApiError, Kube
 from tandem_operator.kube.kinds import POD, RESOURCE_QUOTA
-from tandem_operator.workloads.quota import NamespaceGpus, gpus_by_pool, hard_gpus
+from tandem_operator.workloads.observed.quota import NamespaceGpus, gpus_by_pool, hard_gpus
 
 log = logging.getLogger(__name__)
 

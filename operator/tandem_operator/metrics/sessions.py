@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import aiohttp
 
-from tandem_operator.workloads.addresses import refusal_of
+from tandem_operator.workloads.checks.addresses import refusal_of
 
 _RECEIVE_BUFFER_BYTES = 64 * 1024
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tandem_operator.core.spec import Slo
-from tandem_operator.sim.trace import TraceRequest
+from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing import verdict
 from tandem_routing.outstanding import NO_LOAD, Load
 from tandem_routing.verdict import Ending, Outcome, Timeline

@@ -12,12 +12,12 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.sim.decode_pod import DecodePod
+from tandem_operator.sim.cluster.pods import Pod
+from tandem_operator.sim.engines.decode_pod import DecodePod
+from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.pods import Pod
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.pool import Pool
-from tandem_operator.sim.prefill_pod import PrefillPod
 from tandem_routing.history import BUCKET_EDGES_TOKENS, OVERDUE_S
 
 REVISION = "r1"

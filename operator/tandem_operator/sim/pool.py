@@ -10,19 +10,19 @@ from functools import partial
 
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.clock import Clock
-from tandem_operator.sim.decode_pod import DecodePod
-from tandem_operator.sim.faults import Fault, PodLoss, Reclaimed, SlowPod
-from tandem_operator.sim.fleet import Fleet
+from tandem_operator.sim.cluster.clock import Clock
+from tandem_operator.sim.cluster.faults import Fault, PodLoss, Reclaimed, SlowPod
+from tandem_operator.sim.cluster.fleet import Fleet
+from tandem_operator.sim.cluster.pods import Cluster, E, Engine, Pod
+from tandem_operator.sim.engines.decode_pod import DecodePod
+from tandem_operator.sim.engines.prefill_pod import PrefillPod, PrefixCache
+from tandem_operator.sim.engines.profile import EngineProfile, jitter_factors
 from tandem_operator.sim.flight import Flight, found
 from tandem_operator.sim.ledger import Ledger
-from tandem_operator.sim.pods import Cluster, E, Engine, Pod
 from tandem_operator.sim.policy import EPOCH_S
-from tandem_operator.sim.prefill_pod import PrefillPod, PrefixCache
-from tandem_operator.sim.profile import EngineProfile, jitter_factors
-from tandem_operator.sim.router import Router
-from tandem_operator.sim.router_queue import RouterSettings
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.routing.router import Router
+from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tandem_routing.verdict import Ending
 
 

@@ -12,14 +12,14 @@ from random import Random
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.clock import Clock
-from tandem_operator.sim.faults import Fault, MetricsGone, during
+from tandem_operator.sim.cluster.clock import Clock
+from tandem_operator.sim.cluster.faults import Fault, MetricsGone, during
+from tandem_operator.sim.cluster.pods import Cluster, ColdStart
 from tandem_operator.sim.observe import observe, with_pods, without_metrics
-from tandem_operator.sim.pods import Cluster, ColdStart
 from tandem_operator.sim.policy import EPOCH_S, Policy
 from tandem_operator.sim.pool import Pool, PoolSetup
 from tandem_operator.sim.report import Moment, PoolReport, latency_quantiles
-from tandem_operator.sim.trace import TraceRequest
+from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing.verdict import Ending
 
 FIRST_TICK_S = 5.0

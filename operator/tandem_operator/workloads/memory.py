@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import RouterReport
+from tandem_operator.workloads.builders.settings import WRITTEN_KEY
 from tandem_operator.workloads.names import MEMORY_KEY, PoolName, key_of
-from tandem_operator.workloads.settings import WRITTEN_KEY
 from tandem_operator.workloads.world import Object, World
 
 WRITE_EVERY_S = 30.0

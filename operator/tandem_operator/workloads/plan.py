@@ -24,26 +24,26 @@ from tandem_operator.core.memory import Memory, MemoryFormatError
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.spec import Mode, PoolSpec
-from tandem_operator.workloads.acceptance import objections
-from tandem_operator.workloads.children import children_of, templates_of
+from tandem_operator.workloads.builders.children import children_of, templates_of
+from tandem_operator.workloads.builders.engine_key import rekeyed_sentence, roles_with_key
+from tandem_operator.workloads.builders.pods import Template
+from tandem_operator.workloads.builders.settings import memory_map
+from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.effects import Event, EventType, Outcome
-from tandem_operator.workloads.engine_key import rekeyed_sentence, roles_with_key
-from tandem_operator.workloads.facts import Facts
 from tandem_operator.workloads.memory import is_due, stored_memory
 from tandem_operator.workloads.names import ROUTER, PoolName, key_of
-from tandem_operator.workloads.observe import Seen, see
-from tandem_operator.workloads.pods import Template
+from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
+from tandem_operator.workloads.observed.live_objects import Seen, see
+from tandem_operator.workloads.observed.turnover import turnovers
 from tandem_operator.workloads.policy import policy_of
-from tandem_operator.workloads.settings import memory_map
-from tandem_operator.workloads.status import rejected_status, status_changed, status_of
-from tandem_operator.workloads.telling import (
+from tandem_operator.workloads.status.events import (
     KEY_REPLACED,
     MEMORY_UNREADABLE,
     events_of,
     routers_scaled,
 )
-from tandem_operator.workloads.turnover import turnovers
-from tandem_operator.workloads.victims import PodCost, deletion_costs
+from tandem_operator.workloads.status.facts import Facts
+from tandem_operator.workloads.status.pool_status import rejected_status, status_changed, status_of
 from tandem_operator.workloads.world import Object, World
 
 __all__ = ["Event", "EventType", "Outcome", "Plan", "PodCost", "conclude", "plan"]

@@ -17,7 +17,7 @@ from benchmarks.engines.loads import (
 from benchmarks.engines.timing import Step
 from tandem_engine.router.settings import DecodePace
 from tandem_engine.serve.measure import PrefillTime
-from tandem_operator.cli.profiles import profile_of
+from tandem_operator.cli.input.profiles import profile_of
 
 MEASURED = Path(report.__file__).with_name("h100-llama-3.1-8b.json")
 OVERLOADED = MEASURED.with_stem(MEASURED.stem + "-overload")

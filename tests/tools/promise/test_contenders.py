@@ -19,8 +19,8 @@ from benchmarks.promise.scores import Result, lines
 from benchmarks.promise.traffic import Family, Traffic
 from benchmarks.promise.work import Job, work
 from tandem_operator.core.role import Role
-from tandem_operator.sim.generate import Lengths, Mix
 from tandem_operator.sim.policy import Static
+from tandem_operator.sim.traces.generate import Lengths, Mix
 from tests.unit.core.scene import observe
 
 STEP = Case(

@@ -19,7 +19,7 @@ from benchmarks.promise.quick import QUICK
 from benchmarks.promise.scores import SURPRISE
 from benchmarks.promise.traffic import Family
 from tandem_operator.api import parse_pool
-from tandem_operator.cli.case import spec_of
+from tandem_operator.cli.input.case import spec_of
 
 MADE = sample(1, None)
 

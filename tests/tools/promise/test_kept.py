@@ -67,7 +67,7 @@ def test_a_module_that_moves_makes_no_run_anew_and_another_number_does() -> None
 
 def test_a_change_of_the_simulated_router_makes_every_run_anew() -> None:
     for kind in kept.OWN:
-        assert OPERATOR / "sim" / "router.py" in kept.depends_on(kind)
+        assert OPERATOR / "sim" / "routing" / "router.py" in kept.depends_on(kind)
 
 
 def test_all_that_runs_depend_on_is_there() -> None:

@@ -8,7 +8,7 @@ from benchmarks.promise import plot, tables
 from benchmarks.promise.cases import Case
 from benchmarks.promise.scores import Line, Result, lines, worst
 from benchmarks.promise.traffic import Family, Traffic
-from tandem_operator.sim.generate import Lengths, Mix
+from tandem_operator.sim.traces.generate import Lengths, Mix
 
 MIX = Mix(Lengths(100), Lengths(10))
 

@@ -11,7 +11,7 @@ from benchmarks.replay.search import Found, best, evaluate, splits_of
 from benchmarks.replay.setup import Profile, Setup, fitted_start
 from benchmarks.replay.simulate import Job, Result, remembered
 from benchmarks.replay.workers import NotReplayedError, Workers
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tests.tools.replay.results import result
 
 # A prompt of 1000 tokens takes 0.1 s; a decode engine makes 50 / 0.02 = 2500 tokens/s.

@@ -9,7 +9,7 @@ from benchmarks.replay.setup import Setup
 from benchmarks.replay.sight import EPOCH_S, Sight
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
-from tandem_operator.sim.trace import TraceRequest
+from tandem_operator.sim.traces.trace import TraceRequest
 
 SETUP = Setup(
     timing="bf16",

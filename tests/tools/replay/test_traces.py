@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.replay.recipes import RECIPES, SUITE
 from benchmarks.replay.traces import in_whole_ms, opened, replay_lines
-from tandem_operator.sim.readers import TraceError, TraceFormat
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.traces.readers import TraceError, TraceFormat
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 
 ROWS = (
     '{"timestamp":0,"input_length":900,"output_length":7,"hash_ids":[4,5]}\n',

@@ -6,7 +6,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.cli.chart import WIDTH, Axis, Chart
+from tandem_operator.cli.output.chart import WIDTH, Axis, Chart
 
 LETTER, HEIGHT = 6.0, 12.0
 points = st.lists(st.tuples(st.floats(0.0, 80.0), st.floats(0.0, 10.0)), min_size=1, max_size=12)

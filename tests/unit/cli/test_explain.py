@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.api import ConditionType
-from tandem_operator.cli.explained import INPUTS
+from tandem_operator.cli.output.explained import INPUTS
 from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.learn.measurements import Learned
 from tandem_operator.core.learn.roofline import Prior
@@ -23,7 +23,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.targets import Bursts
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import simulate
-from tandem_operator.workloads.conditions import BAD_WHEN_TRUE
+from tandem_operator.workloads.status.conditions import BAD_WHEN_TRUE
 from tests.unit.cli.files import sentence, tandem, write
 from tests.unit.cli.saved import condition, event, memory, pool, saved
 from tests.unit.sim.setups import ENGINE, make_setup, steady

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tandem_operator.cli.overspent import overspent
+from tandem_operator.cli.experiments.overspent import overspent
 from tandem_operator.core.role import Role
 from tests.unit.sim.setups import counts, make_spec
 

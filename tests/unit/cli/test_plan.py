@@ -7,15 +7,15 @@ from itertools import product
 
 import pytest
 
-from tandem_operator.cli.case import Case
-from tandem_operator.cli.chart import WIDTH
-from tandem_operator.cli.plan import stepped
-from tandem_operator.cli.planned import frontiers, p95_s
-from tandem_operator.cli.search import Search
+from tandem_operator.cli.commands.plan import stepped
+from tandem_operator.cli.experiments.search import Search
+from tandem_operator.cli.input.case import Case
+from tandem_operator.cli.output.chart import WIDTH
+from tandem_operator.cli.output.planned import frontiers, p95_s
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
-from tandem_operator.sim.pods import ColdStart
-from tandem_operator.sim.router_queue import RouterSettings
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.routing.router_queue import RouterSettings
 from tests.unit.cli.files import POOL, PROFILE, tandem, write
 from tests.unit.sim.setups import ENGINE, counts, make_spec, steady
 

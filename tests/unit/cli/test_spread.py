@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tandem_operator.cli.spread import difference, interval, percent, points
+from tandem_operator.cli.experiments.spread import difference, interval, percent, points
 
 
 def test_an_interval_is_that_of_students_t():

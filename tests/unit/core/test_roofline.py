@@ -8,7 +8,7 @@ import pytest
 from benchmarks.priors.__main__ import errors, guesses, told_by
 from benchmarks.priors.fit import fitted
 from benchmarks.priors.models import MODELS
-from tandem_operator.cli.profiles import profile_of, shipped
+from tandem_operator.cli.input.profiles import profile_of, shipped
 from tandem_operator.core.learn.priors import prior_of
 from tandem_operator.core.learn.roofline import data_sheet, roofline
 from tandem_operator.core.learn.shipped_profiles import SHIPPED

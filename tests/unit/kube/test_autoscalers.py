@@ -1,7 +1,7 @@
 """The names of autoscalers: asked for only in a fight, and not needed for it."""
 
 from tandem_operator.kube.autoscalers import READ_FOR_S, Autoscalers
-from tandem_operator.workloads.rivals import AN_AUTOSCALER
+from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.world import Rival
 from tests.unit.kube.apiserver import Clock
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
-from tandem_operator.sim.faults import Fault
-from tandem_operator.sim.generate import Lengths, Mix, constant, poisson
+from tandem_operator.sim.cluster.faults import Fault
+from tandem_operator.sim.engines.profile import EngineProfile, straight_profile
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import EngineProfile, straight_profile
-from tandem_operator.sim.router_queue import RouterSettings
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.traces.generate import Lengths, Mix, constant, poisson
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 
 ENGINE = straight_profile(
     "small",

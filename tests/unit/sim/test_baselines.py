@@ -21,11 +21,11 @@ from tandem_operator.sim.baselines.dynamo import Dynamo, DynamoSettings
 from tandem_operator.sim.baselines.grid import static_grid
 from tandem_operator.sim.baselines.hpa import Hpa, HpaSettings, RatePolicy, Rules, keda
 from tandem_operator.sim.baselines.signals import Signal
-from tandem_operator.sim.generate import Lengths, Mix, poisson, sine
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.policy import EPOCH_S, Static
-from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.simulate import Scenario, simulate
+from tandem_operator.sim.traces.generate import Lengths, Mix, poisson, sine
 from tests.unit.sim.setups import CHAT, ENGINE, counts, make_setup, make_spec, of, steady
 
 pytestmark = pytest.mark.simulates

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.sim.decode_pod import DecodePod
+from tandem_operator.sim.engines.decode_pod import DecodePod
+from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.profile import EngineProfile
-from tandem_operator.sim.trace import TraceRequest
+from tandem_operator.sim.traces.trace import TraceRequest
 from tests.unit.sim.setups import ENGINE, small_kv
 
 

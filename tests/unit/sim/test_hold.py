@@ -7,11 +7,11 @@ import pytest
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, RouterReport
 from tandem_operator.core.role import Role
 from tandem_operator.sim.baselines.hold import Hold
-from tandem_operator.sim.generate import MmppState, mmpp
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.policy import EPOCH_S
-from tandem_operator.sim.profile import straight_profile
 from tandem_operator.sim.simulate import Scenario, simulate
+from tandem_operator.sim.traces.generate import MmppState, mmpp
 from tests.unit.sim.setups import CHAT, make_setup, make_spec
 from tests.unit.sim.test_baselines import seen
 

@@ -12,9 +12,9 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.observe.fleet import Start, Starts
 from tandem_operator.core.role import Role
-from tandem_operator.sim.learned_profile import NotLearnedError, learned_profile, origins
+from tandem_operator.sim.engines.learned_profile import NotLearnedError, learned_profile, origins
+from tandem_operator.sim.engines.profile_files import ProfileError, read_cold_start, read_profile
 from tandem_operator.sim.policy import Tandem
-from tandem_operator.sim.profile_files import ProfileError, read_cold_start, read_profile
 from tandem_operator.sim.simulate import simulate
 from tests.unit.sim.setups import ENGINE, make_setup, steady
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.sim.profile import Curve, rising
-from tandem_operator.sim.profile_files import ProfileError, read_profile
+from tandem_operator.sim.engines.profile import Curve, rising
+from tandem_operator.sim.engines.profile_files import ProfileError, read_profile
 from tests.unit.sim.setups import ENGINE
 
 MEASURED = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.sim.readers import TraceError, TraceFormat, read_trace
+from tandem_operator.sim.traces.readers import TraceError, TraceFormat, read_trace
 
 AZURE = [
     "TIMESTAMP,ContextTokens,GeneratedTokens\n",

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from tandem_operator.sim.readers import TraceFormat, read_trace
-from tandem_operator.sim.recorded import Seen, recorded, trace_lines
+from tandem_operator.sim.traces.readers import TraceFormat, read_trace
+from tandem_operator.sim.traces.recorded import Seen, recorded, trace_lines
 
 BYTES_PER_TOKEN = 4.4
 CHUNK_BYTES = 1024

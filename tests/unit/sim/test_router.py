@@ -9,14 +9,14 @@ from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.faults import PodLoss
+from tandem_operator.sim.cluster.faults import PodLoss
+from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.flight import found, judge
 from tandem_operator.sim.policy import Answer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.profile import straight_profile
-from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
+from tandem_operator.sim.routing.router_queue import Order, RouterSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tandem_routing.verdict import Ending
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 

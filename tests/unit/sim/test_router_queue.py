@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.router_queue import Order, RouterQueue
-from tandem_operator.sim.trace import TraceRequest
+from tandem_operator.sim.routing.router_queue import Order, RouterQueue
+from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing.deadline_queue import RECONSIDERED_EVERY_S, Expected, Prospect
 
 # One second of prefill per thousand tokens.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.faults import (
+from tandem_operator.sim.cluster.faults import (
     CapacityBlocked,
     MetricsGone,
     PodLoss,
@@ -17,12 +17,12 @@ from tandem_operator.sim.faults import (
     SlowPod,
     SlowStarts,
 )
-from tandem_operator.sim.pods import ColdStart
+from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Answer, Static, Tandem
 from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.router_queue import Order, RouterSettings, Spread
+from tandem_operator.sim.routing.router_queue import Order, RouterSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
-from tandem_operator.sim.trace import Trace, TraceRequest
+from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tests.unit.sim.setups import ENGINE, counts, make_setup, make_spec, of, steady
 
 pytestmark = pytest.mark.simulates

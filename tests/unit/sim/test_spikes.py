@@ -2,8 +2,8 @@
 
 import pytest
 
-from tandem_operator.sim.generate import Lengths, Mix
-from tandem_operator.sim.spikes import MOST_HEIGHT, Spikes, shift, spikes
+from tandem_operator.sim.traces.generate import Lengths, Mix
+from tandem_operator.sim.traces.spikes import MOST_HEIGHT, Spikes, shift, spikes
 
 SMALL, LARGE = Mix(Lengths(100), Lengths(10)), Mix(Lengths(400), Lengths(10))
 

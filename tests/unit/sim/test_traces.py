@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tandem_operator.sim.generate import (
+from tandem_operator.sim.traces.generate import (
     Agents,
     Lengths,
     Mix,
@@ -21,7 +21,7 @@ from tandem_operator.sim.generate import (
     sine,
     step,
 )
-from tandem_operator.sim.trace import (
+from tandem_operator.sim.traces.trace import (
     Trace,
     TraceRequest,
     in_order,

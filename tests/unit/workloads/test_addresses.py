@@ -1,7 +1,7 @@
 import pytest
 
-from tandem_operator.workloads.acceptance import objections
-from tandem_operator.workloads.addresses import objection, refusal_of
+from tandem_operator.workloads.checks.acceptance import objections
+from tandem_operator.workloads.checks.addresses import objection, refusal_of
 from tandem_operator.workloads.names import PoolName
 from tandem_operator.workloads.plan import plan
 from tandem_operator.workloads.world import Installation

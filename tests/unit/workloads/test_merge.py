@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.workloads.merge import merged, overridden
+from tandem_operator.workloads.builders.merge import merged, overridden
 
 SCALARS = st.one_of(st.booleans(), st.integers(0, 9), st.text("abc", max_size=3))
 NAMES = st.sampled_from(["engine", "sidecar", "tmp", "model"])

@@ -6,7 +6,7 @@ import pytest
 
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.workloads.names import PoolName
-from tandem_operator.workloads.observe import see
+from tandem_operator.workloads.observed.live_objects import see
 from tests.unit.workloads.cluster import NOW, NOW_S, pod, running
 
 NAME = PoolName("serving", "tiny", "8f0c")

@@ -1,6 +1,6 @@
 import pytest
 
-from tandem_operator.workloads.ownership import own_pods, replica_set_uid, replica_sets_of
+from tandem_operator.workloads.observed.ownership import own_pods, replica_set_uid, replica_sets_of
 
 POOL_UID = "pool"
 

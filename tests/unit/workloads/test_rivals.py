@@ -1,6 +1,6 @@
 import pytest
 
-from tandem_operator.workloads.rivals import LEFT_ALONE_S, WATCHED_S, Rivals
+from tandem_operator.workloads.observed.rivals import LEFT_ALONE_S, WATCHED_S, Rivals
 from tandem_operator.workloads.world import Rival
 
 AUTOSCALER = ("kube-controller-manager", "scale")

@@ -11,8 +11,8 @@ from tandem_operator.core.objective.error_budget import ErrorBudget
 from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles, SickPod
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.conditions import rfc3339
 from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan
+from tandem_operator.workloads.status.conditions import rfc3339
 from tests.unit.workloads.cluster import (
     NOW,
     NOW_S,

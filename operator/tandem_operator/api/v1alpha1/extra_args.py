@@ -1,6 +1,7 @@
 """One item of `spec.engine.extraArgs`: one option of vLLM, and none that is Tandem's own.
 
-What else an installation allows is no matter of the CRD: `workloads/engine_options.py` knows.
+What else an installation allows is no matter of the CRD:
+`workloads/checks/engine_options.py` knows.
 """
 
 from typing import Annotated

@@ -11,9 +11,9 @@ from math import ceil
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.policy import EPOCH_S, Answer
-from tandem_operator.sim.profile import EngineProfile
-from tandem_operator.sim.trace import Trace
+from tandem_operator.sim.traces.trace import Trace
 
 TICK_S = 2.0
 WINDOW_S = 8

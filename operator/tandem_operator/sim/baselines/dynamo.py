@@ -15,8 +15,8 @@ from tandem_operator.core.observe.arrivals import merge, outcomes
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.baselines.signals import fleet_of, queued_tokens
+from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.policy import Answer
-from tandem_operator.sim.profile import EngineProfile
 
 MOST_STEP = 8
 MOST_HIT_SHARE = 0.95

@@ -13,9 +13,9 @@ from tandem_operator.core.observe.arrivals import Second, merge, outcomes
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.baselines.signals import fleet_of
+from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.ledger import quantile
 from tandem_operator.sim.policy import Answer
-from tandem_operator.sim.profile import EngineProfile
 
 TICK_S = 5.0
 MEAN_S = 20

@@ -1,0 +1,1 @@
+"""Runs of a case, and what is asked of several runs."""

@@ -1,0 +1,218 @@
+"""Search static fleets: which is the smallest that keeps an SLO, and what each fleet gives.
+
+More replicas of a role never hurt, and a tighter bound never helps: so what one run showed spares
+many others. Runs are kept, so that no fleet is simulated twice under one TTFT bound. A TPOT bound
+is judged later: in the run of a static fleet whose router goes by TTFT alone it only changes which
+requests are good, and so from which answers the router learns how long answers are.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+from tandem_operator.cli.experiments.experiment import Run, Told, run
+from tandem_operator.cli.input.case import Case
+from tandem_operator.cli.units import Fleet
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Slo
+from tandem_operator.sim.flight import judge
+from tandem_operator.sim.policy import Static
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one fleet gives.
+
+    Attributes:
+        within: whether bounds and budget of the pool allow it.
+        run: the run, without its requests.
+        ttft_needed_s, tpot_needed_s: targets that the wanted share of requests would keep, each
+            bound by itself; `None` where too few were answered.
+    """
+
+    fleet: Fleet
+    gpus: int
+    within: bool
+    run: Run
+    attainment: float
+    wanted: float
+    ttft_needed_s: float | None
+    tpot_needed_s: float | None
+
+    @property
+    def meets(self) -> bool:
+        """Whether enough requests keep both bounds."""
+        return self.attainment >= self.wanted
+
+    @property
+    def tokens_per_gpu_s(self) -> float:
+        """Output tokens per second and GPU."""
+        held_s = sum(self.run.report.gpu_seconds.values())
+        return self.run.report.output_tokens / held_s if held_s > 0.0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A run with what it takes to judge it under any TPOT bound."""
+
+    run: Run
+    in_time: int
+    tpots_s: tuple[float, ...]
+    ttft_needed_s: float | None
+    tpot_needed_s: float | None
+
+    def attainment(self, slo: Slo) -> float:
+        requests = self.run.report.requests
+        kept = self.in_time + bisect_right(self.tpots_s, slo.tpot_s)
+        return kept / requests if requests else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The smallest fleet, and the least that each role needs however large the other is."""
+
+    point: Point
+    least: Size
+
+
+@dataclass(slots=True)
+class Search:
+    """Every fleet that was run. `told` hears of each new run."""
+
+    case: Case
+    told: Told = lambda _: None
+    runs: int = 0
+    _judged: dict[tuple[float, float, Size], _Judged] = field(default_factory=dict)
+
+    def at(self, size: Size, slo: Slo) -> Point:
+        """What a fleet gives under an SLO."""
+        fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
+        key = (slo.ttft_s, slo.ttft_s_per_thousand_prompt_tokens, size)
+        judged = self._judged.get(key)
+        if judged is None:
+            judged = self._judged[key] = self._run(fleet, slo)
+        return Point(
+            fleet=fleet,
+            gpus=self.case.gpus(fleet),
+            within=self._within(size),
+            run=judged.run,
+            attainment=judged.attainment(slo),
+            wanted=slo.attainment,
+            ttft_needed_s=judged.ttft_needed_s,
+            tpot_needed_s=judged.tpot_needed_s,
+        )
+
+    def points(self, slo: Slo) -> list[Point]:
+        """All fleets that were run under these TTFT bounds, smallest first."""
+        ttft = (slo.ttft_s, slo.ttft_s_per_thousand_prompt_tokens)
+        found = [self.at(size, slo) for *bounds, size in list(self._judged) if (*bounds,) == ttft]
+        return sorted(found, key=lambda p: (p.gpus, p.fleet[Role.PREFILL]))
+
+    def smallest(self, slo: Slo, *, tighter_than: Found | None = None) -> Found | None:
+        """The fleet with the fewest GPUs that keeps the SLO; `None`: none within the bounds does.
+
+        First each role alone beside the largest other one, which gives the least that it needs;
+        then the pairs from there on, by their GPUs. `tighter_than` is what a looser SLO needs.
+        """
+        low, most = self.low if tighter_than is None else tighter_than.least, self.most
+        if not self.at(most, slo).meets:
+            return None
+        least = (
+            self._least(slo, lambda n: (n, most[1]), low[0], most[0]),
+            self._least(slo, lambda n: (most[0], n), low[1], most[1]),
+        )
+        failed: list[Size] = []
+        best: Point | None = None
+        for size in self._by_gpus(least, most):
+            if any(size[0] <= p and size[1] <= d for p, d in failed):
+                continue
+            if best is not None and self.case.gpus(_fleet(size)) > best.gpus:
+                break
+            point = self.at(size, slo)
+            if not point.meets:
+                failed.append(size)
+            elif best is None or point.attainment > best.attainment:
+                best = point
+        return None if best is None else Found(best, least)
+
+    @property
+    def low(self) -> Size:
+        """The least replicas that the pool allows."""
+        roles = self.case.spec.roles
+        return max(1, roles[Role.PREFILL].min_replicas), max(1, roles[Role.DECODE].min_replicas)
+
+    @property
+    def most(self) -> Size:
+        """The most replicas that the pool allows, its GPU budget aside."""
+        roles = self.case.spec.roles
+        return roles[Role.PREFILL].max_replicas, roles[Role.DECODE].max_replicas
+
+    def _least(self, slo: Slo, size: Callable[[int], Size], low: int, high: int) -> int:
+        """The least count that keeps the SLO; `high` is known to, `low` is likely to."""
+        if self.at(size(low), slo).meets:
+            return low
+        step = 1
+        while low + step < high and not self.at(size(low + step), slo).meets:
+            low, step = low + step, 2 * step
+        low, high = low + 1, min(high, low + step)
+        while low < high:
+            middle = (low + high) // 2
+            if self.at(size(middle), slo).meets:
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+    def _by_gpus(self, least: Size, most: Size) -> Iterator[Size]:
+        sizes = [(p, d) for p in range(least[0], most[0] + 1) for d in range(least[1], most[1] + 1)]
+        return iter(sorted(sizes, key=lambda size: (self.case.gpus(_fleet(size)), size)))
+
+    def _within(self, size: Size) -> bool:
+        budget = self.case.spec.gpu_budget
+        inside = all(
+            low <= n <= most for low, n, most in zip(self.low, size, self.most, strict=True)
+        )
+        return inside and (budget is None or self.case.gpus(_fleet(size)) <= budget)
+
+    def _run(self, fleet: Fleet, slo: Slo) -> _Judged:
+        self.runs += 1
+        self.told(self.runs)
+        done = run(fixed_case(self.case, fleet, slo), Static(fleet))
+        verdicts = ((flight, judge(flight, slo)) for flight in done.flights)
+        kept = [flight for flight, told in verdicts if not (told.failed or told.late_ttft)]
+        tpots_s = sorted(flight.tpot_s for flight in kept if flight.tpot_s is not None)
+        per_token_s = slo.ttft_s_per_thousand_prompt_tokens / 1000.0
+        answered = [flight for flight in done.flights if flight.ttft_s is not None]
+        return _Judged(
+            # Requests are many and every run would keep its own.
+            run=replace(done, flights=()),
+            in_time=len(kept) - len(tpots_s),
+            tpots_s=tuple(tpots_s),
+            ttft_needed_s=_needed(
+                [(f.ttft_s or 0.0) - per_token_s * f.request.prompt_tokens for f in answered],
+                done,
+            ),
+            tpot_needed_s=_needed([f.tpot_s or 0.0 for f in answered], done),
+        )
+
+
+def fixed_case(case: Case, fleet: Fleet, slo: Slo) -> Case:
+    """The case as a fleet of fixed size is tried on it."""
+    # The budget is judged, not enforced: a fleet above it would stand there unscheduled.
+    spec = replace(case.spec, slo=slo, gpu_budget=None)
+    # What the fleet gives by itself, whatever the TPOT bound.
+    router = replace(case.router, decode_gate=False, overflow=False)
+    return replace(case, spec=spec, router=router, start=fleet)
+
+
+def _needed(values_s: list[float], done: Run) -> float | None:
+    """The bound that the wanted share of all requests keeps."""
+    place = ceil(done.case.spec.slo.attainment * done.report.requests) - 1
+    return sorted(values_s)[place] if 0 <= place < len(values_s) else None
+
+
+def _fleet(size: Size) -> Fleet:
+    return {Role.PREFILL: size[0], Role.DECODE: size[1]}

@@ -1,0 +1,1 @@
+"""What a command is told: manifests, traffic, profiles, a live pool, options."""

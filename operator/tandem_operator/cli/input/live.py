@@ -1,0 +1,150 @@
+"""A live pool in place of files: its spec, its traffic of late, what it learned of its engines."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tandem_operator.api import InferencePool, parse_pool
+from tandem_operator.cli.faults import BadInputError, FailedError
+from tandem_operator.cli.input.cluster import (
+    CLUSTER,
+    ClusterOptions,
+    Where,
+    connected,
+    told_plainly,
+)
+from tandem_operator.cli.input.evidence import live_memory, live_pool
+from tandem_operator.cli.input.manifest import read_pool
+from tandem_operator.cli.input.recording import Recording, Told, record_pool
+from tandem_operator.core.memory import Memory
+from tandem_operator.sim.engines.learned_profile import NotLearnedError, learned_profile, origins
+from tandem_operator.workloads.policy import policy_of
+
+LivePoolOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pool",
+        metavar="POOL",
+        help="Take from this pool of a cluster what is left out: its spec, its traffic of the last"
+        " 20 minutes, and what it learned of its engines.",
+        rich_help_panel=CLUSTER,
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A pool as its cluster has it.
+
+    Attributes:
+        recording: its traffic, where that was asked for.
+    """
+
+    name: str
+    pool: InferencePool
+    memory: Memory | None = field(repr=False)
+    memory_fault: str | None
+    recording: Recording | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its traffic does not say by itself, in sentences."""
+        return () if self.recording is None else self.recording.notes
+
+    def profile(self) -> dict[str, Any]:
+        """What it learned, as the document of a profile file.
+
+        Raises:
+            FailedError: too little was learned.
+        """
+        if self.memory is None:
+            why = self.memory_fault or "the operator has stored nothing yet"
+            raise FailedError(f"{self.name} has no learned profile: {why}")
+        spec = policy_of(self.pool.spec)
+        try:
+            return learned_profile(
+                self.memory,
+                pool=self.name,
+                max_model_len=spec.max_model_len,
+                max_num_seqs=spec.max_num_seqs,
+            )
+        except NotLearnedError as error:
+            raise FailedError(str(error)) from None
+
+
+def profile_text(document: dict[str, Any]) -> str:
+    """The document as it is written to a file."""
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
+
+
+def notes_on_learned(document: dict[str, Any]) -> list[str]:
+    """What a learned profile rests on, in sentences."""
+    return [f"learned profile: {name}: {words}." for name, words in origins(document)]
+
+
+def read_live(where: Where, *, traffic_s: float | None, told: Told) -> Live:
+    """The pool, with its traffic of the last `traffic_s` seconds where it is not `None`.
+
+    Raises:
+        FailedError: no such pool, no right to read it, or no traffic.
+    """
+    return asyncio.run(_read(where, traffic_s=traffic_s, told=told))
+
+
+async def _read(where: Where, *, traffic_s: float | None, told: Told) -> Live:
+    async with connected(where) as (kube, namespace):
+        with told_plainly():
+            pool = parse_pool(await live_pool(kube, namespace, where.pool))
+            memory, fault = await live_memory(kube, namespace, where.pool)
+            recording = None
+            if traffic_s is not None:
+                recording = await record_pool(
+                    kube,
+                    namespace=namespace,
+                    pool=where.pool,
+                    since_s=traffic_s,
+                    now_s=time.time(),
+                    told=told,
+                )
+    return Live(f"{namespace}/{where.pool}", pool, memory, fault, recording)
+
+
+def pool_in(filename: Path | None, live: Live | None) -> InferencePool:
+    """The pool in a manifest, or the live one where no manifest is named.
+
+    Raises:
+        BadInputError: neither is named, or the manifest makes no sense.
+    """
+    if filename is not None:
+        return read_pool(filename)
+    if live is None:
+        raise BadInputError("name a manifest with -f pool.yaml, or a live pool with --pool NAME")
+    return live.pool
+
+
+def live_of(
+    name: str | None,
+    cluster: ClusterOptions,
+    *,
+    traffic_s: float | None,
+    steps: Callable[[str], Any],
+) -> Live | None:
+    """The pool that `--pool` names; `None` where it names none.
+
+    Raises:
+        BadInputError: options that say where a pool is that nobody asked for.
+        FailedError: it cannot be read.
+    """
+    if name is None:
+        if cluster.given is not None:
+            raise BadInputError(f"{cluster.given} says where --pool is; add --pool NAME")
+        return None
+    with steps(f"reading {name}") as told:
+        return read_live(cluster.where(name), traffic_s=traffic_s, told=told)

@@ -1,0 +1,214 @@
+"""The options on engines and outputs that several commands share."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem_operator.api import InferencePool
+from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.input.case import (
+    Case,
+    check_fleet,
+    fitted_start,
+    notes_on,
+    router_of,
+    smallest,
+    spec_of,
+)
+from tandem_operator.cli.input.live import Live, notes_on_learned, profile_text
+from tandem_operator.cli.input.profiles import (
+    Engines,
+    engines_in,
+    engines_of,
+    file_of,
+    names_with,
+    note_on,
+)
+from tandem_operator.cli.units import fleet, seconds
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.cluster.pods import ColdStart
+from tandem_operator.sim.engines.profile_files import MOST_SIGMA
+from tandem_operator.sim.traces.trace import Trace
+
+ENGINES = "Engines and cluster"
+OUTPUT = "Output"
+USUAL_COLD_START = ColdStart(60.0, 0.1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What serves: engines, how long they take to start, and what a GPU costs."""
+
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="How fast one replica is: a profile of Tandem's own, such as"
+            " h200-llama-3.1-8b-fp8, or a JSON file (FILE#TABLE of several); what --pool learned"
+            " if left out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+            autocompletion=names_with,
+        ),
+    ] = None
+    kv_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens that one replica's KV cache holds, if not those of the profile.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+        ),
+    ] = None
+    kv_gb_per_s: Annotated[
+        float | None,
+        typer.Option(
+            help="Speed of KV transfer between two pods, in GB/s: about 2.6 over TCP without RDMA;"
+            " no transfer time if left out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+        ),
+    ] = None
+    cold_start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="From a new pod to Ready, the median; as the profile says, or else 60s, if left"
+            " out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+        ),
+    ] = None
+    cold_start_sigma: Annotated[
+        float | None,
+        typer.Option(
+            help="Spread of cold starts, as a lognormal's sigma; as the profile says, or else 0.1,"
+            " if left out.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+        ),
+    ] = None
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="fitted|min|5P3D",
+            help="The fleet at the start: one that fits the first minute, that of minReplicas,"
+            " or this one.",
+            rich_help_panel=ENGINES,
+        ),
+    ] = "fitted"
+    gpu_hour_price: Annotated[
+        float | None,
+        typer.Option(
+            help="Price of one GPU for one hour; then costs are shown.",
+            rich_help_panel=ENGINES,
+            show_default=False,
+        ),
+    ] = None
+
+    @property
+    def profile_file(self) -> str | None:
+        """The file that `--profile` names, if it names one."""
+        return None if self.profile is None else file_of(self.profile)
+
+    def case(
+        self, pool: InferencePool, trace: Trace, *, seed: int, live: Live | None = None
+    ) -> Case:
+        """The pool on these engines; on those that `live` learned of where none are named.
+
+        Raises:
+            BadInputError: options that make no sense.
+        """
+        price = self.gpu_hour_price
+        if price is not None and not price > 0.0:
+            raise BadInputError(f"--gpu-hour-price must be above 0, such as 2.5; got {price:g}")
+        sigma = self.cold_start_sigma
+        if sigma is not None and not 0.0 <= sigma <= MOST_SIGMA:
+            raise BadInputError(
+                f"--cold-start-sigma must be from 0 to {MOST_SIGMA:g}, such as 0.1; got {sigma:g}"
+            )
+        spec = spec_of(pool)
+        engines, notes = self._engines(spec, live)
+        profile = dataclasses.replace(engines.profile, max_num_seqs=spec.max_num_seqs)
+        if self.start == "fitted":
+            start = fitted_start(spec, trace, profile)
+        elif self.start == "min":
+            start = smallest(spec)
+        else:
+            start = fleet("--start", self.start)
+            check_fleet("--start", start, spec)
+        return Case(
+            name=pool.metadata.name,
+            spec=spec,
+            trace=trace,
+            profile=profile,
+            cold_start=self._cold_start(engines.cold_start or USUAL_COLD_START),
+            start=start,
+            router=router_of(pool.spec.router),
+            prefix_caching=pool.spec.engine.prefix_caching,
+            seed=seed,
+            gpu_hour_price=price,
+            differs=(*notes_on(pool), *(() if live is None else live.notes), *notes),
+        )
+
+    def _engines(self, spec: PoolSpec, live: Live | None) -> tuple[Engines, list[str]]:
+        """The engines, and what there is to say of them."""
+        kv_tokens, kv_gb_per_s = self.kv_tokens, self.kv_gb_per_s
+        if self.profile is not None:
+            named = engines_of(self.profile, kv_tokens=kv_tokens, kv_gb_per_s=kv_gb_per_s)
+            return named, note_on(self.profile, spec)
+        if live is None:
+            raise BadInputError(
+                "name engines with --profile, such as --profile h200-llama-3.1-8b-fp8, or a pool"
+                " that has learned of its own with --pool"
+            )
+        document = live.profile()
+        name = f"{live.name}, learned"
+        learned = engines_in(
+            profile_text(document),
+            name=name,
+            source=name,
+            kv_tokens=kv_tokens,
+            kv_gb_per_s=kv_gb_per_s,
+        )
+        return learned, notes_on_learned(document)
+
+    def _cold_start(self, told: ColdStart) -> ColdStart:
+        given, sigma = self.cold_start, self.cold_start_sigma
+        return ColdStart(
+            told.median_s if given is None else seconds("--cold-start", given, positive=False),
+            told.sigma if sigma is None else sigma,
+        )
+
+
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="[FILE]",
+        help="Write every figure as JSON; without FILE to standard output.",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
+HtmlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write a report with plots, one file that opens offline.",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
+PoolOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--filename",
+        "-f",
+        help="Manifest that holds the InferencePool; - for standard input; the spec of --pool if"
+        " left out.",
+        show_default=False,
+    ),
+]

@@ -1,0 +1,1 @@
+"""What a command shows: rows, sentences, pages, files."""

@@ -1,0 +1,220 @@
+"""`tandem simulate` as a page: traffic, latency against its bounds, replicas with each decision."""
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+
+from tandem_operator.cli.experiments.experiment import Change, Run
+from tandem_operator.cli.input.case import Case
+from tandem_operator.cli.output.chart import Axis, Chart, Point
+from tandem_operator.cli.output.page import heading, notes, page, table, tiles
+from tandem_operator.cli.output.tables import case_lines, figures
+from tandem_operator.cli.units import amount, clock, latency, share
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Slo
+from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.ledger import quantile
+
+BINS = 150
+BIN_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 3600)
+MOST_DOTS = 1500
+MOST_NUMBERED = 40
+MINUTE_S = 60.0
+
+Bins = dict[float, list[Flight]]
+
+
+def simulation_page(case: Case, runs: Sequence[Run]) -> str:
+    """The page."""
+    width_s = bin_width_s(case)
+    sections = [
+        f"<h1>Tandem: {escape(case.name)}</h1>",
+        "".join(f"<p class='soft'>{escape(line)}</p>" for line in case_lines(case)),
+        notes(case.notes),
+        *([_comparison(runs)] if len(runs) > 1 else []),
+        heading("Traffic", f"Requests per second, by {width_s:g} s."),
+        rate_chart(case, width_s).svg(),
+    ]
+    for each in runs:
+        sections += _sections(each, width_s)
+    return page(f"Tandem: {case.name}", sections)
+
+
+def bin_width_s(case: Case) -> float:
+    """The width of the bins that a trace is drawn in."""
+    return next((w for w in BIN_STEPS_S if w * BINS >= case.trace.span_s), BIN_STEPS_S[-1])
+
+
+def _comparison(runs: Sequence[Run]) -> str:
+    rows = [(label, *cells) for label, cells in figures(runs)]
+    return table(["", *(each.report.policy for each in runs)], rows)
+
+
+def _sections(each: Run, width_s: float) -> Iterator[str]:
+    report, slo = each.report, each.case.spec.slo
+    yield f"<h2 class='run'>{escape(report.policy)}</h2>"
+    yield tiles(
+        [
+            (share(report.attainment), f"attainment, {100.0 * slo.attainment:g}% wanted"),
+            (amount(report.gpu_hours), "GPU-hours"),
+            (f"{amount(each.mean_gpus)} / {each.most_gpus}", "GPUs, mean / most"),
+            (amount(report.good_per_gpu_s), "good requests per GPU-second"),
+            (amount(each.hours_per_million_tokens), "GPU-hours per M output tokens"),
+            *(
+                [(amount(each.cost_per_million_tokens), "cost per M output tokens")]
+                if each.cost_per_million_tokens is not None
+                else []
+            ),
+            (latency(report.ttft_s["p95"]), "TTFT p95"),
+            (latency(report.tpot_s["p95"]), "TPOT p95"),
+        ]
+    )
+    if report.blame:
+        most = sorted(report.blame.items(), key=lambda item: -item[1])
+        told = ", ".join(f"{cause} {count:,}" for cause, count in most)
+        yield f"<p class='soft'>Misses are blamed on: {escape(told)}.</p>"
+    bins = _bins(each.flights, width_s)
+    for title, value, bound in (
+        ("Time to first token", lambda f: f.ttft_s, _ttft_bound_s),
+        ("Time per output token", lambda f: f.tpot_s, lambda slo, f: slo.tpot_s),
+    ):
+        yield _latency_key(title, width_s)
+        yield _latency_chart(each, bins, width_s, title=title, value=value, bound=bound).svg()
+    yield (
+        "<h3>Replicas</h3><p class='soft key'><i style='color:var(--prefill)'></i>prefill Ready"
+        "<i style='color:var(--decode)'></i>decode Ready"
+        "<i class='dash' style='color:var(--soft)'></i>asked for; marks are decisions, told below"
+        "</p>"
+    )
+    yield replica_chart(each).svg()
+    yield _decisions(each.changes)
+    if len(each.changes) == 0:
+        yield "<p class='soft'>No replica count was changed.</p>"
+
+
+def time_axis(case: Case) -> Axis:
+    """Minutes since the start."""
+    return Axis(low=0.0, high=max(case.trace.span_s, 1.0) / MINUTE_S, unit=" min")
+
+
+def rate_chart(case: Case, width_s: float) -> Chart:
+    """Arrivals per second."""
+    counts: dict[float, int] = {}
+    for request in case.trace.requests:
+        start_s = request.at_s // width_s * width_s
+        counts[start_s] = counts.get(start_s, 0) + 1
+    slots = range(int(case.trace.span_s // width_s) + 1)
+    points: list[Point] = [
+        (slot * width_s / MINUTE_S, counts.get(slot * width_s, 0) / width_s) for slot in slots
+    ]
+    axis = Axis(low=0.0, high=max(1.0, 1.1 * max(rate for _, rate in points)), unit="/s")
+    chart = Chart("Traffic", x=time_axis(case), y=axis, height=130.0)
+    return chart.steps(points, css="load")
+
+
+def replica_chart(each: Run) -> Chart:
+    """Replicas ready and asked for, each change marked."""
+    moments, changes = each.report.moments, each.changes
+    counts = [
+        *(max(*m.asked.values(), *m.ready.values()) for m in moments),
+        *each.case.start.values(),
+    ]
+    axis = Axis(low=0.0, high=max(counts) + 1.0, unit="")
+    chart = Chart("Replicas", x=time_axis(each.case), y=axis)
+    for role, nudge in ((Role.PREFILL, 0.02), (Role.DECODE, -0.02)):
+        first = (0.0, each.case.start[role] + nudge)
+        ready = [first, *((m.at_s / MINUTE_S, m.ready[role] + nudge) for m in moments)]
+        asked = [first, *((m.at_s / MINUTE_S, m.asked[role] + nudge) for m in moments)]
+        chart.steps(thinned(asked), css=f"{role} desired").steps(thinned(ready), css=f"{role}")
+    for role in Role:
+        marks = [
+            (change.at_s / MINUTE_S, float(change.after), str(number), change.sentence)
+            for number, change in enumerate(changes, start=1)
+            if change.role is role
+        ]
+        if len(changes) <= MOST_NUMBERED:
+            chart.markers(marks, css=f"{role}")
+        else:
+            told = ((x, y, f"{number}. {text}") for x, y, number, text in marks)
+            chart.dots(told, css=f"{role}", radius=4.0)
+    return chart
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """The points of a staircase at which its height changes, and the last."""
+    kept = [point for i, point in enumerate(points) if i == 0 or point[1] != points[i - 1][1]]
+    return kept if kept and kept[-1] == points[-1] else [*kept, points[-1]]
+
+
+def _bins(flights: Sequence[Flight], width_s: float) -> Bins:
+    found: Bins = {}
+    for flight in sorted(flights, key=lambda f: f.request.at_s):
+        found.setdefault(flight.request.at_s // width_s * width_s, []).append(flight)
+    return found
+
+
+def _ttft_bound_s(slo: Slo, flight: Flight) -> float:
+    return slo.ttft_bound_s(flight.request.prompt_tokens)
+
+
+def _latency_key(title: str, width_s: float) -> str:
+    return (
+        f"<h3>{escape(title)}</h3><p class='soft key'>"
+        f"<i style='color:var(--ink)'></i>p95 of {width_s:g} s"
+        "<i style='color:var(--soft)'></i>p50"
+        "<i class='dash' style='color:var(--bound)'></i>bound (median)"
+        "<i class='dot' style='background:var(--bad)'></i>request outside its bound</p>"
+    )
+
+
+def _latency_chart(
+    each: Run,
+    bins: Bins,
+    width_s: float,
+    *,
+    title: str,
+    value: Callable[[Flight], float | None],
+    bound: Callable[[Slo, Flight], float],
+) -> Chart:
+    slo = each.case.spec.slo
+    lines: dict[str, list[Point]] = {"p50": [], "p95": [], "bound": []}
+    late: list[tuple[float, float, str]] = []
+    for start_s, flights in bins.items():
+        middle = (start_s + width_s / 2.0) / MINUTE_S
+        values = sorted(v for f in flights if (v := value(f)) is not None)
+        bounds = sorted(bound(slo, f) for f in flights)
+        for css, at in (("p50", quantile(values, 0.5)), ("p95", quantile(values, 0.95))):
+            if at is not None:
+                lines[css].append((middle, at))
+        lines["bound"].append((middle, bounds[len(bounds) // 2]))
+        late += [
+            (f.request.at_s / MINUTE_S, v, _told(f))
+            for f in flights
+            if (v := value(f)) is not None and v > bound(slo, f)
+        ]
+    shown = late[:: -(-len(late) // MOST_DOTS)] if late else []
+    heights = [y for points in lines.values() for _, y in points] + [y for _, y, _ in shown]
+    low, high = max(1e-4, min(heights, default=0.001)), max(heights, default=1.0)
+    axis = Axis(low=low / 1.2, high=high * 1.3, unit="s", log=True)
+    chart = Chart(title, x=time_axis(each.case), y=axis).dots(shown, css="late")
+    return (
+        chart.line(lines["p50"], css="p50")
+        .line(lines["p95"], css="p95")
+        .line(lines["bound"], css="bound")
+    )
+
+
+def _told(flight: Flight) -> str:
+    return (
+        f"at {clock(flight.request.at_s)}: {flight.request.prompt_tokens} in,"
+        f" {flight.request.output_tokens} out, TTFT {latency(flight.ttft_s)},"
+        f" TPOT {latency(flight.tpot_s)}"
+    )
+
+
+def _decisions(changes: Sequence[Change]) -> str:
+    items = "".join(
+        f"<li><b class='{change.role}'>{number}</b><time>{clock(change.at_s)}</time>"
+        f"<span>{escape(change.sentence)}</span></li>"
+        for number, change in enumerate(changes, start=1)
+    )
+    return f"<ol class='decisions'>{items}</ol>"

@@ -1,0 +1,1 @@
+"""Time, pods and what goes wrong with them."""

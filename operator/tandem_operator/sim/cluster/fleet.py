@@ -1,0 +1,116 @@
+"""The pods of one role of one pool, as its Deployment keeps them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic
+
+from tandem_operator.core.role import Role
+from tandem_operator.sim.cluster.clock import Clock
+from tandem_operator.sim.cluster.pods import Cluster, E, Pod
+
+DRAIN_LOOK_S = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Fleet(Generic[E]):
+    """Pods that are there, and those that are gone. The emptiest are the first to leave.
+
+    Attributes:
+        engine: makes the engine of a new pod of a name.
+        up_to_date: brings a pod's engine to the present before it is looked at.
+        when_ready: told of each pod that becomes ready.
+    """
+
+    pool: str
+    role: Role
+    gpus_per_replica: int
+    clock: Clock
+    cluster: Cluster
+    engine: Callable[[str], E]
+    up_to_date: Callable[[Pod[E]], None]
+    when_ready: Callable[[], None]
+    asked: int = 0
+    pods: list[Pod[E]] = field(default_factory=list)
+    gone: list[Pod[E]] = field(default_factory=list)
+    _made: int = 0
+
+    def begin(self, count: int) -> None:
+        """Have pods that are ready from the start."""
+        self.asked = count
+        for _ in range(count):
+            self.cluster.place_ready(self._new())
+
+    @property
+    def serving(self) -> list[Pod[E]]:
+        """Pods that new requests may go to."""
+        return [pod for pod in self.pods if pod.serving]
+
+    @property
+    def oldest(self) -> Pod[E] | None:
+        """The serving pod that was made first."""
+        return next(iter(self.serving), None)
+
+    def scale(self, count: int) -> None:
+        """Ask for another count: pods are made, or drained."""
+        self.asked = count
+        alive = [pod for pod in self.pods if not pod.leaving]
+        if len(alive) > count:
+            for pod in alive:
+                self.up_to_date(pod)
+        for pod in sorted(alive, key=_worth)[: max(0, len(alive) - count)]:
+            self.drain(pod)
+        for _ in range(count - len(alive)):
+            self.cluster.place(self._new(), self._ready)
+
+    def drain(self, pod: Pod[E]) -> None:
+        """Let a pod finish what it has and go."""
+        pod.leaving = True
+        self._look_at_drain(pod)
+
+    def lose(self, pod: Pod[E]) -> None:
+        """A pod dies; the Deployment makes another."""
+        self.end(pod, self.clock.now_s)
+        self.scale(self.asked)
+
+    def end(self, pod: Pod[E], at_s: float) -> None:
+        """A pod is gone since `at_s`."""
+        pod.gone_s = at_s
+        self.pods.remove(pod)
+        self.gone.append(pod)
+        self.cluster.forget(pod)
+
+    def gpu_seconds(self, end_s: float) -> float:
+        """GPU-seconds that all pods held until `end_s`."""
+        return sum(pod.gpu_seconds(end_s) for pod in (*self.pods, *self.gone))
+
+    def _new(self) -> Pod[E]:
+        name = f"{self.pool}-{self.role.value}-{self._made}"
+        pod = Pod(
+            name=name,
+            index=self._made,
+            engine=self.engine(name),
+            gpus=self.gpus_per_replica,
+            created_s=self.clock.now_s,
+        )
+        self._made += 1
+        self.pods.append(pod)
+        return pod
+
+    def _ready(self, pod: Pod[E]) -> None:
+        pod.ready_s = self.clock.now_s
+        self.when_ready()
+
+    def _look_at_drain(self, pod: Pod[E]) -> None:
+        if pod.gone_s is None:
+            self.up_to_date(pod)
+        if pod.gone_s is None and (pod.ready_s is None or pod.engine.requests == 0):
+            self.end(pod, self.clock.now_s)
+        if pod.gone_s is None:
+            self.clock.after(DRAIN_LOOK_S, partial(self._look_at_drain, pod))
+
+
+def _worth(pod: Pod[E]) -> tuple[int, int, int]:
+    """The smallest leaves first: unbound, starting, then the emptiest; of equals the youngest."""
+    stage = 0 if pod.bound_s is None else 1 if pod.ready_s is None else 2
+    return (stage, pod.engine.requests, -pod.index)

@@ -1,0 +1,1 @@
+"""How fast prefill and decode pods work."""

@@ -1,0 +1,1 @@
+"""The live router's policy in virtual time."""

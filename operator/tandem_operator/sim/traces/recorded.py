@@ -1,0 +1,133 @@
+"""Make a trace of what routers saw: lengths, arrivals, and prefix blocks that say nothing of words.
+
+Routers mark by chunks of bytes how far prompts are alike; traces do it by blocks of tokens. The
+tokens of a chunk are taken from the record as a whole, so that what is alike stays alike.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from random import Random
+
+from tandem_operator.sim.traces.trace import BLOCK_TOKENS, Trace, TraceRequest
+
+USUAL_CHUNK_TOKENS = 256.0
+# Of a shorter prompt, what is left behind its last whole chunk would count for much.
+LEAST_CHUNKS = 4
+LENGTH_EDGES = (128, 512, 2048, 8192, 32768)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request as a router saw it, on a clock that all routers share.
+
+    Attributes:
+        cached_tokens: `None` where no engine said.
+        output_tokens: of the whole answer where it is `whole`, else those made so far.
+        marks: of the prompt's chunks, from the first on.
+    """
+
+    at_s: float
+    prompt_tokens: int
+    cached_tokens: int | None
+    output_tokens: int
+    whole: bool
+    marks: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The trace, and what is known of it besides.
+
+    Attributes:
+        drawn: how many answers were not whole; their lengths are drawn from whole ones.
+        cached_share: of the prompt tokens of which engines said; `None` where none did.
+    """
+
+    trace: Trace
+    drawn: int
+    cached_share: float | None
+
+
+def recorded(name: str, seen: Sequence[Seen], *, since_s: float, seed: int = 1) -> Recorded | None:
+    """The trace of these requests, its clock zero at `since_s`.
+
+    `None` where no answer is whole: nothing would be known of how long answers are.
+    """
+    ordered = sorted(seen, key=lambda each: each.at_s)
+    if not any(each.whole for each in ordered):
+        return None
+    outputs = _Outputs(ordered, Random(seed))
+    chunk_tokens = _chunk_tokens(ordered)
+    numbers: dict[bytes, int] = {}
+    requests = tuple(
+        TraceRequest(
+            at_s=max(0.0, each.at_s - since_s),
+            prompt_tokens=max(1, each.prompt_tokens),
+            output_tokens=max(1, outputs.of(each)),
+            blocks=tuple(_blocks(each, chunk_tokens, numbers)),
+        )
+        for each in ordered
+    )
+    told = [each for each in ordered if each.cached_tokens is not None and each.prompt_tokens]
+    tokens = sum(each.prompt_tokens for each in told)
+    return Recorded(
+        trace=Trace(name=name, requests=requests),
+        drawn=sum(not each.whole for each in ordered),
+        cached_share=sum(e.cached_tokens or 0 for e in told) / tokens if tokens else None,
+    )
+
+
+def trace_lines(trace: Trace) -> Iterator[str]:
+    """The trace in Mooncake's format, one request a line."""
+    for request in trace.requests:
+        row = {
+            "timestamp": round(1000.0 * request.at_s, 1),
+            "input_length": request.prompt_tokens,
+            "output_length": request.output_tokens,
+            "hash_ids": list(request.blocks),
+        }
+        yield json.dumps(row, separators=(",", ":")) + "\n"
+
+
+class _Outputs:
+    """Lengths of answers; of one that is not whole, that of a whole one to a prompt like its own.
+
+    At least as long as what was made of it: so what fails after many tokens is not taken for short.
+    """
+
+    def __init__(self, seen: Iterable[Seen], random: Random) -> None:
+        self._random = random
+        self._by_prompt: dict[int, list[int]] = {}
+        self._all: list[int] = []
+        for each in seen:
+            if each.whole:
+                self._by_prompt.setdefault(_length(each), []).append(each.output_tokens)
+                self._all.append(each.output_tokens)
+
+    def of(self, seen: Seen) -> int:
+        if seen.whole:
+            return seen.output_tokens
+        alike = self._by_prompt.get(_length(seen), self._all)
+        longer = [tokens for tokens in alike if tokens >= seen.output_tokens]
+        return self._random.choice(longer) if longer else seen.output_tokens
+
+
+def _length(seen: Seen) -> int:
+    return sum(seen.prompt_tokens > edge for edge in LENGTH_EDGES)
+
+
+def _chunk_tokens(seen: Iterable[Seen]) -> float:
+    long = [each for each in seen if len(each.marks) >= LEAST_CHUNKS]
+    chunks = sum(len(each.marks) + 0.5 for each in long)
+    return sum(each.prompt_tokens for each in long) / chunks if chunks else USUAL_CHUNK_TOKENS
+
+
+def _blocks(seen: Seen, chunk_tokens: float, numbers: dict[bytes, int]) -> Iterator[int]:
+    """The prompt's whole blocks, each told by the chunk in which it ends."""
+    for block in range(seen.prompt_tokens // BLOCK_TOKENS):
+        place = ceil((block + 1) * BLOCK_TOKENS / chunk_tokens) - 1
+        if place >= len(seen.marks):
+            return
+        yield numbers.setdefault(seen.marks[place], len(numbers) + 1)

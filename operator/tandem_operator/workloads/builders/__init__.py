@@ -1,0 +1,1 @@
+"""The objects of a pool as they should be."""

@@ -1,0 +1,44 @@
+"""Deployments: one builder for every component. Replica counts never stand in them."""
+
+from tandem_operator.core.guard.rollout import Step
+from tandem_operator.workloads.builders.pods import Template
+from tandem_operator.workloads.labels import labels_of, selector_of
+from tandem_operator.workloads.names import PoolName
+from tandem_operator.workloads.world import Object
+
+PROGRESS_DEADLINE_S = 3600
+
+
+def deployment(name: PoolName, component: str, template: Template, *, step: Step) -> Object:
+    """A component's Deployment, without `spec.replicas`, which is written by a manager of its own.
+
+    Args:
+        name: the pool.
+        component: a role or the router.
+        template: its pods.
+        step: how a rollout may go on.
+    """
+    head = name.head(
+        api_version="apps/v1",
+        kind="Deployment",
+        child=name.child(component),
+        labels=labels_of(name, component),
+    )
+    spec: Object = {
+        "selector": {"matchLabels": selector_of(name, component)},
+        "strategy": _strategy(step),
+        "revisionHistoryLimit": 3,
+        "progressDeadlineSeconds": PROGRESS_DEADLINE_S,
+        "template": template.body,
+    }
+    if step is Step.WAIT:
+        spec["paused"] = True
+    return head | {"spec": spec}
+
+
+def _strategy(step: Step) -> Object:
+    if step is Step.STOP_FIRST:
+        return {"type": "Recreate"}
+    surge = step is Step.SURGE
+    rolling = {"maxSurge": int(surge), "maxUnavailable": int(not surge)}
+    return {"type": "RollingUpdate", "rollingUpdate": rolling}

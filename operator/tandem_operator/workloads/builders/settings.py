@@ -1,0 +1,87 @@
+"""ConfigMaps: the router's settings, which carry the SLO, and the operator's memory of the pool."""
+
+import json
+from typing import Any
+
+from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
+from tandem_operator.core.explain.tick_result import rounded
+from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.workloads.builders.engine_args import KV_LEASE_S
+from tandem_operator.workloads.labels import labels_of
+from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName
+from tandem_operator.workloads.policy import insurance_of
+from tandem_operator.workloads.world import Object
+
+SETTINGS_SCHEMA = 1
+TOLD_DIGITS = 4
+
+
+def router_settings(
+    pool: InferencePool, pace: DecodePace | None, *, routers: int
+) -> dict[str, Any]:
+    """`router.json`: all that an edit may change without restarting anything, and what was learned.
+
+    `pace` is what the routers should know of a decode pod, and `routers` how many share it.
+    """
+    spec, bounds = pool.spec, pool.spec.slo.bounds()
+    return {
+        "schema": SETTINGS_SCHEMA,
+        "pool": pool.metadata.name,
+        "generation": pool.metadata.generation,
+        "models": [spec.model.name],
+        "max_model_len": spec.model.max_model_len,
+        "slo": {
+            "ttft_s": bounds.ttft_s,
+            "ttft_s_per_thousand_prompt_tokens": bounds.ttft_s_per_thousand_prompt_tokens,
+            "tpot_s": bounds.tpot_s,
+            "attainment": bounds.attainment,
+        },
+        "limits": spec.router.limits.model_dump(),
+        "timeouts": _timeouts(spec),
+        "kv": {"lease_s": KV_LEASE_S},
+        "decode": _decode(pace, spec.router, routers=routers) if pace is not None else None,
+        "cache_salt_header": spec.router.cache_salt_header,
+    }
+
+
+def settings_map(
+    name: PoolName, pool: InferencePool, pace: DecodePace | None, *, routers: int
+) -> Object:
+    """The ConfigMap that the routers watch."""
+    head = name.head(
+        api_version="v1",
+        kind="ConfigMap",
+        child=name.child(ROUTER),
+        labels=labels_of(name, ROUTER),
+    )
+    text = json.dumps(router_settings(pool, pace, routers=routers), indent=2) + "\n"
+    return head | {"data": {SETTINGS_KEY: text}}
+
+
+def memory_map(name: PoolName, memory: str, *, written: str) -> Object:
+    """The ConfigMap that a restarted operator reads its memory from."""
+    head = name.head(api_version="v1", kind="ConfigMap", child=name.memory, labels=labels_of(name))
+    return head | {"data": {MEMORY_KEY: memory, WRITTEN_KEY: written}}
+
+
+WRITTEN_KEY = "written"
+
+
+def _decode(pace: DecodePace, router: Router, *, routers: int) -> dict[str, Any] | None:
+    capacity, use = pace.kv_capacity_tokens, insurance_of(router)
+    if not use.decode_gate and not use.overflow:
+        return None
+    return {
+        "step_s": [rounded(second, TOLD_DIGITS) for second in pace.steps],
+        "kv_capacity_tokens": None if capacity is None else round(capacity),
+        "max_num_seqs": pace.max_num_seqs,
+        "output_tokens": None if pace.output_tokens is None else round(pace.output_tokens),
+        "routers": routers,
+        "gate": use.decode_gate,
+        "overflow": use.overflow,
+    }
+
+
+def _timeouts(spec: PoolSpec) -> dict[str, float]:
+    given = spec.router.timeouts.model_dump()
+    return {f"{phase}_s": duration_s(text) for phase, text in given.items()}

@@ -1,0 +1,1 @@
+"""What a pool's live objects say."""

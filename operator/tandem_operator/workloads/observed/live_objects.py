@@ -1,0 +1,167 @@
+"""From live Kubernetes objects to what a decision and a status need. Unknown stays `None`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandem_operator.core.observation import Observation, PodPhase, PodState
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.labels import (
+    DELETION_COST_ANNOTATION,
+    REVISION_LABEL,
+    ROLE_LABEL,
+    TEMPLATE_ANNOTATION,
+)
+from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.observed.lapses import lapsed_s
+from tandem_operator.workloads.observed.troubles import deployment_trouble, pod_trouble
+from tandem_operator.workloads.pod_status import condition_of, epoch_s, has_ended, phase_of
+from tandem_operator.workloads.world import Object, World
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A live pod of any component.
+
+    Attributes:
+        template: hash of the template it was made from.
+        deletion_cost: its pod-deletion-cost annotation.
+        leaving: whether its node is being emptied.
+        lapsed_s: since when it is not Ready any more, in epoch seconds.
+    """
+
+    name: str
+    component: str
+    phase: PodPhase
+    template: str | None
+    trouble: str | None
+    deletion_cost: str | None
+    leaving: bool
+    lapsed_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One pool's live objects, read once.
+
+    Attributes:
+        replicas: `spec.replicas` by component; absent where there is no Deployment.
+        refusals: why a component's Deployment gets no pods, where it gets none.
+        outdated: how many pods its Deployment has yet to replace, whoever edited it.
+    """
+
+    observation: Observation
+    pods: tuple[SeenPod, ...]
+    replicas: Mapping[str, int]
+    refusals: Mapping[str, str]
+    outdated: Mapping[str, int]
+
+    def of(self, component: str, phase: PodPhase | None = None) -> tuple[SeenPod, ...]:
+        """The component's pods, all or those in one phase."""
+        return tuple(
+            pod
+            for pod in self.pods
+            if pod.component == component and (phase is None or pod.phase is phase)
+        )
+
+
+def see(world: World, name: PoolName) -> Seen:
+    """Read the world's objects."""
+    live = [pod for pod in world.pods if not has_ended(pod)]
+    cordoned = world.cordoned or frozenset()
+    pods = tuple(seen for pod in live if (seen := _seen_pod(pod, cordoned)) is not None)
+    deployments = {
+        component: found
+        for component in (*Role, ROUTER)
+        if (found := _deployment(world, name.child(component))) is not None
+    }
+    replicas = {
+        component: int(replicas)
+        for component, found in deployments.items()
+        if (replicas := (found.get("spec") or {}).get("replicas")) is not None
+    }
+    refusals = {
+        str(component): trouble
+        for component, found in deployments.items()
+        if (trouble := deployment_trouble(found)) is not None
+    }
+    observation = Observation(
+        replicas={role: replicas[role] for role in Role if role in replicas},
+        pods=tuple(state for pod in live if (state := _pod_state(pod, cordoned)) is not None),
+        engines=world.engines,
+        routers=world.routers,
+        router_pods=world.router_pods,
+        turned_away=not any(
+            pod.component == ROUTER and pod.phase is PodPhase.READY for pod in pods
+        ),
+        latency=world.latency,
+    )
+    return Seen(
+        observation=observation,
+        pods=pods,
+        replicas={str(key): count for key, count in replicas.items()},
+        refusals=refusals,
+        outdated={str(key): _outdated(found) for key, found in deployments.items()},
+    )
+
+
+def _outdated(deployment: Object) -> int:
+    status = deployment.get("status") or {}
+    return int(status.get("replicas") or 0) - int(status.get("updatedReplicas") or 0)
+
+
+def _deployment(world: World, child: str) -> Object | None:
+    for body in world.children:
+        if body.get("kind") == "Deployment" and body["metadata"]["name"] == child:
+            return body
+    return None
+
+
+def _seen_pod(pod: Object, cordoned: frozenset[str]) -> SeenPod | None:
+    metadata = pod["metadata"]
+    component = (metadata.get("labels") or {}).get(ROLE_LABEL)
+    if not isinstance(component, str) or component not in (*Role, ROUTER):
+        return None
+    annotations = metadata.get("annotations") or {}
+    phase = phase_of(pod)
+    return SeenPod(
+        name=metadata["name"],
+        component=component,
+        phase=phase,
+        template=annotations.get(TEMPLATE_ANNOTATION),
+        trouble=_trouble(pod, phase),
+        deletion_cost=annotations.get(DELETION_COST_ANNOTATION),
+        leaving=_stands_on(pod, cordoned),
+        lapsed_s=lapsed_s(pod),
+    )
+
+
+def _pod_state(pod: Object, cordoned: frozenset[str]) -> PodState | None:
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    created_s = epoch_s(metadata.get("creationTimestamp"))
+    if labels.get(ROLE_LABEL) not in tuple(Role) or created_s is None:
+        return None
+    phase = phase_of(pod)
+    changed_s = epoch_s(condition_of(pod, "Ready").get("lastTransitionTime"))
+    ready = phase is PodPhase.READY
+    return PodState(
+        name=metadata["name"],
+        role=Role(labels[ROLE_LABEL]),
+        revision=labels.get(REVISION_LABEL, ""),
+        phase=phase,
+        created_s=created_s,
+        ready_s=changed_s if ready else None,
+        problem=_trouble(pod, phase),
+        unready_s=None if ready else changed_s,
+        leaving=_stands_on(pod, cordoned),
+    )
+
+
+def _stands_on(pod: Object, nodes: frozenset[str]) -> bool:
+    return (pod.get("spec") or {}).get("nodeName") in nodes
+
+
+def _trouble(pod: Object, phase: PodPhase) -> str | None:
+    if phase in (PodPhase.READY, PodPhase.TERMINATING):
+        return None
+    return pod_trouble(pod)

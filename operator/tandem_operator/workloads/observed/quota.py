@@ -1,0 +1,95 @@
+"""What a namespace's ResourceQuotas leave to pools, from objects as the API server has them.
+
+A quota's own count of what is used trails the pods; what others use is therefore counted from the
+pods themselves.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tandem_operator.api import quantity
+from tandem_operator.core.quota.allocate import Claim
+from tandem_operator.core.quota.share import Quota
+from tandem_operator.workloads.builders.pods import GPU_RESOURCE
+from tandem_operator.workloads.labels import POOL_LABEL
+
+HARD_KEY = f"requests.{GPU_RESOURCE}"
+# Every pod of a pool is in this scope: none has a deadline.
+_WITHOUT_END = frozenset({"NotTerminating"})
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceGpus:
+    """The GPUs that a namespace may use, and those that its pods request, by pool.
+
+    Attributes:
+        used: pods of no pool under the empty name.
+    """
+
+    hard: int
+    used: Mapping[str, int]
+
+    def seen_by(self, pool: str, claims: Mapping[str, Claim]) -> Quota:
+        """What the pool shares with those that claim. All other pods keep what they use."""
+        claiming = {pool, *claims}
+        others = sum(gpus for name, gpus in self.used.items() if name not in claiming)
+        return Quota(
+            pool=pool,
+            hard_gpus=self.hard,
+            gpus=max(0, self.hard - others),
+            claims=tuple(claim for name, claim in sorted(claims.items()) if name != pool),
+        )
+
+
+def hard_gpus(quotas: Iterable[Mapping[str, Any]]) -> int | None:
+    """The tightest limit on the GPUs of all pods that serve; `None` where there is none.
+
+    A quota on some pods, of a priority class or such, is left to the API server: it refuses what is
+    too much, and that is seen.
+    """
+    specs = [quota.get("spec") or {} for quota in quotas]
+    limits = [
+        int(quantity(hard[HARD_KEY]))
+        for spec in specs
+        if HARD_KEY in (hard := spec.get("hard") or {}) and _scopes(spec) <= _WITHOUT_END
+    ]
+    return min(limits, default=None)
+
+
+def _scopes(spec: Mapping[str, Any]) -> set[str]:
+    selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return {*(spec.get("scopes") or ()), *(each.get("scopeName", "") for each in selector)}
+
+
+def gpus_by_pool(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
+    """GPUs that pods request, as a quota counts them: until a pod has ended or is gone."""
+    used: dict[str, int] = {}
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") in _ENDED:
+            continue
+        pool = (pod["metadata"].get("labels") or {}).get(POOL_LABEL, "")
+        used[pool] = used.get(pool, 0) + _gpus_of(pod)
+    return used
+
+
+def _gpus_of(pod: Mapping[str, Any]) -> int:
+    """What the containers request together, or an init container alone, whichever is more."""
+    spec = pod.get("spec") or {}
+    together = sum(map(_requested, spec.get("containers") or ()))
+    most = 0
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            together += _requested(container)
+        else:
+            most = max(most, _requested(container))
+    return max(together, most)
+
+
+def _requested(container: Mapping[str, Any]) -> int:
+    resources = container.get("resources") or {}
+    for kind in ("requests", "limits"):
+        if GPU_RESOURCE in (resources.get(kind) or {}):
+            return int(quantity(resources[kind][GPU_RESOURCE]))
+    return 0

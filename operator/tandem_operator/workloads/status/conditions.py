@@ -1,0 +1,294 @@
+"""The pool's conditions: one verdict each, with a reason for programs and a sentence for people.
+
+Sentences hold no number that moves with the load, so that a condition changes with its news only.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tandem_operator.api import Condition, ConditionType, PoolStatus, format_duration
+from tandem_operator.api.v1alpha1.scaling import MetricsSource
+from tandem_operator.core.observation import PodPhase
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import Mode
+from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.status.facts import Facts
+from tandem_operator.workloads.status.sickness import Sickness, ejected, lapsed
+from tandem_operator.workloads.world import Rival
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+BAD_WHEN_TRUE = frozenset({ConditionType.CAPACITY_BLOCKED, ConditionType.FIELD_CONFLICT})
+FIELDS_OVERRIDDEN, MEMORY_REFUSED = "FieldsOverridden", "MemoryRefused"
+BAD_THOUGH_ACCEPTED = frozenset({FIELDS_OVERRIDDEN, MEMORY_REFUSED})
+LONGEST_MESSAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of one condition now."""
+
+    type: ConditionType
+    status: str
+    reason: str
+    message: str
+
+
+def verdicts(facts: Facts) -> tuple[Verdict, ...]:
+    """All conditions of a pool whose spec makes sense."""
+    return (
+        _ready(facts),
+        _accepted(facts),
+        _slo_met(facts),
+        _metrics_fresh(facts),
+        _scaling_active(facts),
+        _capacity_blocked(facts),
+        _slo_feasible(facts),
+        _field_conflict(facts),
+        _engines_healthy(facts),
+    )
+
+
+def rejection(sentences: Iterable[str]) -> tuple[Verdict, ...]:
+    """The conditions that change when the spec cannot be run; what runs is left as it was."""
+    message = "; ".join(sentences) + ". Tandem left the running pods unchanged."
+    return (
+        Verdict(ConditionType.READY, FALSE, "NotAccepted", message),
+        Verdict(ConditionType.ACCEPTED, FALSE, "InvalidSpec", message),
+    )
+
+
+def conditions(
+    told: Iterable[Verdict], previous: PoolStatus, *, generation: int, now_s: float
+) -> list[Condition]:
+    """Verdicts as conditions; a transition time moves only with the status."""
+    return [
+        Condition(
+            type=verdict.type,
+            status=verdict.status,
+            observed_generation=generation,
+            last_transition_time=_transition(verdict, previous, now_s),
+            reason=verdict.reason,
+            message=verdict.message[:LONGEST_MESSAGE],
+        )
+        for verdict in told
+    ]
+
+
+def rfc3339(at_s: float) -> str:
+    """A time as Kubernetes writes it, in whole seconds."""
+    return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _transition(verdict: Verdict, previous: PoolStatus, now_s: float) -> str:
+    before = previous.condition(verdict.type)
+    if before is not None and before.status == verdict.status:
+        return before.last_transition_time
+    return rfc3339(now_s)
+
+
+def _ready(facts: Facts) -> Verdict:
+    if not facts.in_force:
+        message = facts.outcome.refused or facts.outcome.blocked or ""
+        return Verdict(ConditionType.READY, FALSE, "NotApplied", message)
+    missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
+    if not missing:
+        return _serving(facts)
+    troubles = {each: found for each in missing if (found := _trouble(facts, each))}
+    if not troubles:
+        message = f"The pool needs a Ready pod of {_and(missing)}."
+        return Verdict(ConditionType.READY, FALSE, "Starting", message)
+    reason = next(iter(troubles.values())).partition(":")[0]
+    message = "; ".join(f"{component}: {trouble}" for component, trouble in troubles.items())
+    named = reason if reason.isascii() and reason.isalnum() else "PodsFailing"
+    return Verdict(ConditionType.READY, FALSE, named, message)
+
+
+def _serving(facts: Facts) -> Verdict:
+    """Ready, whichever generation its pods are of: one that serves is not down for an edit."""
+    message = "The router answers, and each role has a Ready pod"
+    behind = [role for role in Role if not facts.serving(role)]
+    if not behind:
+        return Verdict(ConditionType.READY, TRUE, "Serving", f"{message}.")
+    troubles = [f"{role}: {found}" for role in behind if (found := _trouble(facts, role))]
+    message += f"; the Ready pods of {_and(behind)} still run the previous spec"
+    return Verdict(
+        ConditionType.READY, TRUE, "RollingOut", "; ".join([message, *troubles]).rstrip(".") + "."
+    )
+
+
+def _trouble(facts: Facts, component: str) -> str | None:
+    """Why the component has no Ready pod of this generation, if anything is known."""
+    refusal = facts.seen.refusals.get(component)
+    if refusal is not None:
+        return refusal
+    pods = sorted(facts.seen.of(component), key=lambda pod: pod.name)
+    newest = [pod for pod in pods if pod.template == facts.templates[component]]
+    return next((pod.trouble for pod in newest or pods if pod.trouble), None)
+
+
+def _accepted(facts: Facts) -> Verdict:
+    if facts.outcome.blocked is not None:
+        message = f"Tandem changed nothing: {facts.outcome.blocked}"
+        return Verdict(ConditionType.ACCEPTED, FALSE, "OwnedByOther", message)
+    if facts.outcome.refused is not None:
+        message = (
+            f"The API server refused an object, so Tandem changed nothing: {facts.outcome.refused}"
+        )
+        return Verdict(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
+    told = dict(_told_though_accepted(facts))
+    if told:
+        reason, message = next(iter(told)), " ".join(told.values())
+        return Verdict(ConditionType.ACCEPTED, TRUE, reason, message)
+    return Verdict(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
+
+
+def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Reasons and sentences of what is amiss while the spec is in force."""
+    if facts.outcome.unstored is not None:
+        message = f"The API server refused ConfigMap {facts.name.memory}. A restart of the operator"
+        message += " would lose the learned models of this pool. Remove the cause"
+        yield MEMORY_REFUSED, f"{message}: {facts.outcome.unstored.rstrip('.')}."
+    if facts.overridden:
+        message = "Tandem sets these pod template fields itself and ignores yours: "
+        yield FIELDS_OVERRIDDEN, message + "; ".join(facts.overridden) + "."
+
+
+def _slo_met(facts: Facts) -> Verdict:
+    recent = facts.decision.recent
+    objective = f"{facts.policy.slo.attainment * 100:g}%"
+    if recent.attainment is None:
+        message = "No request ended in the recent window."
+        return Verdict(ConditionType.SLO_MET, UNKNOWN, "NoRequests", message)
+    if recent.attainment >= facts.policy.slo.attainment:
+        # Without prefill pods, decode pods serve whole requests.
+        needed = (Role.DECODE, ROUTER)
+        missing = [str(each) for each in needed if not facts.seen.of(each, PodPhase.READY)]
+        if missing:
+            # Those who wait for them have not ended yet.
+            message = (
+                "The completed requests kept both bounds, but no request is served without a Ready"
+                f" pod of {_and(missing)}."
+            )
+            return Verdict(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
+        message = f"At least {objective} of the recent requests kept both bounds."
+        return Verdict(ConditionType.SLO_MET, TRUE, "Met", message)
+    message = f"Fewer than {objective} of the recent requests kept both bounds"
+    if recent.blame:
+        most = max(sorted(recent.blame), key=lambda cause: recent.blame[cause])
+        message += f"; the most frequent cause is {most}"
+    return Verdict(ConditionType.SLO_MET, FALSE, "Missed", message + ".")
+
+
+def _metrics_fresh(facts: Facts) -> Verdict:
+    message = _capital(facts.decision.fresh_message)
+    if facts.metrics_source is MetricsSource.PROMETHEUS:
+        message += " (read from Prometheus)"
+    elif facts.prometheus_passed_over:
+        message += " (read from the pods: Prometheus has no fresh samples of some of them)"
+    if facts.decision.fresh:
+        return Verdict(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
+    before = facts.previous.condition(ConditionType.METRICS_FRESH)
+    if (before is None or before.status == UNKNOWN) and not facts.serving(ROUTER):
+        message = "Tandem measures nothing before the first router is Ready."
+        return Verdict(ConditionType.METRICS_FRESH, UNKNOWN, "Starting", message)
+    return Verdict(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
+
+
+def _scaling_active(facts: Facts) -> Verdict:
+    policy = facts.policy
+    if policy.mode is not Mode.AUTO:
+        what = "changes no" if policy.mode is Mode.PAUSED else "only recommends"
+        message = f"Tandem {what} replica counts, since scaling.mode is {policy.mode}."
+        return Verdict(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
+    external = [str(role) for role in Role if not policy.roles[role].managed]
+    if external:
+        how = "see FieldConflict" if facts.rivals else "management: External"
+        message = f"Another owner sets the replicas of {_and(external)} ({how})."
+        status = FALSE if len(external) == len(Role) else TRUE
+        return Verdict(ConditionType.SCALING_ACTIVE, status, "External", message)
+    message = "Tandem sets the replica counts of both roles."
+    return Verdict(ConditionType.SCALING_ACTIVE, TRUE, "Auto", message)
+
+
+def _capacity_blocked(facts: Facts) -> Verdict:
+    refusals = [f"{name}: {why}" for name, why in sorted(facts.seen.refusals.items())]
+    stuck, kept = facts.decision.capacity_blocked, facts.decision.drain_blocked
+    blocked = [*refusals, *filter(None, [stuck, kept])]
+    if blocked:
+        reason = "PodsRefused" if refusals else "PodsStuck" if stuck else "DrainBlocked"
+        return Verdict(ConditionType.CAPACITY_BLOCKED, TRUE, reason, "; ".join(blocked))
+    message = "All desired pods run or are starting."
+    return Verdict(ConditionType.CAPACITY_BLOCKED, FALSE, "NotBlocked", message)
+
+
+def _slo_feasible(facts: Facts) -> Verdict:
+    decision = facts.decision
+    if decision.slo_feasible is None:
+        message = "Tandem has too few measurements to tell."
+        return Verdict(ConditionType.SLO_FEASIBLE, UNKNOWN, "Learning", message)
+    if decision.slo_feasible:
+        message = "Enough replicas can keep the SLO."
+        return Verdict(ConditionType.SLO_FEASIBLE, TRUE, "Feasible", message)
+    bounds = {
+        "slo.ttft.target": decision.feasible_ttft_s,
+        "slo.tpot.target": decision.feasible_tpot_s,
+    }
+    could = [f"{field}: {format_duration(at)}" for field, at in bounds.items() if at is not None]
+    message = "No number of replicas can keep the SLO"
+    message += f"; replicas can keep {_and(could)}." if could else "."
+    return Verdict(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
+
+
+def _field_conflict(facts: Facts) -> Verdict:
+    if facts.outcome.blocked is not None:
+        return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "OwnedByOther", facts.outcome.blocked)
+    if facts.rivals:
+        message = " ".join(map(_rivalry, facts.rivals.items()))
+        return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "ReplicasContested", message)
+    message = "No other manager owns a field that Tandem writes."
+    return Verdict(ConditionType.FIELD_CONFLICT, FALSE, "NoConflict", message)
+
+
+def _rivalry(contested: tuple[str, Rival]) -> str:
+    component, rival = contested
+    keep = f"Set {component}.management: External to keep it, or remove it"
+    if component == ROUTER:
+        keep = "Remove it, since router.minReplicas sets the number of routers"
+    who = _capital(rival.who)
+    return (
+        f"{who} changes the replicas of {component} repeatedly. Tandem leaves them unchanged."
+        f" {keep}. Tandem checks again every 10 minutes."
+    )
+
+
+def _engines_healthy(facts: Facts) -> Verdict:
+    kind, lapses, sick = ConditionType.ENGINES_HEALTHY, lapsed(facts), ejected(facts)
+    told = []
+    if lapses:
+        told.append(f"These pods are no longer Ready: {_named(lapses)}.")
+    if sick:
+        told.append(f"The routers send no requests to these Ready pods: {_named(sick)}.")
+    if told:
+        return Verdict(
+            kind, FALSE, "EnginesStopped" if lapses else "EnginesEjected", " ".join(told)
+        )
+    if all(router.ended for router in facts.seen.observation.routers):
+        return Verdict(kind, UNKNOWN, "NoRouters", "No router reports the health of engine pods.")
+    return Verdict(kind, TRUE, "Serving", "The routers send requests to every Ready engine pod.")
+
+
+def _named(pods: Iterable[Sickness]) -> str:
+    return "; ".join(
+        f"{pod.role} pod {pod.pod} since {rfc3339(pod.since_s)}: {pod.words.rstrip('.')}"
+        for pod in pods
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _and(words: Iterable[str]) -> str:
+    *most, last = list(words)
+    return f"{', '.join(most)} and {last}" if most else last
