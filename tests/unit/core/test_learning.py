@@ -201,6 +201,31 @@ def test_decode_step_is_learned_over_batch() -> None:
     assert step.itl_s(batch=24.0, kv_tokens=7200) == pytest.approx(0.036, rel=0.1)
 
 
+@pytest.mark.parametrize("count", [1, 20])
+def test_many_pods_at_rest_do_not_forget_a_crest_sooner_than_one(count: int) -> None:
+    def itl_s(batch: float) -> float:
+        return 0.01 + 0.0003 * batch + 0.0005 * max(0.0, batch - 15.0)
+
+    decode = pods(Role.DECODE, count, revision="r1")
+    sums, counts = [0.0] * count, [0.0] * count
+    learned, now_s = Learned(), NOW_S
+    # Minutes on a crest, then three times as many of rest.
+    batches = [8.0 + 4.0 * (i % 8) for i in range(80)] + [2.0 + i % 5 for i in range(240)]
+    for batch in batches:
+        now_s += 5.0
+        engines = []
+        for i, pod in enumerate(decode):
+            own = batch + 0.1 * (i % 5)
+            sums[i] += 5.0 * own
+            counts[i] += 5.0 * own / itl_s(own)
+            engines.append(sample(pod, now_s, itl_sum_s=sums[i], itl_count=counts[i]))
+        learned = learn(learned, observe(now_s=now_s, pods=decode, engines=tuple(engines)))
+
+    step = learned.engines["r1"].step
+
+    assert step.itl_s(batch=35.0, kv_tokens=0.0) == pytest.approx(itl_s(35.0), rel=0.2)
+
+
 def test_before_a_batch_varied_a_step_is_taken_for_weights_and_caches_read() -> None:
     def extrapolated_s(context_tokens: float) -> float:
         totals, learned = Totals(), Learned()

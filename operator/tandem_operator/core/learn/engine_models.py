@@ -74,7 +74,14 @@ class ServiceModel:
         return replace(self, line=self.line.scaled(ratio), first=first)
 
     def learn(
-        self, *, busy_s: float, requests: float, tokens: float, token_contexts: float, full: float
+        self,
+        *,
+        busy_s: float,
+        requests: float,
+        tokens: float,
+        token_contexts: float,
+        full: float,
+        among: int = 1,
     ) -> "ServiceModel":
         """The model after one pod was seen busy for `busy_s`; `full` requests make a full row."""
         mean = replace(
@@ -89,6 +96,7 @@ class ServiceModel:
             busy_s,
             prior=mean.prior(),
             weight=min(1.0, requests / full),
+            among=among,
         )
         return replace(mean, line=line)
 
@@ -152,7 +160,9 @@ class StepModel:
         """Predicted gap between two tokens of one stream."""
         return dot(self.coefficients(), (1.0, batch, kv_tokens))
 
-    def learn(self, *, itl_s: float, batch: float, kv_tokens: float, weight: float) -> "StepModel":
+    def learn(
+        self, *, itl_s: float, batch: float, kv_tokens: float, weight: float, among: int = 1
+    ) -> "StepModel":
         """The model after one interval of one pod."""
         if self.line.rows:
             share = 1.0 - MEAN_KEEP
@@ -166,7 +176,9 @@ class StepModel:
         mean = replace(
             self, mean_itl_s=mean_itl_s, mean_batch=mean_batch, mean_kv_tokens=mean_kv_tokens
         )
-        line = self.line.learn((1.0, batch, kv_tokens), itl_s, prior=mean.prior(), weight=weight)
+        line = self.line.learn(
+            (1.0, batch, kv_tokens), itl_s, prior=mean.prior(), weight=weight, among=among
+        )
         return replace(mean, line=line)
 
 

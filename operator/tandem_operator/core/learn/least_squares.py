@@ -103,11 +103,12 @@ class Line:
         doubt = SIGNIFICANT_F * error
         return richer if gain * max(0.0, self.shape.weight - 3.0) > doubt else plain
 
-    def learn(self, x: Triple, y: float, *, prior: Triple, weight: float) -> "Line":
+    def learn(self, x: Triple, y: float, *, prior: Triple, weight: float, among: int = 1) -> "Line":
         """The model after one more row of relative `weight` (1 = a full row).
 
         Rows count by relative error, so that long and short intervals teach alike. A row far from
         the prediction is held back, not dropped: a true change widens the gate within some rows.
+        `among` rows come of one look: twenty pods forget no sooner than one does.
         """
         shaped = dot(self._fit(prior), x) if self.rows else y
         expected = max(shaped * self.level, 1e-3 * y, 1e-12)
@@ -123,7 +124,7 @@ class Line:
             error = error * ERROR_KEEP + min(abs(miss), gate) * (1.0 - ERROR_KEEP)
         row = (x[0] / scale, x[1] / scale, x[2] / scale)
         return Line(
-            shape=self.shape.add(row, y / scale, weight=trust, keep=SHAPE_KEEP),
+            shape=self.shape.add(row, y / scale, weight=trust, keep=SHAPE_KEEP ** (1.0 / among)),
             level=min(MOST_LEVEL, max(LEAST_LEVEL, level)),
             error_ratio=error,
             rows=self.rows + 1,

@@ -5,6 +5,7 @@ A row is closed only when it holds enough requests or time: a request that is ha
 interval is noise at its edges, and longer rows have fewer edges.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -112,6 +113,7 @@ def _learn_service(
                 key = f"{report.router} {leg.pod}"
                 now.setdefault(leg.pod, {})[key] = _leg_start(leg, report.sampled_s)
     starts: dict[str, LegStart] = {}
+    among = Counter(revisions[pod] for pod in now)
     for pod in sorted(now):
         row = _ServiceRow.between(learned.legs, now[pod])
         if row is None or row.stale:
@@ -125,6 +127,7 @@ def _learn_service(
                 tokens=row.tokens,
                 token_contexts=row.token_contexts,
                 full=FULL_ROW_REQUESTS,
+                among=among[revisions[pod]],
             )
             seen_s = max(start.at_s for start in now[pod].values())
             engines[revisions[pod]] = replace(models, service=service, seen_s=seen_s)
@@ -210,7 +213,9 @@ def _learn_steps(
     max_num_seqs: int,
 ) -> dict[str, StepStart]:
     starts: dict[str, StepStart] = {}
-    for sample in _decode_samples(observation.engines):
+    samples = _decode_samples(observation.engines)
+    among = Counter(revisions.get(sample.pod) for sample in samples)
+    for sample in samples:
         revision = revisions.get(sample.pod)
         if revision is None:
             continue
@@ -230,7 +235,8 @@ def _learn_steps(
             starts[sample.pod] = end
         elif span_s > 0.0 and (tokens >= ROW_TOKENS or (span_s >= ROW_S and tokens > 0.0)):
             starts[sample.pod] = end
-            engines[revision] = _learn_step(models, start, end, max_num_seqs)
+            step = _learn_step(models, start, end, max_num_seqs, among=among[revision])
+            engines[revision] = step
         else:
             starts[sample.pod] = start
     return starts
@@ -254,7 +260,7 @@ def _kv_tokens(sample: EngineSample) -> float | None:
 
 
 def _learn_step(
-    models: EngineModels, start: StepStart, end: StepStart, max_num_seqs: int
+    models: EngineModels, start: StepStart, end: StepStart, max_num_seqs: int, *, among: int
 ) -> EngineModels:
     span_s, tokens = end.at_s - start.at_s, end.itl_count - start.itl_count
     waited_s = end.itl_sum_s - start.itl_sum_s
@@ -268,5 +274,6 @@ def _learn_step(
         batch=waited_s / span_s,
         kv_tokens=sum(ends) / len(ends) if ends else 0.0,
         weight=min(1.0, tokens / FULL_ROW_TOKENS),
+        among=among,
     )
     return replace(models, step=step, seen_s=end.at_s)
