@@ -80,7 +80,7 @@ def want(spec: PoolSpec, known: Assessment, memory: Memory) -> Wanted:
         partial(replan, spec),
         floors=floors,
         arrivals=arrivals,
-        busy=None if situation is None else situation.busy,
+        situation=situation,
         idle=idle,
     )
     return Wanted(

@@ -262,9 +262,9 @@ def test_within_the_record_nobody_holds_more_than_the_record_needed() -> None:
     cover = covered(spans, lead_s=20.0)
 
     assert cover.record == max(lived(spans).requests)
-    assert most_of(cover, cover.record, SERVICE_S) == cover.most
+    assert most_of(cover, cover.record, busy=SERVICE_S, tokens=WORK.mean_tokens) == cover.most
     assert cover.most[Role.PREFILL] >= NEEDED
-    assert most_of(cover, 2 * cover.record, SERVICE_S) == {}
+    assert most_of(cover, 2 * cover.record, busy=SERVICE_S, tokens=WORK.mean_tokens) == {}
 
 
 def test_a_level_that_came_once_is_no_bound() -> None:
@@ -295,7 +295,7 @@ def test_a_role_whose_requests_cost_more_than_before_may_hold_more_than_before()
     spans = lulls_and_bursts(6)
     longer = {**SERVICE_S, Role.PREFILL: 1.5 * SERVICE_S[Role.PREFILL]}
 
-    most = most_of(covered(spans), LOW_RPS, longer)
+    most = most_of(covered(spans), LOW_RPS, busy=longer, tokens=WORK.mean_tokens)
 
     assert Role.PREFILL not in most
     assert Role.DECODE in most

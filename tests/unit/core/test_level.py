@@ -107,14 +107,19 @@ def test_an_insurance_is_judged_from_a_time_that_comes_where_the_clock_was_set_b
     assert covered(LEVEL, before=ahead).since_s == (first.end_s or 0) + 60
 
 
-@pytest.mark.parametrize(("heavier", "capped"), [(1.2, True), (1.3, False)])
+@pytest.mark.parametrize(
+    ("heavier", "longer", "capped"),
+    [(1.3, 1.05, True), (1.5, 1.05, False), (1.3, 1.2, False), (1.05, 1.2, True)],
+    ids=["a slow minute", "slow engines", "longer requests", "hardly dearer"],
+)
 def test_a_fleet_for_level_traffic_is_a_bound_while_requests_cost_about_as_much(
-    heavier: float, capped: bool
+    heavier: float, longer: float, capped: bool
 ) -> None:
     cover = covered(LEVEL)
     busy = {role: heavier * each for role, each in SERVICE_S.items()}
+    tokens = {role: longer * each for role, each in WORK.mean_tokens.items()}
 
-    assert (most_of(cover, LOW_RPS, busy) == cover.most) is capped
+    assert (most_of(cover, LOW_RPS, busy=busy, tokens=tokens) == cover.most) is capped
 
 
 def test_a_fleet_that_proved_short_is_not_taken_again_within_the_hour() -> None:

@@ -61,7 +61,7 @@ def insured(
         Wanting(want),
         floors={Role.PREFILL: seen} if seen > 1 else {},
         arrivals=arriving(rate),
-        busy=WORK.busy,
+        situation=known(feasible=True),
         idle=idle,
     )
     assert plan is not None
@@ -153,7 +153,7 @@ def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
         lambda *, floors: None,
         floors={},
         arrivals=arriving(1.0),
-        busy=None,
+        situation=None,
         idle=False,
     )
 
@@ -163,7 +163,10 @@ def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
 
 def known(*, feasible: bool, work: Work = WORK) -> Situation:
     """Requests of today whose objective some fleet can hold, or none."""
-    return cast(Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: work))
+    told = {"busy": work.busy, "mean_tokens": work.mean_tokens}
+    return cast(
+        Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: work, **told)
+    )
 
 
 def looked(
@@ -314,6 +317,21 @@ def test_a_minute_in_which_requests_seem_dear_hardly_changes_what_the_past_is_pl
 
     for role in Role:
         assert WORK.busy[role] < after.cover.busy[role] < 1.1 * WORK.busy[role]
+
+
+def test_what_level_traffic_costs_is_measured_by_many_minutes() -> None:
+    cheap = replace(WORK, busy={role: 0.7 * busy for role, busy in WORK.busy.items()})
+    level = promised(Cover(), lived([(12.0, 3600.0)]))
+    first = now = looked(level, situation=known(feasible=True, work=cheap))
+
+    for _ in range(30):
+        due = replace(now, cover=replace(now.cover, end_s=None))
+        now = looked(due, situation=known(feasible=True))
+
+    assert now.cover.level_s == first.cover.level_s is not None
+    for role in Role:
+        assert now.cover.busy[role] == pytest.approx(WORK.busy[role], rel=0.1)
+    assert now.cover.tokens == WORK.mean_tokens
 
 
 def test_what_proved_short_under_another_objective_proves_nothing() -> None:

@@ -153,6 +153,7 @@ def cover_for(
         recurring=recurring,
         most=taken if found.hold_s is None else enough if recurring else {},
         busy=work.busy,
+        tokens=work.mean_tokens,
         record=max(history.requests[parts[0].bucket :], default=0),
         since_s=ready_s if anew or not found.insures_no_more(before) else _past(before, ready_s),
         short=short,

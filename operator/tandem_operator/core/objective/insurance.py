@@ -12,8 +12,9 @@ from tandem_operator.core.sizing.targets import Bursts
 from tandem_operator.core.spec import RoleSpec, Slo
 
 # Requests that cost so many times as much are no longer those of the history. The costs of a minute
-# differ by chance; a fleet that serves level traffic is judged by its late requests too.
-HEAVIER, HEAVIER_IF_LEVEL = 1.1, 1.25
+# differ by chance; a fleet that serves level traffic is judged by its late requests too, while
+# requests are no longer than they were.
+HEAVIER, HEAVIER_IF_LEVEL, LONGER = 1.1, 1.4, 1.1
 # The variance of level traffic is no more than so many times that of a Poisson process.
 LEVEL_S, LEAST_LEVEL_S, LEVEL_DISPERSION = 3600, 600.0, 2.0
 # What differs from before by more than chance and than so much has drifted.
@@ -50,7 +51,8 @@ class Cover:
         steady: whether the floors are also the most, while no more load comes than came before.
         most: by role, what nobody of the history would have been late with: more is not held while
             no more load comes than came before.
-        busy: by role, replicas that one request per second kept busy then.
+        busy: by role, replicas that one request per second kept busy then; `tokens`: those that
+            the role worked on for one.
         since_s: since when no less than it insures now could be ready.
         hold_s: how long what was needed is kept.
         end_s: the end of the history that it was looked for on last.
@@ -73,6 +75,7 @@ class Cover:
     bursts: Mapping[Role, Bursts] = field(default_factory=dict)
     most: Mapping[Role, int] = field(default_factory=dict)
     busy: Mapping[Role, float] = field(default_factory=dict)
+    tokens: Mapping[Role, float] = field(default_factory=dict)
     since_s: int | None = None
     record: int = 0
     level_s: int | None = None
@@ -126,13 +129,20 @@ def within_record(record: int, requests: float) -> bool:
     return requests <= record + PEAK_DEVIATIONS * sqrt(max(1.0, record))
 
 
-def most_of(cover: Cover, requests: float, busy: Mapping[Role, float]) -> dict[Role, int]:
-    """By role, the most that is worth holding now: `requests` came in the time of a bucket."""
+def most_of(
+    cover: Cover, requests: float, *, busy: Mapping[Role, float], tokens: Mapping[Role, float]
+) -> dict[Role, int]:
+    """By role, the most that is worth holding now.
+
+    `requests` came in the time of a bucket. `busy` is what one per second keeps busy today, and
+    `tokens` what a role works on for one.
+    """
     if not within_record(cover.record, requests):
         return {}
-    heavier = HEAVIER if cover.level_s is None else HEAVIER_IF_LEVEL
-    return {
-        role: most
-        for role, most in cover.most.items()
-        if busy[role] <= heavier * cover.busy.get(role, 0.0)
-    }
+    most = {}
+    for role, count in cover.most.items():
+        longer = tokens[role] > LONGER * cover.tokens.get(role, 0.0)
+        heavier = HEAVIER if longer or cover.level_s is None else HEAVIER_IF_LEVEL
+        if busy[role] <= heavier * cover.busy.get(role, 0.0):
+            most[role] = count
+    return most

@@ -102,17 +102,21 @@ class Promise:
             cover = Cover(terms=terms, end_s=history.end_s)
         elif due and work is not None:
             usual = usual_of(usual, work)
+            as_ever = as_usual(work, usual)
             cover = cover_for(
                 spec,
                 history,
                 # A fleet for level traffic stays an hour: the minutes of its start do not size it.
-                work if is_level(history) else as_usual(work, usual),
+                work if is_level(history) else as_ever,
                 lead_s=lead_s,
                 allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
                 before=replace(cover, terms=terms),
                 proof=budget.proof(spec.slo.attainment, since_s=cover.since_s),
                 overspent=(budget.remaining(spec.slo.attainment) or 0.0) < 0.0,
             )
+            if cover.level_s is not None:
+                # The cost of the minute in which it was chosen is no measure for the hour after it.
+                cover = replace(cover, busy=as_ever.busy, tokens=as_ever.mean_tokens)
         return Promise(budget=budget, history=history, cover=cover, basis=basis, usual=usual)
 
     def patient(self, spec: PoolSpec) -> PoolSpec:
@@ -129,13 +133,12 @@ class Promise:
         *,
         floors: Floors,
         arrivals: Arrivals,
-        busy: Mapping[Role, float] | None,
+        situation: Situation | None,
         idle: bool,
     ) -> tuple[Plan | None, "Promise"]:
         """The plan with what the insurance holds, and the promise with what it wants without.
 
-        `planned` makes a plan under floors; `floors` are those of violations seen by now; `busy` is
-        what one request per second keeps busy today.
+        `planned` makes a plan under floors; `floors` are those of violations seen by now.
         """
         plan = planned(floors=floors)
         if plan is None:
@@ -152,7 +155,10 @@ class Promise:
             }
             plan = replace(plan, held_for=held_for)
         lately = sum(arrivals.counts[-BUCKET_S:])
-        most = {} if busy is None else most_of(self.cover, lately, busy)
+        most = {}
+        if situation is not None:
+            busy, tokens = situation.busy, situation.mean_tokens
+            most = most_of(self.cover, lately, busy=busy, tokens=tokens)
         if most:
             allowed = {role: max(held.get(role, 1), n) for role, n in most.items()}
             plan = plan.each(partial(_no_more, most=allowed))

@@ -80,12 +80,17 @@ class Situation:
                 Role.PREFILL: late_prefill,
                 Role.DECODE: self.demands[Role.DECODE].late_share,
             },
-            mean_tokens={
-                Role.PREFILL: self.sample.mean_prompt_tokens,
-                Role.DECODE: self.decode.outputs.mean_tokens,
-            },
+            mean_tokens=self.mean_tokens,
             dispersion=self.sample.dispersion,
         )
+
+    @property
+    def mean_tokens(self) -> dict[Role, float]:
+        """By role, the tokens that it works on for a request: of the prompt, or of the answer."""
+        return {
+            Role.PREFILL: self.sample.mean_prompt_tokens,
+            Role.DECODE: self.decode.outputs.mean_tokens,
+        }
 
     @property
     def busy(self) -> dict[Role, float]:
