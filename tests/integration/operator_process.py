@@ -237,7 +237,8 @@ class Pool:
     def events(self):
         path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
         found = self.plane.request("GET", path)["items"]
-        return [each for each in found if each["regarding"]["kind"] == "InferencePool"]
+        own = {"kind": "InferencePool", "name": self.name}
+        return [each for each in found if own.items() <= each["regarding"].items()]
 
     def objects(self):
         """Everything in the namespace that belongs to the pool, and the pool, by kind and name.
