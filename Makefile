@@ -66,7 +66,7 @@ lint: .venv/ready
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
-	PYTHONPATH=operator:engine $(RUN) lint-imports
+	PYTHONPATH=contracts:operator:engine $(RUN) lint-imports
 	$(RUN) python -m docs.lint
 
 check: lint ## Lint, types, import contracts, prose and unit tests: two minutes on two cores

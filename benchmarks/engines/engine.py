@@ -17,7 +17,7 @@ from tandem_engine.router.openai.kv_fields import KV_PARAMS, REMOTE_DECODE
 from tandem_engine.serve import metrics
 from tandem_engine.serve.vllm_api import VllmApi
 
-PACKAGES = Path(__file__).parents[2] / "engine"
+PACKAGES = [str(Path(__file__).parents[2] / part) for part in ("contracts", "engine")]
 START_S = 420.0
 REQUEST_S = 120.0
 _LAST_WORDS = 3000
@@ -128,7 +128,7 @@ async def start(
     environment: Mapping[str, str] | None = None,
 ) -> RealEngine:
     """Start it as a pod would, on free ports of loopback; its output goes to `log`."""
-    path = os.pathsep.join([str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([*PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])])
     port, control_port, side_channel_port = free_ports(3)
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(

@@ -19,7 +19,8 @@ from e2e.cluster.store import fingerprint, locked, replace_file
 _IMAGES_ENV = names.BUILD / "images.env"
 _SLIM = (
     *("images/slim", "pyproject.toml", "uv.lock", "LICENSE"),
-    *("operator/tandem_operator", "engine/tandem_engine", "engine/tandem_routing"),
+    *("contracts/tandem_contracts", "operator/tandem_operator"),
+    *("engine/tandem_engine", "engine/tandem_routing"),
 )
 
 
@@ -54,6 +55,7 @@ ENGINE_CPU = Image(
     "images/engine/Dockerfile",
     (
         *("images/engine", "engine/pyproject.toml", "engine/uv.lock"),
+        "contracts/tandem_contracts",
         *("engine/tandem_engine/__init__.py", "engine/tandem_engine/serve"),
     ),
 )

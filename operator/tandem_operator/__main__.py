@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import aiohttp
 from kubernetes.aio.config import ConfigException
-from pythonjsonlogger.json import JsonFormatter
 
+from tandem_contracts import logs
 from tandem_operator.kube.client import ApiError, Kube, connect
 from tandem_operator.kube.kinds import POOL
 from tandem_operator.kube.lease import Lease, LeaseLostError, LeaseTerms
@@ -224,7 +224,11 @@ async def act(kube: Kube, options: Options, health: Health, exported: Exported) 
             exported.reconciles.labels(result=result).inc()
             exported.reconcile_seconds.observe(seconds)
 
-        queue: KeyedQueue[PoolKey] = KeyedQueue(pools.work, done=done)
+        queue: KeyedQueue[PoolKey] = KeyedQueue(
+            pools.work,
+            done=done,
+            about=lambda key: {"namespace": key.namespace, "pool": key.name},
+        )
 
         def changed(key: PoolKey, is_child: bool) -> None:
             if is_child:
@@ -273,7 +277,7 @@ async def _resync(kube: Kube, options: Options, queue: KeyedQueue[PoolKey]) -> N
             for pool in await kube.list(POOL, namespace=options.namespace):
                 queue.add(PoolKey(pool["metadata"]["namespace"], pool["metadata"]["name"]))
         except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.warning("pools not listed", extra={"error": str(error)})
+            log.warning("pools not listed", extra={"why": str(error)})
         await asyncio.sleep(RESYNC_EVERY_S)
 
 
@@ -314,13 +318,7 @@ async def _until(stop: asyncio.Event, *work: Coroutine[None, None, None]) -> boo
 
 def configure_logging() -> None:
     """One JSON object a line, on standard error."""
-    handler = logging.StreamHandler()
-    names = {"asctime": "time", "levelname": "level", "name": "logger"}
-    handler.setFormatter(
-        JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=names)
-    )
-    level = os.environ.get("TANDEM_LOG_LEVEL", "INFO").upper()
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logs.configure(os.environ.get("TANDEM_LOG_LEVEL", "INFO"))
     # kopf tells of every event it hands over; its warnings are what matters.
     logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLogger().level))
     # It warns of the signals that this module handles.

@@ -146,8 +146,8 @@ class PoolLoop:
             return CLAIMED_MEANWHILE_S
         pool = claimed
         before = self._run_by.pop(key, None)
+        where = {"namespace": key.namespace, "pool": key.name}
         if before is not None:
-            where = {"namespace": key.namespace, "pool": key.name}
             log.warning("pool taken over", extra={**where, "from": before})
         known = self._known.get(key)
         if known is None or known.uid != pool["metadata"]["uid"]:
@@ -169,12 +169,12 @@ class PoolLoop:
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
         self._sharing.note(*key, claim=planned.claim)
         if planned.unreadable is not None:
-            why = {"pool": key.name, "why": str(planned.unreadable)}
-            log.warning("memory unreadable", extra=why, exc_info=planned.unreadable)
+            extra = {**where, "why": str(planned.unreadable)}
+            log.warning("memory unreadable", extra=extra, exc_info=planned.unreadable)
         try:
             outcome = await self._execute(planned, world, known.rivals)
         except PreviousPoolRemainsError as error:
-            log.info("waiting", extra={"pool": key.name, "why": str(error)})
+            log.info("waiting", extra={**where, "why": str(error)})
             return DELETED_POOL_REMAINS_S
         refusal = await self._store(planned, outcome, _name_of(pool), before=known.refusal)
         outcome = replace(outcome, unstored=None if refusal is None else refusal.why)
@@ -258,7 +258,7 @@ class PoolLoop:
         self._count(report)
         if report.written:
             self._children.invalidate(namespace=name.namespace, pool=name.name)
-            log.info("children applied", extra={"pool": name.name, "children": report.written})
+            log.info("children applied", extra={**_about(name), "children": report.written})
         if report.refused or report.blocked:
             return Outcome(refused=report.refused, blocked=report.blocked, rekeyed=rekeyed)
         taken = list(report.taken)
@@ -282,7 +282,7 @@ class PoolLoop:
             stored = await self._writer.overwrite(planned.memory_object)
         except ApiError as error:
             if before is None:
-                log.warning("memory refused", extra={"pool": name.name, "error": str(error)})
+                log.warning("memory refused", extra={**_about(name), "why": str(error)})
             return _Refusal(self._now(), error.message)
         self._children.replace(stored, namespace=name.namespace, pool=name.name)
         return None
@@ -318,7 +318,7 @@ class PoolLoop:
             self._count(report)
             taken += report.taken
             if report.written and change:
-                extra = {"pool": name.name, "deployment": key_of(deployment)[1], "to": replicas}
+                extra = {**_about(name), "deployment": key_of(deployment)[1], "to": replicas}
                 log.info("replicas written", extra=extra)
         return taken
 
@@ -388,6 +388,11 @@ def _gpus_held(world: World) -> int:
 
 def _counts(told: Plan) -> tuple[int, ...]:
     return tuple(each.to for each in told.decision.roles.values()) if told.decision else ()
+
+
+def _about(name: PoolName) -> dict[str, str]:
+    """Fields of a log line about a pool."""
+    return {"namespace": name.namespace, "pool": name.name}
 
 
 def _name_of(pool: Mapping[str, Any]) -> PoolName:

@@ -11,7 +11,7 @@ workers: one author's many silent pools do not make the pools of others wait.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -60,6 +60,7 @@ class KeyedQueue(Generic[K]):
         workers: passes at one time, over all keys.
         for_quick: of these, as many as no slow key may hold.
         done: told the outcome of every pass, for metrics.
+        about: fields of a log line about a key.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class KeyedQueue(Generic[K]):
         for_quick: int = 2,
         pace: Pace | None = None,
         done: Callable[[str, float], None] = lambda _result, _seconds: None,
+        about: Callable[[K], Mapping[str, str]] = lambda key: {"key": str(key)},
     ) -> None:
         self._work = work
         self._workers = workers
         self._for_slow = max(1, workers - for_quick)
         self._pace = pace or Pace()
         self._done = done
+        self._about = about
         self._entries: dict[K, _Entry] = {}
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,8 +155,8 @@ class KeyedQueue(Generic[K]):
             log.warning(
                 "pass failed",
                 extra={
-                    "key": str(key),
-                    "error": repr(error),
+                    **self._about(key),
+                    "why": repr(error),
                     "failures": entry.failures,
                     "retry_s": round(wait_s, 1),
                 },

@@ -219,7 +219,7 @@ async def test_sigterm_lets_a_running_stream_finish(pair: Pair) -> None:
     assert text.rstrip().endswith("data: [DONE]")
     async with asyncio.timeout(REQUEST_S):
         assert await pair.decode.process.wait() == 0
-    assert "drained why='idle'" in pair.decode.log.read_text()
+    assert '"message": "drained", "why": "idle"' in pair.decode.log.read_text()
     assert len(processes) > 1
     # Python's own tracker of shared memory ends when it notices that all others have.
     async with asyncio.timeout(10):

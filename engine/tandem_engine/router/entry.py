@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
-from tandem_engine.router import logs
+from tandem_contracts import logs
 from tandem_engine.router.app import Options, Router
 from tandem_engine.router.discovery.cluster import ClusterSource, in_cluster_server, own_namespace
 from tandem_engine.router.discovery.files import FileSource
@@ -161,6 +161,17 @@ def _follow_source(
         router.background(watch.run())
 
 
+def configure_logs(arguments: argparse.Namespace) -> None:
+    """One JSON object a line on standard error; nothing of what clients sent."""
+    about = {"namespace": arguments.namespace or own_namespace(), "pool": arguments.pool}
+    logs.configure(
+        arguments.log_level, about={name: value for name, value in about.items() if value}
+    )
+    # aiohttp logs request lines and peer errors there; both can hold what clients sent.
+    for name in ("aiohttp.access", "aiohttp.server", "aiohttp.client", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 def run(argv: Sequence[str]) -> None:
     """Run the command."""
     grammar = parser()
@@ -170,10 +181,10 @@ def run(argv: Sequence[str]) -> None:
         grammar.error("--settings and --endpoints are used together")
     if all(files) == (arguments.pool is not None):
         grammar.error("either --pool NAME, or --settings FILE with --endpoints FILE")
-    logs.configure(arguments.log_level)
+    configure_logs(arguments)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(arguments))
     except (SettingsError, OSError) as error:
-        logger.critical("router cannot start", extra={"reason": str(error)})
+        logger.critical("router cannot start", extra={"why": str(error)})
         sys.exit(1)

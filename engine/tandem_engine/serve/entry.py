@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import shlex
 import shutil
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tandem_contracts import logs
 from tandem_engine.serve.command import KEY_ENV, Command, vllm_command
 from tandem_engine.serve.facts import Facts, look_around
 from tandem_engine.serve.launcher import EngineError, Launcher
@@ -47,11 +48,7 @@ def run(given: Sequence[str]) -> int:
 
 
 def _serve(settings: Settings, command: Command, facts: Facts, worded: Worded) -> int:
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stdout,
-        format="tandem-engine level=%(levelname)s %(message)s",
-    )
+    configure_logs()
     _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
     revision = os.environ.get("TANDEM_REVISION")
     key = os.environ.get(KEY_ENV)
@@ -61,6 +58,11 @@ def _serve(settings: Settings, command: Command, facts: Facts, worded: Worded) -
     except EngineError as failure:
         return _refuse(str(failure), settings.termination_log, code=FAILED)
     return 0
+
+
+def configure_logs() -> None:
+    """One JSON object a line on standard output: between the lines of vLLM, in their order."""
+    logs.configure("INFO", about={"pod": socket.gethostname()}, stream=sys.stdout)
 
 
 def _fill_cache(command: Command, seed: str | None) -> None:

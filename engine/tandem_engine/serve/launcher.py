@@ -32,7 +32,7 @@ from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
 from tandem_engine.serve.warm_up import WarmUp, warm_up
 from tandem_engine.serve.watch import Watch
 
-log = logging.getLogger("tandem-engine")
+log = logging.getLogger(__name__)
 
 STOP_MARGIN_S = 5.0
 
@@ -105,7 +105,7 @@ class Launcher:
     def signalled(self) -> None:
         """Leave on the first SIGTERM; stop at once on the second."""
         if self._terminate.is_set() and self._engine is not None:
-            log.info("stopping at once signal=second")
+            log.info("stopping at once, after a second signal")
             self._hurried = True
             self._engine.kill()
             return
@@ -124,7 +124,7 @@ class Launcher:
                 await self._first(engine, self._terminate.wait())
                 self.lifecycle.leave()
                 drained = await self._first(engine, self._drain(api))
-                log.info("drained why=%r", str(drained))
+                log.info("drained", extra={"why": str(drained)})
             self.lifecycle.enter(Phase.STOPPING)
             await engine.stop(timeout_s=self.settings.stop_timeout_s + STOP_MARGIN_S)
 
@@ -167,7 +167,7 @@ class Launcher:
             await asyncio.sleep(self.pace.health_poll_s)
         self.lifecycle.enter(Phase.WARMING_UP)
         healthy_s = round(time.monotonic() - started, 3)
-        log.info("vLLM is healthy after_s=%s", healthy_s)
+        log.info("vLLM is healthy", extra={"after_s": healthy_s})
         draw = random.Random()
         try:
             told = await self._told(api)
@@ -185,7 +185,7 @@ class Launcher:
             )
         except (*UNREACHABLE, CompletionError) as error:
             # A first guess for the operator, which can do without.
-            log.warning("not measured why=%r", str(error) or type(error).__name__)
+            log.warning("not measured", extra={"why": str(error) or type(error).__name__})
         shape = await asyncio.to_thread(self._shape)
         self.lifecycle.info |= {
             "vllm_version": told.version,
@@ -197,12 +197,13 @@ class Launcher:
             "measured": measured and asdict(measured),
             "shape": shape and asdict(shape),
         }
-        log.info("measured %s shape %s", measured, shape)
+        known = {"measured": self.lifecycle.info["measured"], "shape": self.lifecycle.info["shape"]}
+        log.info("measured", extra=known)
         watch.bounds = bounds_of(self.settings, token_s=_token_s(result, measured))
         self.lifecycle.enter(Phase.READY)
-        log.info("ready after_s=%s", self.lifecycle.info["ready_after_s"])
+        log.info("ready", extra={"after_s": self.lifecycle.info["ready_after_s"]})
         if result.kv_pull is not None and result.kv_pull.state != "done":
-            log.warning("no KV pull in the warm-up why=%r", result.kv_pull.reason)
+            log.warning("no KV pull in the warm-up", extra={"why": result.kv_pull.reason})
 
     async def _told(self, api: VllmApi) -> _Told:
         """What vLLM says of itself; one that is too busy to answer in time is asked again."""
@@ -224,7 +225,7 @@ class Launcher:
                 environment=dict(os.environ) | self.command.env,
             )
         except (OSError, ValueError) as error:
-            log.warning("no shape of the model why=%r", str(error))
+            log.warning("no shape of the model", extra={"why": str(error)})
             return None
         return model_shape(config, settings) if config is not None else None
 

@@ -21,7 +21,7 @@ from tandem_engine.serve.settings import Settings
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
 from tandem_engine.serve.warm_up import complete, random_prompt
 
-log = logging.getLogger("tandem-engine")
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -113,12 +113,19 @@ class Watch:
         }
         words = _words(progress, look)
         if standing is Standing.HUNG:
-            log.error("hung, so it is ended: %s", words)
+            log.error("vLLM hangs, so it is ended", extra={"why": words})
             self.lifecycle.fail(f"{words}; the launcher restarts it")
             self.engine.kill()
         elif (self.lifecycle.doubt is None) != (standing is Standing.FINE):
             self.lifecycle.doubt = None if standing is Standing.FINE else words
-            log.warning("%s", self.lifecycle.doubt or "the engine generates tokens again")
+            _log_doubt(self.lifecycle.doubt)
+
+
+def _log_doubt(doubt: str | None) -> None:
+    if doubt is None:
+        log.warning("vLLM generates tokens again")
+    else:
+        log.warning("vLLM may hang", extra={"why": doubt})
 
 
 def _words(progress: Progress, look: Look) -> str:

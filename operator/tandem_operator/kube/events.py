@@ -76,7 +76,7 @@ class EventWriter:
             )
         except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
             if not (isinstance(error, ApiError) and error.status == 409):
-                log.warning("event not posted", extra={"reason": reason, "error": repr(error)})
+                log.warning("event not posted", extra={"reason": reason, "why": repr(error)})
 
 
 def shortened(note: str) -> str:

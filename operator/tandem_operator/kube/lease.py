@@ -97,7 +97,7 @@ class Lease:
             async with asyncio.timeout(limit_s):
                 won = await self._take_or_renew()
         except _FAILURES as error:
-            log.warning("lease attempt failed", extra={"error": repr(error)})
+            log.warning("lease attempt failed", extra={"why": repr(error)})
             return False
         if won:
             self._valid_until_s = asked_at_s + self._terms.renew_deadline_s

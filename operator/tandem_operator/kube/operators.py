@@ -89,7 +89,10 @@ class Operators:
                 raise
             # The CRD of an older version has no such field, and serves as well.
             self._unclaimable.add(metadata["uid"])
-            log.warning("pool not claimed", extra={"pool": metadata["name"], "why": why})
+            log.warning(
+                "pool not claimed",
+                extra={"namespace": metadata["namespace"], "pool": metadata["name"], "why": why},
+            )
             return pool
 
     def forget(self, uid: str) -> None:

@@ -192,7 +192,7 @@ async def test_unusable_settings_leave_the_old_ones_in_force(
     await until(lambda: len(caplog.records) >= 3)
 
     assert followed.settings.current is before
-    assert "slo.tpot_s" in caplog.records[0].__dict__["reason"]
+    assert "slo.tpot_s" in caplog.records[0].__dict__["why"]
 
 
 async def test_a_watch_that_ends_goes_on_where_it_was(followed: Followed) -> None:

@@ -114,4 +114,4 @@ async def test_a_broken_edit_leaves_things_as_they_were(
 
     assert files.usable() == ["d0"]
     assert files.settings.current is not None
-    assert "not JSON" in caplog.records[-1].__dict__["reason"]
+    assert "not JSON" in caplog.records[-1].__dict__["why"]

@@ -20,7 +20,7 @@ from tandem_engine.serve.pace import Pace
 from tandem_engine.serve.settings import Settings
 
 FAKE = Path(__file__).parent / "fake"
-PACKAGES = Path(__file__).parents[3] / "engine"
+PACKAGES = ":".join(str(Path(__file__).parents[3] / part) for part in ("contracts", "engine"))
 PATIENCE_S = 60.0
 COSTS = ("token_s", "step_s", "stream_s")
 QUICK = Pace(health_poll_s=0.05, watch_s=0.05, drain_poll_s=0.05, last_words_s=0.1)

@@ -48,7 +48,7 @@ async def test_sigterm_drains_and_exits_with_zero(model: Path) -> None:
         output, errors = await process.communicate()
 
     assert process.returncode == 0, errors.decode()
-    assert b"drained why='idle'" in output
+    assert b'"message": "drained", "why": "idle"' in output
 
 
 async def test_sigterm_is_heeded_while_the_launcher_is_still_being_loaded(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class TimingRecord:
         except (OSError, ValueError) as error:
             # A full disk, or a file that could not be reopened, must not fail a served request.
             if not self._failing:
-                logger.error("timing record not written", extra={"reason": str(error)})
+                logger.error("timing record not written", extra={"why": str(error)})
             self._failing = True
             return
         self._failing = False

@@ -209,7 +209,7 @@ class ClusterSource:
                 raise SettingsError(f"the settings ConfigMap has no key {SETTINGS_KEY}")
             settings = parse_settings(text)
         except SettingsError as error:
-            logger.error("kept the settings in force", extra={"reason": str(error)})
+            logger.error("kept the settings in force", extra={"why": str(error)})
             return
         if settings != self._settings.current:
             self._settings.current = settings

@@ -73,6 +73,6 @@ class FileSource:
             try:
                 self.load()
             except (SettingsError, OSError) as error:
-                logger.error("kept what was in force", extra={"reason": str(error)})
+                logger.error("kept what was in force", extra={"why": str(error)})
                 await asyncio.sleep(_LOOK_EVERY_S * 5)
             await asyncio.sleep(_LOOK_EVERY_S)

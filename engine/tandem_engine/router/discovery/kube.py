@@ -99,7 +99,7 @@ class Watch:
                 if failures == 1:
                     logger.warning(
                         "watch interrupted; the last known state stays in force",
-                        extra={"path": self._path, "error": type(error).__name__},
+                        extra={"path": self._path, "why": type(error).__name__},
                     )
                 longest = min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** min(failures, 10))
                 await asyncio.sleep(random.uniform(_FIRST_BACKOFF_S / 2, longest))

@@ -347,7 +347,7 @@ class ClientServer:
 
 def _router_failed(error: Exception) -> ApiError:
     # The message of an unexpected error may quote the request: only its type is logged.
-    logger.error("request failed inside the router", extra={"error": type(error).__name__})
+    logger.error("request failed inside the router", extra={"why": type(error).__name__})
     return ApiError(
         500, "The router failed to serve the request.", kind="server_error", code="router_error"
     )

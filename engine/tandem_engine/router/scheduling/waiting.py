@@ -159,7 +159,7 @@ class Waiting:
                 self._fail(unfit)
             except Exception as error:
                 # Callers have pods and requests to see to that have nothing to do with this.
-                logger.error("a look at the queue failed", extra={"error": type(error).__name__})
+                logger.error("a look at the queue failed", extra={"why": type(error).__name__})
                 looked = True
         self._held.turn(on=held, now=began)
 
