@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tandem_contracts.router_settings import Settings
 from tandem_engine.router.accounting.busy import Busy
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.metrics import Metrics
@@ -30,7 +31,7 @@ from tandem_engine.router.pods.fleet import Fleet
 from tandem_engine.router.probing.polls import DecodeReads
 from tandem_engine.router.probing.probes import Probes
 from tandem_engine.router.scheduling.waiting import Waiting
-from tandem_engine.router.settings import Settings, SettingsHolder
+from tandem_engine.router.settings import SettingsHolder
 
 logger = logging.getLogger(__name__)
 

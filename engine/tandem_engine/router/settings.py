@@ -1,126 +1,17 @@
-"""The router's settings document: parsed once at the edge, immutable inside.
+"""The settings in force: parsed once at the edge, immutable inside.
 
 A document that does not parse never replaces one that did.
 """
 
 import json
-from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from tandem_contracts.router_settings import Settings
 
 
 class SettingsError(ValueError):
     """A settings document that cannot be used; the message is one sentence."""
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Slo(_Part):
-    """The bounds that make a request good."""
-
-    ttft_s: Seconds
-    ttft_s_per_thousand_prompt_tokens: NonNegative = 0.0
-    tpot_s: Seconds
-    attainment: Annotated[float, Field(gt=0, le=1)] = 0.99
-
-    def ttft_bound_s(self, prompt_tokens: int) -> float:
-        """Return the TTFT bound of a request with this many prompt tokens."""
-        return self.ttft_s + self.ttft_s_per_thousand_prompt_tokens * prompt_tokens / 1000
-
-
-class Limits(_Part):
-    """What one router accepts before it refuses."""
-
-    body_bytes: Count = 4 * 1024 * 1024
-    header_bytes: Count = 16 * 1024
-    concurrent_requests: Count = 2000
-    queued_requests: Annotated[int, Field(ge=0)] = 1000
-    prefill_requests_per_pod: Count = 64
-    prefill_tokens_per_pod: Count = 4096
-    choices: Count = 16
-    body_elements: Count = 262_144
-    in_flight_body_bytes: Count = 128 * 1024 * 1024
-
-
-class DecodePace(_Part):
-    """How fast one decode pod is, as the operator learned it.
-
-    Attributes:
-        step_s: seconds of a step: at least, more per stream, more per KV token of its streams.
-        kv_capacity_tokens: what its cache holds; `None`: not known.
-        output_tokens: what a request makes on average; `None`: not known.
-        routers: how many routers send it requests.
-        gate: let nobody in whom it could serve only by slowing down every stream.
-        overflow: send it whole requests that prefill pods would serve late, as far as it has slack.
-    """
-
-    step_s: tuple[NonNegative, NonNegative, NonNegative]
-    kv_capacity_tokens: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    max_num_seqs: Count
-    output_tokens: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
-    routers: Count = 1
-    gate: bool = True
-    overflow: bool = False
-
-    def seconds(self, streams: float, kv_tokens: float) -> float:
-        """Return the time of a step with so many streams that hold so many tokens."""
-        least_s, per_stream_s, per_token_s = self.step_s
-        return least_s + per_stream_s * streams + per_token_s * kv_tokens
-
-
-class Timeouts(_Part):
-    """How long each phase of a request may take.
-
-    Attributes:
-        head_s: its head, from the first byte on.
-        body_s: a body, or so much of it as comes in that time at the least rate.
-    """
-
-    head_s: Seconds = 10.0
-    body_s: Seconds = 10.0
-    connect_s: Seconds = 1.0
-    prefill_s: Seconds = 60.0
-    first_token_s: Seconds = 120.0
-    idle_s: Seconds = 60.0
-    request_s: Seconds = 600.0
-
-
-class Kv(_Part):
-    """What prefill pods do with a prompt's KV blocks that nobody has come for yet.
-
-    Attributes:
-        lease_s: how long they keep them; the engines are started with the same.
-    """
-
-    lease_s: Seconds = 30.0
-
-
-class Settings(_Part):
-    """One whole settings document (`router.json`).
-
-    Attributes:
-        decode: what gate and overflow go by; `None`: everybody is let in, nobody overflows.
-        cache_salt_header: the request header that names a tenant, whose prefixes nobody else may
-            find in a cache; `None`: all share one cache.
-    """
-
-    schema_version: Literal[1] = Field(alias="schema")
-    pool: Annotated[str, Field(min_length=1)]
-    generation: int = 0
-    models: Annotated[tuple[str, ...], Field(min_length=1)]
-    max_model_len: Count | None = None
-    slo: Slo
-    limits: Limits = Limits()
-    timeouts: Timeouts = Timeouts()
-    kv: Kv = Kv()
-    decode: DecodePace | None = None
-    cache_salt_header: str | None = None
 
 
 def parse_settings(text: str | bytes) -> Settings:

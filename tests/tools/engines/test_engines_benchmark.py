@@ -15,7 +15,7 @@ from benchmarks.engines.loads import (
     whole_traffic,
 )
 from benchmarks.engines.timing import Step
-from tandem_engine.router.settings import DecodePace
+from tandem_contracts.router_settings import DecodePace
 from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.cli.input.profiles import profile_of
 

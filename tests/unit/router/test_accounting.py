@@ -10,12 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tandem_contracts.arrivals import ArrivalsReport, InSystem
+from tandem_contracts.router_settings import Slo
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.metrics import log_spaced_buckets
 from tandem_engine.router.accounting.timing_record import TimingRecord
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
 from tandem_engine.router.probing.polls import DecodeReads
-from tandem_engine.router.settings import Slo
 from tandem_routing.history import HISTORY_S, prompt_bucket
 from tandem_routing.verdict import Cause, Ending, Timeline, judge
 from tests.unit.router.fake_engine import Script
@@ -24,6 +25,15 @@ from tests.unit.router.pool import Pool, events, until
 
 def timings(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
+
+
+def reported(ledger: Ledger) -> dict[str, Any]:
+    nobody = InSystem(
+        queued_requests=0, queued_prompt_tokens=0, prefill_requests=0, decode_requests=0
+    )
+    report = ledger.report(now_s=ledger.now_s, in_system=nobody, sick=[], busy_share=0.0)
+    document: dict[str, Any] = json.loads(report.model_dump_json(by_alias=True, warnings=False))
+    return document
 
 
 async def test_arrivals_have_the_documented_shape(pool: Pool) -> None:
@@ -35,6 +45,8 @@ async def test_arrivals_have_the_documented_shape(pool: Pool) -> None:
 
     report = await pool.arrivals()
 
+    read = ArrivalsReport.model_validate_json(json.dumps(report))
+    assert read.model_dump(mode="json", by_alias=True, exclude_unset=True) == report
     assert report["schema"] == 1
     assert report["router"] == "tiny-router-0"
     assert report["started_s"] <= before_s <= report["now_s"]
@@ -126,18 +138,18 @@ def test_seconds_without_requests_have_no_row_and_old_rows_go() -> None:
     ledger.arrive(10)
     now += 5.4
     ledger.arrive(10)
-    assert [row[0] for row in ledger.report({})["arrivals"]] == [1000, 1005]
+    assert [row[0] for row in reported(ledger)["arrivals"]] == [1000, 1005]
 
     now = 1000.0 + HISTORY_S
 
-    assert [row[0] for row in ledger.report({})["arrivals"]] == [1005]
+    assert [row[0] for row in reported(ledger)["arrivals"]] == [1005]
 
 
 async def test_a_restarted_router_says_when_it_started(pool: Pool) -> None:
     before = await pool.arrivals()
     now = time.time() + 60
 
-    restarted = Ledger(router="r", wall=lambda: now, clock=lambda: now).report({})
+    restarted = reported(Ledger(router="r", wall=lambda: now, clock=lambda: now))
 
     assert restarted["started_s"] > before["now_s"]
     assert restarted["arrivals"] == []
@@ -153,12 +165,12 @@ def test_a_leg_is_busy_once_however_many_requests_it_has() -> None:
     now = 3.0
     ledger.leg_ended(pod)
     now = 7.0
-    assert ledger.report({})["legs"][0]["busy_s"] == 7.0
+    assert reported(ledger)["legs"][0]["busy_s"] == 7.0
 
     ledger.leg_ended(pod)
     now = 50.0
 
-    assert ledger.report({})["legs"][0]["busy_s"] == 7.0
+    assert reported(ledger)["legs"][0]["busy_s"] == 7.0
 
 
 @pytest.mark.parametrize(
@@ -504,8 +516,8 @@ def test_a_gone_request_is_in_no_total_of_finished_ones() -> None:
 
     ledger.finish(verdict, None, output_tokens=0)
 
-    assert ledger.report({})["finished"][0][1]["gone"] == 1
-    assert ledger.report({})["finished"][0][1]["finished"] == 0
+    assert reported(ledger)["finished"][0][1]["gone"] == 1
+    assert reported(ledger)["finished"][0][1]["finished"] == 0
 
 
 @pytest.mark.parametrize(("beyond_s", "echoes"), [(59.0, None), (61.0, {"router_queue": 1})])
@@ -534,7 +546,7 @@ def test_what_waited_for_a_minute_beyond_its_bound_is_told_as_an_echo(
 
     ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=2)
 
-    row = ledger.report({})["finished"][0][1]
+    row = reported(ledger)["finished"][0][1]
     assert row["blame"] == {"router_queue": 1}
     assert row.get("echoes") == echoes
 
@@ -560,7 +572,7 @@ def test_what_waited_in_an_engine_was_never_overdue_in_the_router_and_is_no_echo
 
     ledger.finish(verdict, Cause.ENGINE_QUEUE, output_tokens=2)
 
-    assert "echoes" not in ledger.report({})["finished"][0][1]
+    assert "echoes" not in reported(ledger)["finished"][0][1]
 
 
 async def test_one_chat_of_few_bytes_and_many_tokens_spoils_nothing_for_others(pool: Pool) -> None:

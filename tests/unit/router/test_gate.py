@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from tandem_contracts.router_settings import DecodePace
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
 from tandem_engine.router.probing.polls import DecodeReads
 from tandem_engine.router.scheduling.placement import DecodeOnly
-from tandem_engine.router.settings import DecodePace
 from tandem_engine.router.stopwatch import Stopwatch
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.decode_admission import bears

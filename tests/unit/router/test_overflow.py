@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tandem_contracts.router_settings import DecodePace
 from tandem_engine.router.forwarding.flight import Learned
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
 from tandem_engine.router.scheduling.placement import DecodeOnly, Placement
-from tandem_engine.router.settings import DecodePace
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.decode_admission import bears
 from tandem_routing.outstanding import Load

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_engine.router.settings import Slo
+from tandem_contracts.router_settings import Slo
 from tandem_routing.verdict import (
     Cause,
     Ending,

@@ -4,10 +4,17 @@ A second without a row saw nothing; a second before the router started is unknow
 says when that was. Rows of a second change while its requests' exact token counts come in.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
+from tandem_contracts.arrivals import (
+    ArrivalsReport,
+    FinishedRow,
+    InSystem,
+    LegReport,
+    SickReport,
+)
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_routing.history import (
     BUCKET_EDGES_TOKENS,
@@ -51,6 +58,11 @@ class Ledger:
         self._arrivals: dict[int, Arrivals] = {}
         self._finished: dict[int, Finished] = {}
         self._legs: dict[str, LegTotals] = {}
+
+    @property
+    def now_s(self) -> float:
+        """The wall clock that its rows go by."""
+        return self._wall()
 
     def arrive(self, tokens: int) -> int:
         """Count a request on entry and return the second it stands in."""
@@ -127,36 +139,44 @@ class Ledger:
         leg.prompt_token_contexts += computed_tokens * (prompt_tokens - computed_tokens / 2)
         leg.output_tokens += output_tokens
 
-    def report(self, in_system: Mapping[str, int]) -> dict[str, Any]:
-        """Return the whole `/arrivals` document."""
-        wall, now = self._wall(), self._clock()
-        self._forget(int(wall))
-        return {
-            "schema": 1,
-            "router": self._router,
-            "started_s": self._started_s,
-            "now_s": wall,
-            "bucket_edges_tokens": list(BUCKET_EDGES_TOKENS),
-            "arrivals": [
-                [second, row.requests, row.tokens, row.cached]
+    def report(
+        self, *, now_s: float, in_system: InSystem, sick: list[SickReport], busy_share: float
+    ) -> ArrivalsReport:
+        """Return the whole `/arrivals` document at `now_s` of the wall clock."""
+        now = self._clock()
+        self._forget(int(now_s))
+        # Thousands of rows: to check them once more would stop all streams for milliseconds.
+        return ArrivalsReport.model_construct(
+            version=1,
+            router=self._router,
+            started_s=self._started_s,
+            now_s=now_s,
+            bucket_edges_tokens=BUCKET_EDGES_TOKENS,
+            arrivals=[
+                (second, row.requests, row.tokens, row.cached)
                 for second, row in sorted(self._arrivals.items())
             ],
-            "finished": [[second, row.row()] for second, row in sorted(self._finished.items())],
-            "in_system": dict(in_system),
-            "legs": [
-                {
-                    "pod": name,
-                    "role": leg.role.value,
-                    "busy_s": round(leg.busy_until(now), 6),
-                    "requests": leg.requests,
-                    "prompt_tokens": leg.prompt_tokens,
-                    "cached_tokens": leg.cached_tokens,
-                    "prompt_token_contexts": leg.prompt_token_contexts,
-                    "output_tokens": leg.output_tokens,
-                }
+            finished=cast(
+                list[tuple[int, FinishedRow]],
+                [(second, row.row()) for second, row in sorted(self._finished.items())],
+            ),
+            in_system=in_system,
+            legs=[
+                LegReport(
+                    pod=name,
+                    role=leg.role.value,
+                    busy_s=round(leg.busy_until(now), 6),
+                    requests=leg.requests,
+                    prompt_tokens=leg.prompt_tokens,
+                    cached_tokens=leg.cached_tokens,
+                    prompt_token_contexts=leg.prompt_token_contexts,
+                    output_tokens=leg.output_tokens,
+                )
                 for name, leg in sorted(self._legs.items())
             ],
-        }
+            sick=sick,
+            busy_share=busy_share,
+        )
 
     def _forget(self, second: int) -> None:
         oldest = second - HISTORY_S

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tandem_contracts.router_settings import Settings, Slo
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.metrics import Metrics
 from tandem_engine.router.accounting.recent import Recent, Seen
@@ -14,7 +15,7 @@ from tandem_engine.router.openai.prompt_sizes import PromptSizes
 from tandem_engine.router.openai.sse import TokenCount
 from tandem_engine.router.pods.pod import Pod
 from tandem_engine.router.scheduling.placement import NOWHERE, DecodeOnly, Placement
-from tandem_engine.router.settings import Settings, SettingsHolder, Slo
+from tandem_engine.router.settings import SettingsHolder
 from tandem_routing import learned
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.deadlines import Stage

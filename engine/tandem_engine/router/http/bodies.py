@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
+from tandem_contracts.router_settings import Limits
 from tandem_engine.router.openai.errors import ApiError, unavailable
-from tandem_engine.router.settings import Limits, SettingsHolder
+from tandem_engine.router.settings import SettingsHolder
 
 LEAST_BYTES_PER_S = 16 * 1024
 """A body that comes more slowly over a whole `timeouts.body_s` is given up."""

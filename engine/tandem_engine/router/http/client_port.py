@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from tandem_contracts.router_settings import Settings
 from tandem_engine.router.accounting.recent import Seen
 from tandem_engine.router.accounting.visits import Visits
 from tandem_engine.router.forwarding.client import Client, ClientGone
@@ -23,7 +24,7 @@ from tandem_engine.router.openai.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.openai.prompts import Prompt
 from tandem_engine.router.pods.fleet import Fleet
-from tandem_engine.router.settings import Settings, SettingsHolder
+from tandem_engine.router.settings import SettingsHolder
 from tandem_routing.verdict import Outcome, Timeline
 
 # A body of this size takes a good millisecond to read, which every stream would stand still for.

@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tandem_contracts.router_settings import Limits, Settings, Timeouts
 from tandem_engine.router.openai.errors import ApiError
-from tandem_engine.router.settings import Limits, Settings, Timeouts
 
 # Beyond this aiohttp refuses by itself; below it the settings decide.
 _HARD_HEADER_BYTES = 256 * 1024

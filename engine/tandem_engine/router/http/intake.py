@@ -9,9 +9,9 @@ from itertools import chain
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from tandem_contracts.router_settings import Settings
 from tandem_engine.router.http.bodies import LEAST_BYTES_PER_S, Body, body_too_large
 from tandem_engine.router.openai.errors import ApiError, unavailable
-from tandem_engine.router.settings import Settings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
 # What a client is let in by (its Authorization, its cookies) is no business of an engine.

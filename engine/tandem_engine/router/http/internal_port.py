@@ -3,10 +3,10 @@
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Any
 
 from aiohttp import web
 
+from tandem_contracts.arrivals import InSystem, SickReport
 from tandem_engine.router.accounting.busy import Busy
 from tandem_engine.router.accounting.recent import Seen
 from tandem_engine.router.forwarding.flight import Accounts
@@ -52,20 +52,9 @@ class InternalServer:
                 headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
             )
         if request.path == "/arrivals":
-            queued = self._waiting.queued()
-            in_system = {
-                "queued_requests": queued.requests,
-                "queued_prompt_tokens": queued.prompt_tokens,
-                "held_prompt_tokens": queued.held_prompt_tokens,
-                "overdue_requests": queued.overdue,
-                "held_overdue_requests": queued.held_overdue,
-                **{f"{role.value}_requests": self._at(role) for role in Role},
-            }
             self._read_s = asyncio.get_running_loop().time()
             self._read.set()
-            report = self._accounts.ledger.report(in_system)
-            told = {"sick": self._sick(report["now_s"]), "busy_share": round(self._busy.share(), 3)}
-            return web.json_response(report | told)
+            return self._arrivals()
         if request.path == KILLERS_PATH:
             try:
                 return await self._hearing.answer(request)
@@ -79,6 +68,27 @@ class InternalServer:
         return error_response(
             ApiError(404, "Served here: /metrics, /arrivals, /requests, /killers.")
         )
+
+    def _arrivals(self) -> web.Response:
+        ledger = self._accounts.ledger
+        now_s, queued = ledger.now_s, self._waiting.queued()
+        report = ledger.report(
+            now_s=now_s,
+            in_system=InSystem(
+                queued_requests=queued.requests,
+                queued_prompt_tokens=queued.prompt_tokens,
+                prefill_requests=self._at(Role.PREFILL),
+                decode_requests=self._at(Role.DECODE),
+                held_prompt_tokens=queued.held_prompt_tokens,
+                overdue_requests=queued.overdue,
+                held_overdue_requests=queued.held_overdue,
+            ),
+            sick=self._sick(now_s),
+            busy_share=round(self._busy.share(), 3),
+        )
+        # Rows of seconds are plain.
+        text = report.model_dump_json(by_alias=True, warnings=False)
+        return web.Response(text=text, content_type="application/json")
 
     def _requests(self, request: web.BaseRequest) -> web.Response:
         """Return one page of what came lately."""
@@ -94,16 +104,16 @@ class InternalServer:
         if asyncio.get_running_loop().time() - self._read_s < STILL_READ_S:
             await self._read.wait()
 
-    def _sick(self, now_s: float) -> list[dict[str, Any]]:
+    def _sick(self, now_s: float) -> list[SickReport]:
         """Return the pods that get no work for what became of it, since when, and why."""
         now = asyncio.get_running_loop().time()
         return [
-            {
-                "pod": sick.pod.name,
-                "role": sick.pod.endpoint.role.value,
-                "since_s": round(now_s - (now - sick.since_s), 3),
-                "reason": sick.why.value,
-            }
+            SickReport(
+                pod=sick.pod.name,
+                role=sick.pod.endpoint.role.value,
+                since_s=round(now_s - (now - sick.since_s), 3),
+                reason=sick.why.value,
+            )
             for sick in sorted(self._fleet.ejection.sick(), key=lambda sick: sick.pod.name)
         ]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tandem_contracts.router_settings import Limits, Settings
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.fields import checked
 from tandem_engine.router.openai.kv_fields import KV_PARAMS, NAME_FIELD, REMOTE_DECODE
@@ -16,7 +17,6 @@ from tandem_engine.router.openai.logprobs import check_logprobs
 from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.openai.prompts import Prompt, chat_prompt, completion_prompt
 from tandem_engine.router.openai.shape import check_shape
-from tandem_engine.router.settings import Limits, Settings
 
 # They shape the answer, not the KV cache, and the prefill pod's answer is thrown away.
 _DECODE_ONLY = (

@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tandem_contracts.router_settings import Settings
 from tandem_engine.router.pods.fleet import Deserted, Fleet
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_engine.router.scheduling.placement import DecodeOnly, Placement
 from tandem_engine.router.scheduling.underway import Underway
 from tandem_engine.router.scheduling.waiter import Waiter
-from tandem_engine.router.settings import Settings, SettingsHolder
+from tandem_engine.router.settings import SettingsHolder
 from tandem_engine.router.stopwatch import Stopwatch
 from tandem_routing.deadline_queue import (
     RECONSIDERED_EVERY_S,

@@ -1,8 +1,9 @@
 """ConfigMaps: the router's settings, which carry the SLO, and the operator's memory of the pool."""
 
 import json
-from typing import Any
 
+from tandem_contracts.router_settings import DecodePace as ToldPace
+from tandem_contracts.router_settings import Kv, Limits, Settings, Slo, Timeouts
 from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
 from tandem_operator.core.explain.tick_result import rounded
 from tandem_operator.core.sizing.decode_speed import DecodePace
@@ -12,36 +13,33 @@ from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, Po
 from tandem_operator.workloads.policy import insurance_of
 from tandem_operator.workloads.world import Object
 
-SETTINGS_SCHEMA = 1
 TOLD_DIGITS = 4
 
 
-def router_settings(
-    pool: InferencePool, pace: DecodePace | None, *, routers: int
-) -> dict[str, Any]:
+def router_settings(pool: InferencePool, pace: DecodePace | None, *, routers: int) -> Settings:
     """`router.json`: all that an edit may change without restarting anything, and what was learned.
 
     `pace` is what the routers should know of a decode pod, and `routers` how many share it.
     """
     spec, bounds = pool.spec, pool.spec.slo.bounds()
-    return {
-        "schema": SETTINGS_SCHEMA,
-        "pool": pool.metadata.name,
-        "generation": pool.metadata.generation,
-        "models": [spec.model.name],
-        "max_model_len": spec.model.max_model_len,
-        "slo": {
-            "ttft_s": bounds.ttft_s,
-            "ttft_s_per_thousand_prompt_tokens": bounds.ttft_s_per_thousand_prompt_tokens,
-            "tpot_s": bounds.tpot_s,
-            "attainment": bounds.attainment,
-        },
-        "limits": spec.router.limits.model_dump(),
-        "timeouts": _timeouts(spec),
-        "kv": {"lease_s": KV_LEASE_S},
-        "decode": _decode(pace, spec.router, routers=routers) if pace is not None else None,
-        "cache_salt_header": spec.router.cache_salt_header,
-    }
+    return Settings(
+        schema_version=1,
+        pool=pool.metadata.name,
+        generation=pool.metadata.generation,
+        models=(spec.model.name,),
+        max_model_len=spec.model.max_model_len,
+        slo=Slo(
+            ttft_s=bounds.ttft_s,
+            ttft_s_per_thousand_prompt_tokens=bounds.ttft_s_per_thousand_prompt_tokens,
+            tpot_s=bounds.tpot_s,
+            attainment=bounds.attainment,
+        ),
+        limits=Limits(**spec.router.limits.model_dump()),
+        timeouts=_timeouts(spec),
+        kv=Kv(lease_s=KV_LEASE_S),
+        decode=_decode(pace, spec.router, routers=routers) if pace is not None else None,
+        cache_salt_header=spec.router.cache_salt_header,
+    )
 
 
 def settings_map(
@@ -54,7 +52,8 @@ def settings_map(
         child=name.child(ROUTER),
         labels=labels_of(name, ROUTER),
     )
-    text = json.dumps(router_settings(pool, pace, routers=routers), indent=2) + "\n"
+    document = router_settings(pool, pace, routers=routers).model_dump(mode="json", by_alias=True)
+    text = json.dumps(document, indent=2) + "\n"
     return head | {"data": {SETTINGS_KEY: text}}
 
 
@@ -67,21 +66,22 @@ def memory_map(name: PoolName, memory: str, *, written: str) -> Object:
 WRITTEN_KEY = "written"
 
 
-def _decode(pace: DecodePace, router: Router, *, routers: int) -> dict[str, Any] | None:
+def _decode(pace: DecodePace, router: Router, *, routers: int) -> ToldPace | None:
     capacity, use = pace.kv_capacity_tokens, insurance_of(router)
     if not use.decode_gate and not use.overflow:
         return None
-    return {
-        "step_s": [rounded(second, TOLD_DIGITS) for second in pace.steps],
-        "kv_capacity_tokens": None if capacity is None else round(capacity),
-        "max_num_seqs": pace.max_num_seqs,
-        "output_tokens": None if pace.output_tokens is None else round(pace.output_tokens),
-        "routers": routers,
-        "gate": use.decode_gate,
-        "overflow": use.overflow,
-    }
+    least_s, per_stream_s, per_token_s = (rounded(second, TOLD_DIGITS) for second in pace.steps)
+    return ToldPace(
+        step_s=(least_s, per_stream_s, per_token_s),
+        kv_capacity_tokens=None if capacity is None else max(1, round(capacity)),
+        max_num_seqs=pace.max_num_seqs,
+        output_tokens=None if pace.output_tokens is None else max(1, round(pace.output_tokens)),
+        routers=routers,
+        gate=use.decode_gate,
+        overflow=use.overflow,
+    )
 
 
-def _timeouts(spec: PoolSpec) -> dict[str, float]:
+def _timeouts(spec: PoolSpec) -> Timeouts:
     given = spec.router.timeouts.model_dump()
-    return {f"{phase}_s": duration_s(text) for phase, text in given.items()}
+    return Timeouts(**{f"{phase}_s": duration_s(text) for phase, text in given.items()})
