@@ -1,9 +1,9 @@
 """The control port: probes and facts, answered from the lifecycle alone; nothing is done here."""
 
-import json
-
 from aiohttp import web
 
+from tandem_contracts.engine_info import EngineInfo, MeasuredInfo, ShapeInfo
+from tandem_contracts.parts import part_of
 from tandem_engine.serve.lifecycle import Lifecycle
 
 
@@ -24,8 +24,16 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
 
     async def info(_: web.Request) -> web.Response:
         reason = lifecycle.reason or lifecycle.doubt
-        body = lifecycle.info | {"phase": lifecycle.phase, "reason": reason}
-        return web.json_response(body, dumps=lambda value: json.dumps(value, indent=1) + "\n")
+        known = lifecycle.info
+        parts = {
+            "measured": part_of(MeasuredInfo, known.get("measured")),
+            "shape": part_of(ShapeInfo, known.get("shape")),
+        }
+        told = EngineInfo.model_validate(
+            known | parts | {"phase": lifecycle.phase, "reason": reason}
+        )
+        text = told.model_dump_json(indent=1) + "\n"
+        return web.Response(text=text, content_type="application/json")
 
     app = web.Application()
     app.add_routes(
