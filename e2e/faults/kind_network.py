@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from e2e.faults import node
 from e2e.faults.kind_engines import replace_decode_fleet
-from e2e.faults.node import SIDE_CHANNEL_PORT, Undo
+from e2e.faults.node import Undo
 from e2e.faults.on_kind import Disturbance, Scene, kind_scenario
 from e2e.faults.scenario import Family, Loss
+from tandem_contracts.names import SIDE_CHANNEL_PORT
 from tandem_operator.core.role import Role
 
 

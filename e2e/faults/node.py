@@ -10,7 +10,6 @@ from e2e.demo.setup import on_node
 
 CHAIN = "TANDEM-FAULTS"
 ENGINE_CORE = "EngineCore"
-SIDE_CHANNEL_PORT = 5600
 Undo = Callable[[], None]
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import kopf
 
+from tandem_contracts.names import POOL_LABEL
 from tandem_operator.kube.client import in_cluster
 from tandem_operator.kube.kinds import CONFIG_MAP, DEPLOYMENT, POD, POOL, SERVICE
 from tandem_operator.loop import PoolKey
-from tandem_operator.workloads.labels import POOL_LABEL
 
 OURS = {"app.kubernetes.io/managed-by": "tandem"}
 WATCHED_CHILDREN = (DEPLOYMENT, POD, SERVICE, CONFIG_MAP)

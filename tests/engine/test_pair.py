@@ -17,7 +17,7 @@ import pytest_asyncio
 from benchmarks.engines.answers import answers, moved
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
 from benchmarks.engines.timing import Clock, prefill_times, step_times
-from tandem_engine.serve.command import KEY_ENV
+from tandem_contracts.names import KEY_ENV
 from tandem_engine.serve.settings import Role, Settings
 from tests.engine.processes import alive, descendants
 from tests.engine.real_engine import SMALL, body_of

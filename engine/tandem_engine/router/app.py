@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tandem_contracts.names import HTTP_PORT, ROUTER_INTERNAL_PORT
 from tandem_contracts.router_settings import Settings
 from tandem_engine.router.accounting.busy import Busy
 from tandem_engine.router.accounting.ledger import Ledger
@@ -57,8 +58,8 @@ class Options:
 
     name: str = "router"
     host: str | None = None
-    port: int = 8000
-    internal_port: int = 9100
+    port: int = HTTP_PORT
+    internal_port: int = ROUTER_INTERNAL_PORT
     drain_quiet_s: float = 5.0
     drain_timeout_s: float = 280.0
     engine_key: str | None = field(default=None, repr=False)

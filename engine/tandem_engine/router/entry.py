@@ -14,12 +14,12 @@ import aiohttp
 import uvloop
 
 from tandem_contracts import logs
+from tandem_contracts.names import KEY_ENV
 from tandem_engine.router.app import Options, Router
 from tandem_engine.router.discovery.cluster import ClusterSource, in_cluster_server, own_namespace
 from tandem_engine.router.discovery.files import FileSource
 from tandem_engine.router.settings import SettingsError
 
-_ENGINE_KEY_VARIABLE = "TANDEM_ENGINE_KEY"
 _TIMING_RECORD_VARIABLE = "TANDEM_TIMING_RECORD"
 _EXAMPLE = """\
 in a cluster (settings from the ConfigMap POOL-router, pods from the API server):
@@ -105,7 +105,7 @@ async def serve(arguments: argparse.Namespace) -> None:
             drain_quiet_s=arguments.drain_quiet_s,
             drain_timeout_s=arguments.drain_timeout_s,
             # Not an argument: those are seen by everybody who sees the process.
-            engine_key=os.environ.get(_ENGINE_KEY_VARIABLE),
+            engine_key=os.environ.get(KEY_ENV),
             timing_record=arguments.timing_record,
             timing_record_bytes=arguments.timing_record_mib << 20,
         )

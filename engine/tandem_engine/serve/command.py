@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from tandem_contracts.names import KEY_ENV
 from tandem_engine.serve.facts import Facts, whole_threads
 from tandem_engine.serve.settings import Device, Role, Settings
 
-KEY_ENV = "TANDEM_ENGINE_KEY"
 PLUGINS = Path(__file__).parent / "plugins"
 LEASE_CONNECTOR = "tandem_nixl_lease"
 PROGRESS_DELAY_ENV = "TANDEM_NIXL_PROGRESS_DELAY_US"

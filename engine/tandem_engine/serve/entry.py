@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tandem_contracts import logs
-from tandem_engine.serve.command import KEY_ENV, Command, vllm_command
+from tandem_contracts.names import KEY_ENV, REVISION_ENV
+from tandem_engine.serve.command import Command, vllm_command
 from tandem_engine.serve.facts import Facts, look_around
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tandem_engine.serve.options import OptionError, parse
@@ -36,7 +37,7 @@ def run(given: Sequence[str]) -> int:
         return _refuse(str(problem))
     facts = look_around(settings.model, python=sys.executable, environment=os.environ)
     # An operator that made this pod from a pool tells it its revision.
-    worded = in_pool_fields(settings) if "TANDEM_REVISION" in os.environ else as_given
+    worded = in_pool_fields(settings) if REVISION_ENV in os.environ else as_given
     reason = refusal(settings, facts)
     if reason is not None:
         return _refuse(worded(reason), settings.termination_log)
@@ -50,7 +51,7 @@ def run(given: Sequence[str]) -> int:
 def _serve(settings: Settings, command: Command, facts: Facts, worded: Worded) -> int:
     configure_logs()
     _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
-    revision = os.environ.get("TANDEM_REVISION")
+    revision = os.environ.get(REVISION_ENV)
     key = os.environ.get(KEY_ENV)
     launcher = Launcher(settings, command, revision=revision, gpu=facts.gpu, key=key, worded=worded)
     try:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tandem_contracts.names import POD_IP_ENV
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -59,7 +61,7 @@ def look_around(model: str, *, python: str, environment: Mapping[str, str]) -> F
         python=python,
         cpu_flags=_cpu_flags(Path("/proc/cpuinfo")),
         cpu_limit=_cpu_limit(Path("/sys/fs/cgroup")),
-        pod_ip=environment.get("POD_IP"),
+        pod_ip=environment.get(POD_IP_ENV),
         cache_dir=_cache_dir(environment),
         environment=dict(environment),
         model_is_local=local,

@@ -5,6 +5,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tandem_contracts.names import CONTROL_PORT, HTTP_PORT, SIDE_CHANNEL_PORT
+
 
 class Role(StrEnum):
     """The job of an engine in its pool."""
@@ -51,11 +53,11 @@ class Settings(BaseModel):
     """What the engine computes on."""
     host: str | None = None
     """Address that both ports listen on. Without it: all of the pod, IPv6 ones too."""
-    port: Port = 8000
+    port: Port = HTTP_PORT
     """Port of vLLM's HTTP API."""
-    control_port: Port = 8001
+    control_port: Port = CONTROL_PORT
     """Port of the launcher: /live, /ready, /startup and /info."""
-    side_channel_port: Port = 5600
+    side_channel_port: Port = SIDE_CHANNEL_PORT
     """Port of NIXL's handshake between engines."""
     dtype: Dtype = Dtype.AUTO
     """Number format of weights and activations; auto takes the model's own."""

@@ -7,10 +7,10 @@ after a watch event about them, after a write of ours, and once a minute.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tandem_contracts.names import POOL_LABEL
 from tandem_operator.kube.apply import controller_uid
 from tandem_operator.kube.client import ApiError, Kube, Object
 from tandem_operator.kube.kinds import CHILDREN, DEPLOYMENT, POD_MONITOR, Kind
-from tandem_operator.workloads.labels import POOL_LABEL
 from tandem_operator.workloads.names import key_of
 
 STATIC_FOR_S = 60.0

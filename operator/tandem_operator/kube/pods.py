@@ -7,9 +7,9 @@ listing lacked that came after the pods is a stranger's for good.
 import logging
 from collections.abc import Iterable
 
+from tandem_contracts.names import POOL_LABEL
 from tandem_operator.kube.client import Kube, Object
 from tandem_operator.kube.kinds import POD, REPLICA_SET
-from tandem_operator.workloads.labels import POOL_LABEL
 from tandem_operator.workloads.observed.ownership import (
     ReplicaSets,
     own_pods,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tandem_contracts.names import TPOT_METRIC, TTFT_METRIC
 from tandem_operator.core.observation import EngineSample, Quantiles
 from tandem_operator.core.role import Role
 
@@ -33,8 +34,7 @@ ENGINE_METRICS = (
     TRANSFER_SUM,
     TRANSFER_COUNT,
 )
-TTFT_BUCKET = "tandem_router_ttft_seconds_bucket"
-TPOT_BUCKET = "tandem_router_tpot_seconds_bucket"
+TTFT_BUCKET, TPOT_BUCKET = f"{TTFT_METRIC}_bucket", f"{TPOT_METRIC}_bucket"
 ROUTER_METRICS = (TTFT_BUCKET, TPOT_BUCKET)
 
 MOST_EDGES = 256

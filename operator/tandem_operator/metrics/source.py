@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from tandem_contracts.names import CONTROL_PORT, HTTP_PORT, ROUTER_INTERNAL_PORT
 from tandem_operator.core.observation import EngineSample, Latency
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.names import CONTROL_PORT, HTTP_PORT, ROUTER_INTERNAL_PORT
 
 LATENCY_WINDOW_S = 120.0
 MAX_AGE_S = 30.0

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
-from tandem_operator.workloads.labels import ROLE_LABEL
 from tandem_operator.workloads.names import ROUTER
 from tandem_operator.workloads.pod_status import condition_of, epoch_s, has_ended, phase_of
 

@@ -1,13 +1,9 @@
 """Labels of children and pods, and the selectors that rest on them."""
 
+from tandem_contracts.names import POOL_LABEL, ROLE_LABEL
 from tandem_operator.workloads.names import PoolName
 
-POOL_LABEL = "tandem-inference.io/pool"
-ROLE_LABEL = "tandem-inference.io/role"
-REVISION_LABEL = "tandem-inference.io/revision"
 TEMPLATE_ANNOTATION = "tandem-inference.io/template"
-KEY_ANNOTATION = "tandem-inference.io/engine-key"
-"""On pods that have the pool's key: the name of its Secret."""
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 
 

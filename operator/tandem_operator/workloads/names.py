@@ -1,10 +1,11 @@
-"""Names, ports and owners of a pool's children, as `docs/contracts.md` fixes them."""
+"""Names and owners of a pool's children."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tandem_contracts.names import HTTP_PORT
 from tandem_operator.api import API_VERSION, KIND
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.world import Object
@@ -12,14 +13,7 @@ from tandem_operator.workloads.world import Object
 ROUTER = "router"
 ENGINE = "engine"
 """The container of an engine pod that the launcher runs in."""
-SETTINGS_KEY = "router.json"
 MEMORY_KEY = "memory.json"
-
-HTTP_PORT = 8000
-CONTROL_PORT = 8001
-SIDE_CHANNEL_PORT = 5600
-ROUTER_INTERNAL_PORT = 9100
-ROUTER_SERVICE_PORT = 80
 
 
 @dataclass(frozen=True, slots=True)

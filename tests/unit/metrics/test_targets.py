@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.metrics.targets import targets_of
-from tandem_operator.workloads.labels import ROLE_LABEL
 
 NOW_S = 1_790_000_000.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tandem_engine.serve.command import KEY_ENV
+from tandem_contracts.names import KEY_ENV
 from tandem_engine.serve.launcher import EngineError
 from tests.unit.serve.engine import QUICK, Engine, until
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.workloads.builders.engine_key import KEY_ENV
-from tandem_operator.workloads.labels import KEY_ANNOTATION
+from tandem_contracts.names import KEY_ANNOTATION, KEY_ENV
 from tandem_operator.workloads.plan import plan
 from tests.unit.workloads.cluster import (
     NOW_S,

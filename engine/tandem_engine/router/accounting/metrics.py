@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
+from tandem_contracts.names import TPOT_METRIC, TTFT_METRIC
 from tandem_engine.router.pods.fleet import Fleet
 from tandem_engine.router.pods.health import Why
 from tandem_engine.router.pods.kv_lease import Lost
@@ -45,13 +46,13 @@ class Metrics:
             registry=registry,
         )
         self.ttft = Histogram(
-            "tandem_router_ttft_seconds",
+            TTFT_METRIC,
             "From whole request to first token sent.",
             buckets=buckets,
             registry=registry,
         )
         self.tpot = Histogram(
-            "tandem_router_tpot_seconds",
+            TPOT_METRIC,
             "Time per output token after the first.",
             buckets=buckets,
             registry=registry,

@@ -8,19 +8,20 @@ from typing import Any
 
 import aiohttp
 
+from tandem_contracts.names import (
+    HTTP_PORT,
+    POOL_LABEL,
+    REVISION_LABEL,
+    ROLE_LABEL,
+    ROUTER_INTERNAL_PORT,
+    SETTINGS_KEY,
+)
 from tandem_engine.router.discovery.kube import ApiServer, Listeners, Watch
 from tandem_engine.router.discovery.owners import ROUTER, Owners
 from tandem_engine.router.peers.telling import Peer, Peers
 from tandem_engine.router.pods.fleet import Fleet
 from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
-
-POOL_LABEL = "tandem-inference.io/pool"
-ROLE_LABEL = "tandem-inference.io/role"
-REVISION_LABEL = "tandem-inference.io/revision"
-SETTINGS_KEY = "router.json"
-ENGINE_PORT = 8000
-INTERNAL_PORT = 9100
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -60,7 +61,7 @@ def endpoint_of(pod: Mapping[str, Any]) -> Endpoint | None:
         name=metadata["name"],
         role=Role(role),
         host=address,
-        port=ENGINE_PORT,
+        port=HTTP_PORT,
         revision=labels.get(REVISION_LABEL, ""),
         ready=not ended and _is_ready(status),
         leaving=ended or metadata.get("deletionTimestamp") is not None,
@@ -74,7 +75,7 @@ def peer_of(pod: Mapping[str, Any]) -> Peer | None:
     is_router = (metadata.get("labels") or {}).get(ROLE_LABEL) == ROUTER
     if not is_router or not address or _has_ended(status):
         return None
-    return Peer(metadata["name"], address, INTERNAL_PORT, ready=_is_ready(status))
+    return Peer(metadata["name"], address, ROUTER_INTERNAL_PORT, ready=_is_ready(status))
 
 
 def _has_ended(status: Mapping[str, Any]) -> bool:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tandem_contracts.names import ROUTER_INTERNAL_PORT
 from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.units import amount, duration, seconds, share
 from tandem_operator.sim.traces.recorded import Recorded, Seen, recorded
 from tandem_operator.workloads.labels import selector_of
-from tandem_operator.workloads.names import ROUTER, ROUTER_INTERNAL_PORT, PoolName
+from tandem_operator.workloads.names import ROUTER, PoolName
 
 if TYPE_CHECKING:
     from tandem_operator.kube.client import Kube

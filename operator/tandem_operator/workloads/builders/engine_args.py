@@ -3,9 +3,10 @@
 import hashlib
 import json
 
+from tandem_contracts.names import CONTROL_PORT, HTTP_PORT
 from tandem_operator.api import Device, PoolSpec
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.names import CONTROL_PORT, HTTP_PORT, PoolName
+from tandem_operator.workloads.names import PoolName
 
 COMMAND = ("tandem-engine", "serve")
 MODEL_MOUNT = "/mnt/model"

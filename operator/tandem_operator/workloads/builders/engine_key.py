@@ -4,13 +4,13 @@ A router with a key serves engines without one, a router without it no engine th
 pods run already, routers are given it first, and engines once no router is without it.
 """
 
+from tandem_contracts.names import KEY_ANNOTATION, KEY_ENV, ROLE_LABEL
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.labels import KEY_ANNOTATION, ROLE_LABEL, labels_of
+from tandem_operator.workloads.labels import labels_of
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.pod_status import has_ended
 from tandem_operator.workloads.world import Object, World
 
-KEY_ENV = "TANDEM_ENGINE_KEY"
 _FIELD = "key"
 
 

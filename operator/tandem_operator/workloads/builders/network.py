@@ -7,16 +7,11 @@ always lets a node reach its own pods, so probes need no rule.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tandem_contracts.names import CONTROL_PORT, HTTP_PORT, ROUTER_INTERNAL_PORT
 from tandem_operator.api import Management, PoolSpec
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.labels import labels_of, selector_of
-from tandem_operator.workloads.names import (
-    CONTROL_PORT,
-    HTTP_PORT,
-    ROUTER,
-    ROUTER_INTERNAL_PORT,
-    PoolName,
-)
+from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Network, Object
 
 DNS_PORT = 53

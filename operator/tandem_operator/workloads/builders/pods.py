@@ -8,6 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tandem_contracts.names import (
+    CONTROL_PORT,
+    HTTP_PORT,
+    KEY_ANNOTATION,
+    POD_IP_ENV,
+    REVISION_ENV,
+    REVISION_LABEL,
+    ROUTER_INTERNAL_PORT,
+    SIDE_CHANNEL_PORT,
+)
 from tandem_operator.api import Device, Placement, PodTemplate, PoolSpec
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.engine_args import (
@@ -21,22 +31,8 @@ from tandem_operator.workloads.builders.engine_args import (
 from tandem_operator.workloads.builders.engine_key import key_env
 from tandem_operator.workloads.builders.merge import merged, overridden
 from tandem_operator.workloads.builders.pod_restrictions import CONTAINED
-from tandem_operator.workloads.labels import (
-    KEY_ANNOTATION,
-    REVISION_LABEL,
-    TEMPLATE_ANNOTATION,
-    labels_of,
-    selector_of,
-)
-from tandem_operator.workloads.names import (
-    CONTROL_PORT,
-    ENGINE,
-    HTTP_PORT,
-    ROUTER,
-    ROUTER_INTERNAL_PORT,
-    SIDE_CHANNEL_PORT,
-    PoolName,
-)
+from tandem_operator.workloads.labels import TEMPLATE_ANNOTATION, labels_of, selector_of
+from tandem_operator.workloads.names import ENGINE, ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Object
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -309,10 +305,10 @@ def _placed(placement: Placement, selector: Object) -> Object:
 
 def _engine_env(spec: PoolSpec) -> list[Object]:
     env: list[Object] = [
-        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": POD_IP_ENV, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": "HOME", "value": "/cache"},
         {
-            "name": "TANDEM_REVISION",
+            "name": REVISION_ENV,
             "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}},
         },
     ]

@@ -2,16 +2,17 @@
 
 import re
 
-from tandem_operator.core.role import Role
-from tandem_operator.workloads.labels import POOL_LABEL, ROLE_LABEL, labels_of, selector_of
-from tandem_operator.workloads.names import (
+from tandem_contracts.names import (
     CONTROL_PORT,
     HTTP_PORT,
-    ROUTER,
+    POOL_LABEL,
+    ROLE_LABEL,
     ROUTER_INTERNAL_PORT,
     ROUTER_SERVICE_PORT,
-    PoolName,
 )
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.labels import labels_of, selector_of
+from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.world import Object
 
 COMPONENTS = (*Role, ROUTER)

@@ -2,6 +2,7 @@
 
 import json
 
+from tandem_contracts.names import SETTINGS_KEY
 from tandem_contracts.router_settings import DecodePace as ToldPace
 from tandem_contracts.router_settings import Kv, Limits, Settings, Slo, Timeouts
 from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
@@ -9,7 +10,7 @@ from tandem_operator.core.explain.tick_result import rounded
 from tandem_operator.core.sizing.decode_speed import DecodePace
 from tandem_operator.workloads.builders.engine_args import KV_LEASE_S
 from tandem_operator.workloads.labels import labels_of
-from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, SETTINGS_KEY, PoolName
+from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, PoolName
 from tandem_operator.workloads.policy import insurance_of
 from tandem_operator.workloads.world import Object
 

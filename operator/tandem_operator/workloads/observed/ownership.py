@@ -7,7 +7,7 @@ controller is a Deployment, whose controller is the pool; each by its UID, which
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tandem_operator.workloads.labels import ROLE_LABEL
+from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.workloads.world import Object
 
 ReplicaSets = Mapping[str, str]

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tandem_contracts.names import POOL_LABEL
 from tandem_operator.api import quantity
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.workloads.builders.pods import GPU_RESOURCE
-from tandem_operator.workloads.labels import POOL_LABEL
 
 HARD_KEY = f"requests.{GPU_RESOURCE}"
 # Every pod of a pool is in this scope: none has a deadline.

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tandem_operator.workloads.labels import ROLE_LABEL
+from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.workloads.world import Object, Rival
 
 TURNS, WITHIN_S = 3, 600.0
