@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.cluster.tools import TOOLS, ensure
+from tandem_contracts import document
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
 from tandem_operator.workloads.checks.engine_options import ALLOWED
@@ -37,12 +38,14 @@ _OPTIONS_HEAD = (
 
 
 def from_models() -> Mapping[Path, str]:
-    """The CRD, once for kubectl and once for Helm, its reference, and what the chart asks for."""
+    """The CRD, for kubectl and Helm, its reference, the contracts, and what the chart asks for."""
+    contracts = ROOT / "docs" / "contracts.md"
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
     return {
         ROOT / "crds" / name: definition,
         CHARTS / "tandem-crds" / "templates" / name: definition,
         ROOT / "docs" / "api.md": reference.render(),
+        contracts: document.filled(contracts.read_text(encoding="utf-8")),
         CHARTS / "tandem" / "files" / "engine-options.txt": _OPTIONS_HEAD
         + "".join(f"{option}\n" for option in sorted(ALLOWED)),
     }

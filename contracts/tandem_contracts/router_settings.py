@@ -42,24 +42,23 @@ class Limits(Part):
 
 
 class DecodePace(Part):
-    """How fast one decode pod is, as the operator learned it.
-
-    Attributes:
-        step_s: seconds of a step: at least, more per stream, more per KV token of its streams.
-        kv_capacity_tokens: what its cache holds; `None`: not known.
-        output_tokens: what a request makes on average; `None`: not known.
-        routers: how many routers send it requests.
-        gate: let nobody in whom it could serve only by slowing down every stream.
-        overflow: send it whole requests that prefill pods would serve late, as far as it has slack.
-    """
+    """How fast one decode pod is, as the operator learned it."""
 
     step_s: tuple[NonNegative, NonNegative, NonNegative]
+    """A step takes `step_s[0] + step_s[1] x streams + step_s[2] x their KV tokens` seconds."""
     kv_capacity_tokens: Count | None = None
+    """How many tokens its cache holds; null: not known."""
     max_num_seqs: Count
     output_tokens: Count | None = None
+    """Mean output of a request, for a router that has seen none end; null: not known."""
     routers: Count = 1
+    """How many routers send it requests."""
     gate: bool = True
+    """Whether a request waits if decode pods could serve it only by slowing down every stream
+    (`router.decodeAdmission`)."""
     overflow: bool = False
+    """Whether whole requests go to decode pods with slack, if prefill pods would serve them late
+    (`router.prefillOverflow`)."""
 
     def seconds(self, streams: float, kv_tokens: float) -> float:
         """Return the time of a step with so many streams that hold so many tokens."""
@@ -68,12 +67,7 @@ class DecodePace(Part):
 
 
 class Timeouts(Part):
-    """How long each phase of a request may take.
-
-    Attributes:
-        head_s: its head, from the first byte on.
-        body_s: a body, or so much of it as comes in that time at the least rate.
-    """
+    """How long each phase of a request may take."""
 
     connect_s: Seconds = 1.0
     prefill_s: Seconds = 60.0
@@ -81,27 +75,20 @@ class Timeouts(Part):
     idle_s: Seconds = 60.0
     request_s: Seconds = 600.0
     head_s: Seconds = 10.0
+    """Its head, from the first byte on."""
     body_s: Seconds = 10.0
+    """A body, or as much of it as arrives in that time at the least rate."""
 
 
 class Kv(Part):
-    """What prefill pods do with a prompt's KV blocks that nobody has come for yet.
-
-    Attributes:
-        lease_s: how long they keep them; the engines are started with the same.
-    """
+    """KV blocks of prompts that no decode pod has pulled yet."""
 
     lease_s: Seconds = 30.0
+    """How long prefill pods keep them. The engines are started with the same value."""
 
 
 class Settings(Part):
-    """One whole settings document (`router.json`).
-
-    Attributes:
-        decode: what gate and overflow go by; `None`: everybody is let in, nobody overflows.
-        cache_salt_header: the request header that names a tenant, whose prefixes nobody else may
-            find in a cache; `None`: all share one cache.
-    """
+    """One whole settings document (`router.json`)."""
 
     schema_version: Literal[1] = Field(alias="schema")
     pool: Annotated[str, Field(min_length=1)]
@@ -113,4 +100,8 @@ class Settings(Part):
     timeouts: Timeouts = Timeouts()
     kv: Kv = Kv()
     decode: DecodePace | None = None
+    """Null: nothing is known, or `gate` and `overflow` are off. Then the router admits every
+    request, and no request overflows."""
     cache_salt_header: str | None = None
+    """The request header whose value becomes the engines' `cache_salt`: tenants do not share
+    prefixes then. Null: all share one cache."""

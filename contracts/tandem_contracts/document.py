@@ -1,0 +1,99 @@
+"""The tables of `docs/contracts.md` that stand in this package; the text around them stays.
+
+A table lies between `<!-- made from NAME -->` and `<!-- end -->`.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from pydantic import BaseModel
+
+from tandem_contracts import arrivals, engine_info, logs, names, router_settings
+
+_TABLE = re.compile(r"(<!-- made from (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """Return the document with each of its tables as this package has it.
+
+    Raises:
+        KeyError: it asks for a table that nothing here makes.
+    """
+    return _TABLE.sub(lambda found: found[1] + _TABLES[found[2]]() + found[3], text)
+
+
+def _document(kind: type[BaseModel]) -> str:
+    """Tables of a document and of its parts, each where it is first needed."""
+    schema = kind.model_json_schema(by_alias=True)
+    parts: Mapping[str, Any] = schema.get("$defs", {})
+    lines = list(_fields(schema))
+    for name in dict.fromkeys(_named(schema, parts)):
+        lines += ["", f"`{name}`: {parts[name].get('description', '')}", "", *_fields(parts[name])]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
+    yield "| field | type | meaning |"
+    yield "|---|---|---|"
+    required = schema.get("required", ())
+    for name, field in schema["properties"].items():
+        told = " ".join(field.get("description", "").split())
+        if name not in required and isinstance(field.get("default"), int | float | str):
+            told = f"{told} Default: {field['default']}.".strip()
+        optional = "" if name in required else ", optional"
+        yield f"| `{name}` | {_type(field)}{optional} | {told} |"
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if "$ref" in field:
+        return f"`{_last(field['$ref'])}`"
+    if "anyOf" in field:
+        return " or ".join(_type(each) for each in field["anyOf"])
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"])
+    if "const" in field:
+        return f"`{field['const']}`"
+    if field.get("type") == "array":
+        items = field.get("items") or {}
+        return f"list of {_type(items)}" if items else "list"
+    return str(field.get("type", "any"))
+
+
+def _named(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> Iterator[str]:
+    for name in re.findall(r"'#/\$defs/(\w+)'", str(schema["properties"])):
+        yield name
+        yield from _named(parts[name], parts)
+
+
+def _last(reference: str) -> str:
+    return reference.rpartition("/")[2]
+
+
+def _names() -> str:
+    """Constants of the module and the text below each, which Python itself does not keep."""
+    body = ast.parse(inspect.getsource(names)).body
+    lines = ["| name | value | |", "|---|---|---|"]
+    for constant, text in pairwise(body):
+        if isinstance(constant, ast.Assign) and isinstance(text, ast.Expr):
+            [name] = (ast.unparse(target) for target in constant.targets)
+            told = " ".join(ast.literal_eval(text.value).split())
+            lines.append(f"| `{name}` | `{getattr(names, name)}` | {told} |")
+    return "\n".join(lines) + "\n"
+
+
+def _logs() -> str:
+    rows = (f"| `{name}` | {told} |\n" for name, told in logs.FIELDS.items())
+    return "| field | |\n|---|---|\n" + "".join(rows)
+
+
+_TABLES: Mapping[str, Callable[[], str]] = {
+    "names": _names,
+    "logs": _logs,
+    "router_settings": lambda: _document(router_settings.Settings),
+    "arrivals": lambda: _document(arrivals.ArrivalsReport),
+    "engine_info": lambda: _document(engine_info.EngineInfo),
+}
