@@ -27,7 +27,7 @@ demo: .venv/ready ## From nothing to a served, autoscaled pool on a kind cluster
 test: .venv/ready ## Every test, with all the set-up it needs
 	@$(RUN) python -m e2e.stages
 
-faults: .venv/ready ## The fault matrix, results in build/faults (SEEDS=1-20, ONLY="decode api", WHERE=kind|simulator|api, QUICK=1), then docs/faults.md
+faults: .venv/ready ## The fault matrix, results in build/faults (SEEDS=1-20, ONLY="decode api", WHERE=kind|simulator|api, QUICK=1), then docs/measurements/faults.md
 	@if [ "$(WHERE)" != simulator ] && [ "$(WHERE)" != kind ]; then $(MAKE) --no-print-directory test-tools; fi
 	@if [ "$(WHERE)" != simulator ] && [ "$(WHERE)" != api ]; then $(MAKE) --no-print-directory cluster-up images prometheus; fi
 	@$(RUN) python -m e2e.faults $(ONLY) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(WHERE),--where $(WHERE)) $(if $(QUICK),--quick) $(ARGS); \

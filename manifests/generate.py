@@ -39,12 +39,12 @@ _OPTIONS_HEAD = (
 
 def from_models() -> Mapping[Path, str]:
     """The CRD, for kubectl and Helm, its reference, the contracts, and what the chart asks for."""
-    contracts = ROOT / "docs" / "contracts.md"
+    contracts = ROOT / "docs" / "reference" / "contracts.md"
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
     return {
         ROOT / "crds" / name: definition,
         CHARTS / "tandem-crds" / "templates" / name: definition,
-        ROOT / "docs" / "api.md": reference.render(),
+        ROOT / "docs" / "reference" / "api.md": reference.render(),
         contracts: document.filled(contracts.read_text(encoding="utf-8")),
         CHARTS / "tandem" / "files" / "engine-options.txt": _OPTIONS_HEAD
         + "".join(f"{option}\n" for option in sorted(ALLOWED)),

@@ -1,4 +1,4 @@
-"""The tables of `docs/contracts.md` that stand in this package; the text around them stays.
+"""The tables of `docs/reference/contracts.md` that stand here as code; other text stays.
 
 A table lies between `<!-- made from NAME -->` and `<!-- end -->`.
 """

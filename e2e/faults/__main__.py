@@ -14,7 +14,7 @@ from e2e.faults import on_kind, runner, soak, table
 from e2e.faults.catalogue import SCENARIOS, SEQUENCES, chosen
 from e2e.faults.scenario import Scenario, Where
 
-PAGE = names.ROOT / "docs" / "faults.md"
+PAGE = names.ROOT / "docs" / "measurements" / "faults.md"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""`docs/faults.md`, made from results."""
+"""`docs/measurements/faults.md`, made from results."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = REPOSITORY / "docs" / "architecture.md"
+PAGE = REPOSITORY / "docs" / "explanation" / "architecture.md"
 
 
 def test_every_file_that_the_page_names_is_there() -> None:

@@ -1,4 +1,4 @@
-"""docs/api.md, made from the CRD: `python -m tandem_operator.api.reference`."""
+"""docs/reference/api.md, made from the CRD: `python -m tandem_operator.api.reference`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The operator's own metrics, under the names that docs/contracts.md lists."""
+"""The operator's own metrics, under the names that docs/reference/contracts.md lists."""
 
 from collections.abc import Mapping
 

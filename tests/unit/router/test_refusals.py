@@ -461,7 +461,7 @@ async def test_the_documented_extensions_reach_both_engines(pool: Pool) -> None:
 
 
 async def test_every_field_that_passes_is_documented() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "router.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "router.md").read_text()
 
     for name in (*PASSED, *DROPPED, *REFUSED):
         assert f"`{name}`" in text, name

@@ -1,4 +1,4 @@
-"""The objects around the pods, as docs/contracts.md names them."""
+"""The objects around the pods, as docs/reference/contracts.md names them."""
 
 import json
 from dataclasses import replace
