@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: benchmark-promise benchmark-replay help demo test faults lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
+.PHONY: benchmark-promise benchmark-replay docs help demo test faults lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ crds: .venv/ready ## Make CRD, API reference and install manifest from models an
 fmt: .venv/ready ## Format the code and mend what the linter can
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: .venv/ready ## The documentation site, into build/site
+	@$(RUN) mkdocs build --strict --quiet
+	@echo "build/site is ready; python3 -m http.server -d build/site shows it, search included"
 
 clean: ## Remove what was built here (the cluster and the cache stay)
 	rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,9 +1,10 @@
 """`python -m docs.lint`: can an engineer whose second language is English read the documents?
 
 `make lint` runs it. It prints `FILE:LINE: RULE: TEXT` for each finding and ends with 1 if there are
-any. It checks two things:
+any. It checks three things:
 
 * Links, in every Markdown file: a relative target exists, and an anchor is a heading of its file.
+* Lists, in every file: they stand as on the code host on the site, too, whose Markdown is stricter.
 * Prose, in every file but those of `NOT_YET`: sentences of at most 25 words, and none of the words
   and openings of `BANNED`. Code, tables, headings, link targets and quoted text are not prose.
 
@@ -173,6 +174,22 @@ def check_links(path: Path, *, root: Path) -> Iterator[Finding]:
                 yield Finding(str(path.relative_to(root)), number, "dead link", link)
 
 
+_ITEM = re.compile(r"( *)(?:[-*+]|\d{1,2}\.) ")
+
+
+def check_lists(path: str, markdown: str) -> Iterator[Finding]:
+    """Lists that the site would show flat, or as a part of the paragraph before."""
+    fenced, previous = False, ""
+    for number, line in enumerate(markdown.splitlines(), start=1):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and (item := _ITEM.match(line)):
+            if len(item[1]) % 4:
+                yield Finding(path, number, "indent an inner list by four spaces", line.strip())
+            if re.match(r"[^\s#`|]", previous) and not _ITEM.match(previous):
+                yield Finding(path, number, "a blank line before a list", line.strip())
+        previous = line
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Checks all documents, or the given ones even if they are not clean yet."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -183,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     findings: list[Finding] = []
     for name in names:
         findings += check_links(ROOT / name, root=ROOT)
+        findings += check_lists(name, (ROOT / name).read_text())
         if name not in LINKS_ONLY and (named or name not in NOT_YET):
             findings += check_prose(name, (ROOT / name).read_text())
     for finding in findings:

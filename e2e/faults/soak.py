@@ -191,7 +191,7 @@ def section(folder: Path) -> str:
         f"| {summary.sent} | {summary.finished} | {summary.refused} | {summary.lost} | "
         f"{len(summary.without_cause)} | {summary.hung} | {len(summary.wrong)} | "
         f"{'yes' if holds else '**no**'} |",
-        f"\nFaults: {struck}.",
+        f"\nFaults: {struck}.\n",
         *(f"* {each}" for each in bad),
         *(f"* {count}x {why}" for why, count in summary.why.items()),
     ]

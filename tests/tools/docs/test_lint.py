@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from docs.lint import LONGEST_SENTENCE, anchors, check_links, check_prose, main, sentences
+from docs.lint import (
+    LONGEST_SENTENCE,
+    anchors,
+    check_links,
+    check_lists,
+    check_prose,
+    main,
+    sentences,
+)
 
 LONG = " ".join(["word"] * (LONGEST_SENTENCE + 1)).capitalize() + "."
 
@@ -119,6 +127,18 @@ def test_a_link_to_a_missing_file_or_heading_is_dead(tmp_path: Path) -> None:
         (3, "c.md"),
         (3, "b.md#gone"),
         (3, "#gone"),
+    ]
+
+
+def test_a_list_that_the_site_would_show_otherwise_is_found() -> None:
+    text = (
+        "Text:\n* no blank line\n\n# Title\n* one\n  goes on\n* two\n    * inner\n  * flat\n"
+        "```\ncode\n* none\n```\n* after code\n"
+    )
+
+    assert [(finding.line, finding.rule) for finding in check_lists("docs/page.md", text)] == [
+        (2, "a blank line before a list"),
+        (9, "indent an inner list by four spaces"),
     ]
 
 
