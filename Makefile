@@ -69,7 +69,7 @@ lint: .venv/ready
 	PYTHONPATH=contracts:operator:engine $(RUN) lint-imports
 	$(RUN) python -m docs.lint
 
-check: lint ## Lint, types, import contracts, prose and unit tests: two minutes on two cores
+check: lint docs ## Lint, types, import contracts, prose, the site and unit tests: two minutes on two cores
 	$(RUN) pytest tests/unit tests/golden -m "not simulates" -n 4 --dist worksteal
 
 crds: .venv/ready ## Make CRD, API reference and install manifest from models and charts
