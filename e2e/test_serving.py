@@ -9,8 +9,8 @@ from e2e.commands import CommandError, kubectl_json
 from e2e.demo.setup import engine_key
 from e2e.pools import Pool, wait_until
 from e2e.trial import open_engine_door
-from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.memory import memory_from_json
 
 PROMPT = list(range(20, 420))
 
@@ -107,7 +107,7 @@ def test_the_operator_knows_what_the_engines_measured_of_themselves(pool: Pool):
             stored = kubectl_json("get", "configmap", name, "-n", pool.namespace)
         except CommandError:
             return None
-        memory = Memory.from_json(stored["data"]["memory.json"])
+        memory = memory_from_json(stored["data"]["memory.json"])
         return [each for each in memory.learned.engines.values() if set(each.told_by) == set(Role)]
 
     [models] = wait_until(told, within_s=120.0, what="start-up measurements of both roles")

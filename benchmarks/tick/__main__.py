@@ -28,6 +28,7 @@ from tandem_operator.sim.policy import Answer
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.simulate import Scenario, simulate
 from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, burst, constant, poisson, sine
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tandem_operator.workloads.policy import insurance_of
 
 BOUND_S = 0.020
@@ -96,8 +97,8 @@ class Timed:
         decision, memory = decide(spec, observation, self.memory, now_s)
         decided_s = time.process_time()
         gc.unfreeze()
-        text = memory.to_json()
-        self.memory = Memory.from_json(text)
+        text = memory_to_json(memory)
+        self.memory = memory_from_json(text)
         self.trips_s.append(time.process_time() - decided_s)
         self.ticks_s.append(decided_s - begin_s)
         self.memory_bytes = max(self.memory_bytes, len(text))

@@ -9,13 +9,14 @@ from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Prometh
 from tandem_operator.core.decide import decide
 from tandem_operator.core.guard.routers import Doors
 from tandem_operator.core.guard.stabilization import Wants
-from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import PodPhase, PodState, SickPod
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.effects import Outcome
+from tandem_operator.workloads.memory import MemoryFormatError, memory_from_json
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.observed.live_objects import Seen, SeenPod
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
@@ -176,6 +177,6 @@ def events() -> Iterator[str]:
     yield rekeyed_sentence(NAME)
     for stored in ("{", "{}"):
         try:
-            Memory.from_json(stored)
+            memory_from_json(stored)
         except MemoryFormatError as error:
             yield str(error)

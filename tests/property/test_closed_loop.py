@@ -22,6 +22,7 @@ from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Answer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.simulate import Scenario, Simulation
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.property.observations import insurances
 from tests.simulation.stories import ENGINE, Phase, told
 
@@ -100,7 +101,7 @@ class Watched(Tandem):
         self.restarted = Memory()
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
-        self.restarted = Memory.from_json(self.restarted.to_json())
+        self.restarted = memory_from_json(memory_to_json(self.restarted))
         again, self.restarted = decide(spec, observation, self.restarted, now_s)
         answer = super().tick(spec, observation, now_s)
         decision = self.decisions[-1]

@@ -14,6 +14,7 @@ from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.property.observations import History, gpus_held_and_grown, histories, promises
 
 
@@ -116,7 +117,7 @@ def test_a_restart_in_the_middle_changes_no_decision(history: History, restart: 
     steady, restarted = Memory(), Memory()
     for index, (now_s, seen) in enumerate(history.ticks):
         if index == restart:
-            restarted = Memory.from_json(restarted.to_json())
+            restarted = memory_from_json(memory_to_json(restarted))
         first, steady = decide(history.spec, seen, steady, now_s)
         second, restarted = decide(history.spec, seen, restarted, now_s)
         assert first == second

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.forecast.change_point import last_step_s
-from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import EngineSample, Observation, PodPhase, RouterReport
 from tandem_operator.core.observe.arrivals import merge
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec, Slo
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.property.moments import LIVES, Moment, life, moments, sized, wanted
 
 shares = st.floats(0.0, 1.0)
@@ -188,11 +188,11 @@ def test_a_mode_changes_words_and_no_numbers(moment: Moment, mode: Mode) -> None
 def test_a_restart_in_the_middle_changes_nothing_from_then_on(index: int, share: float) -> None:
     lived = life(index)
     start = int(share * (len(lived) - 1))
-    memory = Memory.from_json(lived[start].memory.to_json())
+    memory = memory_from_json(memory_to_json(lived[start].memory))
     for moment in lived[start : start + 5]:
         decision, memory = decide(moment.spec, moment.seen, memory, moment.now_s)
         assert decision == moment.decision
-        memory = Memory.from_json(memory.to_json())
+        memory = memory_from_json(memory_to_json(memory))
 
 
 def busier(seen: Observation, factor: int) -> Observation:

@@ -14,6 +14,7 @@ from tandem_operator.core.quota.demand_curve import Curve, Point
 from tandem_operator.core.quota.share import Quota, take_share
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.property.observations import History, gpus_held_and_grown, histories
 from tests.unit.core.scene import make_spec
 
@@ -208,7 +209,7 @@ def test_a_tick_grows_into_free_gpus_only_and_a_restart_changes_nothing(
     for (now_s, seen), quota in zip(history.ticks, seen_quotas, strict=False):
         decision, steady = decide(spec, seen, steady, now_s, quota=quota)
         again, restarted = decide(spec, seen, restarted, now_s, quota=quota)
-        restarted = Memory.from_json(restarted.to_json())
+        restarted = memory_from_json(memory_to_json(restarted))
         assert decision == again
 
         assert decision.share is not None

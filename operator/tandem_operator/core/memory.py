@@ -1,14 +1,8 @@
-"""What a pool's decisions remember between ticks, and its JSON form, unrounded and versioned.
+"""What a pool's decisions remember between ticks."""
 
-A decision with a memory that went through JSON equals the decision without that trip. Only fleets
-of hundreds lose something on it: one row of measurements for each prefill pod.
-"""
-
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from tandem_operator.core.codec import CodecError, decode, encode
 from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.guard.guard import Past
 from tandem_operator.core.guard.stabilization import Wants
@@ -22,12 +16,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import DecodePace
 
 VERSION = 2
-MOST_BYTES = 512 * 1024
-"""Half of what a ConfigMap may hold. All but the legs of the largest pool stays below it."""
-
-
-class MemoryFormatError(ValueError):
-    """A stored memory is of no use; the sentence says why."""
+"""Of its fields. What another version stored is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,37 +49,3 @@ class Memory:
     relieved: tuple[Role, ...] = ()
     doors: Wants = field(default_factory=Wants)
     promise: Promise = field(default_factory=Promise)
-
-    def to_json(self) -> str:
-        """Compact JSON that `from_json` reads back exactly, but for legs where they are many."""
-        text = _compact(self)
-        if len(text) <= MOST_BYTES:
-            return text
-        # There is one for each router and prefill pod, and all they save is one row a pod.
-        return _compact(replace(self, learned=replace(self.learned, legs={})))
-
-    @staticmethod
-    def from_json(text: str) -> "Memory":
-        """The memory that `text` holds.
-
-        Raises:
-            MemoryFormatError: not JSON, another version, or a field of another shape.
-        """
-        try:
-            raw = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise MemoryFormatError(f"The stored memory cannot be read: {error}") from error
-        version = raw.get("version") if isinstance(raw, dict) else None
-        if version != VERSION:
-            raise MemoryFormatError(
-                f"The stored memory has version {version!r:.40}, expected {VERSION}"
-            )
-        try:
-            memory: Memory = decode(Memory, raw)
-        except CodecError as error:
-            raise MemoryFormatError(f"The stored memory cannot be read: {error}") from error
-        return memory
-
-
-def _compact(memory: Memory) -> str:
-    return json.dumps(encode(memory), separators=(",", ":"), allow_nan=False)

@@ -20,7 +20,7 @@ from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.rollout import next_steps, with_reserve
 from tandem_operator.core.guard.routers import Doors, doors
-from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.spec import Mode, PoolSpec
@@ -30,7 +30,12 @@ from tandem_operator.workloads.builders.pods import Template
 from tandem_operator.workloads.builders.settings import memory_map
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.effects import Event, EventType, Outcome
-from tandem_operator.workloads.memory import is_due, stored_memory
+from tandem_operator.workloads.memory import (
+    MemoryFormatError,
+    is_due,
+    memory_to_json,
+    stored_memory,
+)
 from tandem_operator.workloads.names import ROUTER, PoolName, key_of
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
 from tandem_operator.workloads.observed.live_objects import Seen, see
@@ -202,7 +207,9 @@ def _planned(
         ),
         replicas=replicas,
         keep=frozenset(map(key_of, children)) | {("ConfigMap", name.memory)},
-        memory_object=(memory_map(name, memory.to_json(), written=f"{now_s:.3f}") if due else None),
+        memory_object=(
+            memory_map(name, memory_to_json(memory), written=f"{now_s:.3f}") if due else None
+        ),
         memory=memory,
         unreadable=unreadable,
         decision=decision,

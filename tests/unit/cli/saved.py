@@ -11,6 +11,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.observe.fleet import Start, Starts
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.memory import memory_to_json
 from tests.unit.cli.files import POOL
 
 AT = "2026-05-04T10:00:00Z"
@@ -77,7 +78,7 @@ def event(note: str, *, at: str = AT, name: str = "chat", uid: str = "u-1") -> d
 
 def memory(text: str | None = None) -> dict[str, Any]:
     starts = Starts({Role.PREFILL: tuple(Start(f"p{i}", 50.0 + i) for i in range(10))})
-    stored = Memory(starts=starts).to_json() if text is None else text
+    stored = memory_to_json(Memory(starts=starts)) if text is None else text
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -92,7 +93,7 @@ def learned_memory() -> dict[str, Any]:
     engines = EngineModels().told(Role.PREFILL, told).told(Role.DECODE, told)
     learned = Learned(engines={"abc": replace(engines, kv_capacity_tokens=600_000.0)})
     starts = Starts({Role.PREFILL: tuple(Start(f"p{i}", 50.0 + i) for i in range(10))})
-    return memory(Memory(learned=learned, starts=starts).to_json())
+    return memory(memory_to_json(Memory(learned=learned, starts=starts)))
 
 
 def saved(*objects: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.targets import Bursts
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import simulate
+from tandem_operator.workloads.memory import memory_to_json
 from tandem_operator.workloads.status.conditions import BAD_WHEN_TRUE
 from tests.unit.cli.files import sentence, tandem, write
 from tests.unit.cli.saved import condition, event, memory, pool, saved
@@ -70,7 +71,7 @@ HELD = Cover(
 
 
 def insured(cover, **more):
-    return memory(Memory(promise=Promise(cover=cover, **more)).to_json())
+    return memory(memory_to_json(Memory(promise=Promise(cover=cover, **more))))
 
 
 def test_tells_what_is_held_and_for_which_bursts(explain):
@@ -274,7 +275,7 @@ def test_every_input_that_the_core_writes_has_a_label(tandem_that_ran):
 
 def test_tells_the_models_that_were_learned_of_the_engines(explain, tandem_that_ran):
     told = json.loads(
-        explain(pool(), memory(tandem_that_ran.memory.to_json()), words=("--json",)).stdout
+        explain(pool(), memory(memory_to_json(tandem_that_ran.memory)), words=("--json",)).stdout
     )
 
     prefill = told["learned"]["prefill of u tokens"]
@@ -287,7 +288,7 @@ def test_tells_the_models_that_were_learned_of_the_engines(explain, tandem_that_
 
 def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain):
     engines = EngineModels().told(Role.PREFILL, StartUp(prefill=((32.0, 0.046), (1024.0, 0.245))))
-    before = Memory(learned=Learned(engines={"r1": engines})).to_json()
+    before = memory_to_json(Memory(learned=Learned(engines={"r1": engines})))
 
     told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]
 
@@ -298,7 +299,7 @@ def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain
 def test_says_where_a_data_sheet_stands_in_for_what_nobody_has_measured(explain):
     prior = Prior(service=(0.04, 0.0002, 1e-6), step=(0.01, 0.00005, 1e-9))
     engines = EngineModels().told(Role.PREFILL, StartUp(), prior)
-    before = Memory(learned=Learned(engines={"r1": engines})).to_json()
+    before = memory_to_json(Memory(learned=Learned(engines={"r1": engines})))
 
     told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]
 

@@ -18,6 +18,7 @@ from tandem_operator.core.objective.error_budget import (
 )
 from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import RouterReport
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, ended, report
 
 LATE_PER_S, ENDED_PER_S = 1, 10
@@ -100,9 +101,9 @@ def test_a_look_without_any_router_changes_nothing() -> None:
 
 
 def test_a_restart_neither_loses_nor_doubles_what_ended() -> None:
-    stored = Memory(promise=Promise(budget=looked(7, 300))).to_json()
+    stored = memory_to_json(Memory(promise=Promise(budget=looked(7, 300))))
 
-    restarted = Memory.from_json(stored).promise.budget
+    restarted = memory_from_json(stored).promise.budget
 
     assert restarted == looked(7, 300)
     assert restarted.fold([told(NOW_S + 600)]) == looked(7, 300, 600)

@@ -10,6 +10,7 @@ from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observe.arrivals import Arrivals, merge
 from tandem_operator.core.observe.demand_history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, arrival, report
 
 Rate = Callable[[int], int]
@@ -144,9 +145,9 @@ def test_a_bucket_without_a_forecast_has_unknown_wants() -> None:
 def test_a_restart_loses_nothing_of_it(looks_s: tuple[float, ...]) -> None:
     history = kept(*looks_s).want({Role.PREFILL: 2, Role.DECODE: 1})
 
-    stored = Memory(promise=Promise(history=history)).to_json()
+    stored = memory_to_json(Memory(promise=Promise(history=history)))
 
-    assert Memory.from_json(stored).promise.history == history
+    assert memory_from_json(stored).promise.history == history
 
 
 def test_the_length_of_answers_is_kept_beside_the_requests() -> None:

@@ -13,6 +13,7 @@ from tandem_operator.core.observe.arrivals import outcomes
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import DecodePace, pace_to_tell
 from tandem_operator.core.sizing.demand import Backlog, Situation, assess, backlog_of
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, ended, make_spec, report
 from tests.unit.core.test_sizing import arrivals, poisson
 
@@ -127,7 +128,7 @@ def test_other_output_lengths_are_told_when_they_are_far_off(
 def test_a_memory_brings_back_what_was_told() -> None:
     memory = Memory(pace=DecodePace((0.01, 0.001, 0.0), None, 64))
 
-    assert Memory.from_json(memory.to_json()) == memory
+    assert memory_from_json(memory_to_json(memory)) == memory
 
 
 def waiting(**what: int) -> RouterReport:

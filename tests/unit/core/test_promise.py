@@ -20,6 +20,7 @@ from tandem_operator.core.sizing.demand import Situation, Work
 from tandem_operator.core.sizing.optimizer import Choice
 from tandem_operator.core.sizing.targets import Bursts, Plan
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, WORK, covered, lived, lulls_and_bursts
 from tests.unit.core.scene import NOW_S, make_spec, observe, report
 
@@ -456,7 +457,7 @@ def test_a_restart_loses_nothing_of_a_promise() -> None:
         budget=ErrorBudget(folded_s=7, minute=1, finished=(3,), good=(2,)),
     )
 
-    assert Memory.from_json(Memory(promise=promise).to_json()).promise == promise
+    assert memory_from_json(memory_to_json(Memory(promise=promise))).promise == promise
 
 
 def fullest() -> Promise:
@@ -484,4 +485,4 @@ def fullest() -> Promise:
 
 
 def test_the_fullest_promise_takes_less_than_64_kib_of_a_config_map() -> None:
-    assert len(Memory(promise=fullest()).to_json()) - len(Memory().to_json()) < LARGE
+    assert len(memory_to_json(Memory(promise=fullest()))) - len(memory_to_json(Memory())) < LARGE

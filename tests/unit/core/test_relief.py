@@ -11,6 +11,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 
 COMING, THERE = PodPhase.STARTING, PodPhase.READY
@@ -137,7 +138,7 @@ def test_a_relief_is_not_given_back_while_nobody_serves() -> None:
 def test_a_restarted_operator_still_knows_which_replica_was_a_relief() -> None:
     story = Story()
     story.tick((THERE, True))
-    story.memory = Memory.from_json(story.memory.to_json())
+    story.memory = memory_from_json(memory_to_json(story.memory))
 
     assert step(story.tick((THERE, True), (THERE, False)))[:2] == (2, 1)
 

@@ -16,6 +16,7 @@ from tandem_operator.core.quota.share import CREST_S, Crest, Quota, crest_of
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.optimizer import Demand
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
+from tandem_operator.workloads.memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 from tests.unit.core.test_sizing import decode, poisson, replay, sampled
 
@@ -323,4 +324,4 @@ def test_pods_of_no_pool_are_named_too() -> None:
 def test_the_crest_survives_a_restart() -> None:
     memory = Memory(crest=Crest(NOW_S, curve_of(make_spec(high=8))))
 
-    assert Memory.from_json(memory.to_json()) == memory
+    assert memory_from_json(memory_to_json(memory)) == memory

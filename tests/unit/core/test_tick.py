@@ -7,7 +7,7 @@ import pytest
 
 from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason, RoleDecision
-from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.insurance import Cover
 from tandem_operator.core.objective.objective import Promise
 from tandem_operator.core.observation import (
@@ -555,30 +555,3 @@ def test_start_up_times_are_measured_per_role() -> None:
 
     assert decision.inputs["cold_start_prefill_s"] == 60.0
     assert decision.inputs["cold_start_decode_s"] == 60.0
-
-
-def test_a_memory_of_another_version_is_refused_with_a_sentence() -> None:
-    with pytest.raises(MemoryFormatError, match="version 99, expected 2"):
-        Memory.from_json('{"version": 99}')
-
-
-@pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"version": 2, "track": 3}'])
-def test_an_unreadable_memory_is_refused_with_a_sentence(text: str) -> None:
-    with pytest.raises(MemoryFormatError, match="memory"):
-        Memory.from_json(text)
-
-
-def test_a_fresh_memory_survives_json() -> None:
-    assert Memory.from_json(Memory().to_json()) == Memory()
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
-def test_a_memory_with_a_number_that_is_none_is_refused(number: str) -> None:
-    with pytest.raises(MemoryFormatError, match="finite"):
-        Memory.from_json(f'{{"version": 2, "overhead_s": {number}}}')
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"version": 2, "at_s": 1' + "0" * 5000 + "}"])
-def test_a_memory_that_no_parser_takes_is_refused(text: str) -> None:
-    with pytest.raises(MemoryFormatError, match="stored memory cannot be read"):
-        Memory.from_json(text)

@@ -11,6 +11,7 @@ from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import ArrivalSecond
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.memory import memory_to_json
 from tandem_operator.workloads.plan import Outcome, conclude, plan
 from tests.unit.workloads.cluster import (
     INSTALLATION,
@@ -194,14 +195,16 @@ def told(planned):
     return {event.reason for event in planned.events}
 
 
-@pytest.mark.parametrize("text", ['{"version": 999}', "[" * 100_000, SLOWER_THAN_NEVER.to_json()])
+@pytest.mark.parametrize(
+    "text", ['{"version": 999}', "[" * 100_000, memory_to_json(SLOWER_THAN_NEVER)]
+)
 def test_a_stored_memory_of_no_use_starts_anew_is_told_and_replaced(text):
     planned = plan(remembering(running(), text), now_s=NOW_S)
 
     anew = plan(replace(running(), memory=Memory()), now_s=NOW_S)
     assert planned.decision == anew.decision
     assert "MemoryUnreadable" in told(planned)
-    assert planned.memory_object["data"]["memory.json"] == planned.memory.to_json()
+    assert planned.memory_object["data"]["memory.json"] == memory_to_json(planned.memory)
 
 
 def test_a_memory_of_no_use_is_told_also_where_a_write_had_an_outcome():
@@ -219,7 +222,7 @@ def test_a_memory_of_this_process_that_cannot_be_decided_with_is_dropped_and_tol
     anew = plan(replace(running(), memory=Memory()), now_s=NOW_S)
     assert planned.decision == anew.decision
     assert "MemoryUnreadable" in told(planned)
-    assert planned.memory_object["data"]["memory.json"] == planned.memory.to_json()
+    assert planned.memory_object["data"]["memory.json"] == memory_to_json(planned.memory)
 
 
 def test_what_cannot_be_decided_without_a_memory_either_is_an_error(monkeypatch):

@@ -21,7 +21,8 @@ from tandem_operator.api import (
 from tandem_operator.cli.faults import BadInputError, FailedError
 from tandem_operator.cli.input.cluster import Where, connected, told_plainly
 from tandem_operator.cli.input.manifest import is_pool, objects
-from tandem_operator.core.memory import Memory, MemoryFormatError
+from tandem_operator.core.memory import Memory
+from tandem_operator.workloads.memory import MemoryFormatError, memory_from_json
 from tandem_operator.workloads.names import MEMORY_KEY, PoolName
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _memory(kept: Object | None) -> tuple[Memory | None, str | None]:
     if text is None:
         return None, None
     try:
-        return Memory.from_json(text), None
+        return memory_from_json(text), None
     except MemoryFormatError as error:
         return None, str(error)
 
