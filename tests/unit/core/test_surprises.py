@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
+from tandem_operator.core.objective.surprises import is_ruinous, surprises_of
+from tandem_operator.core.objective.what_if import Fleet, Late, Part
 from tandem_operator.core.observe.demand_history import BUCKET_S, DemandHistory
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, Span, covered, lived, lulls_and_bursts
@@ -98,3 +102,90 @@ def test_one_burst_of_each_role_is_no_burst_that_comes_back() -> None:
 
     assert floor(each) == 1
     assert floor(twice) > 1
+
+
+CALM, BURST = 0, 4
+"""Steps of rates that differ by a fifth: the history calls them alike, but one is too much."""
+ONE_EACH = dict.fromkeys(Role, 1)
+
+
+def felt(*buckets: int, of: int = 30) -> tuple[Part, ...]:
+    """A calm with a burst in each of these buckets."""
+    steps = [BURST if at in buckets else CALM for at in range(of)]
+    return tuple(Part(at, 1.0, dict.fromkeys(Role, step), step) for at, step in enumerate(steps))
+
+
+def late(share: float = 0.5) -> dict[Role, Late]:
+    """So much is late of a burst on one replica, and nothing else."""
+    return {
+        role: Late(lambda rate, n: share if rate > 1.1 and n == 1 else 0.0, busy=1.0)
+        for role in Role
+    }
+
+
+def ready(
+    prefill: Sequence[int] = (1,) * 30, decode: Sequence[int] = (1,) * 30
+) -> dict[Role, Fleet]:
+    return {Role.PREFILL: Fleet(prefill, prefill), Role.DECODE: Fleet(decode, decode)}
+
+
+def times(
+    *buckets: int,
+    share: float = 0.5,
+    fleets: dict[Role, Fleet] | None = None,
+    least: dict[Role, int] | None = None,
+) -> int:
+    return surprises_of(
+        felt(*buckets),
+        late=late(share),
+        fleets=fleets or ready(),
+        least=least or ONE_EACH,
+        whole=False,
+    )
+
+
+def test_bursts_close_together_are_one_surprise() -> None:
+    assert times() == 0
+    assert times(5, 6, 8) == 1
+    assert times(5, 8, 11) == 1
+    assert times(5, 9) == 2
+    assert times(0, 15, 29) == 3
+
+
+def test_what_makes_few_late_is_no_surprise() -> None:
+    assert times(5, share=0.1) == 0
+    assert times(5, share=0.11) == 1
+
+
+def test_what_the_fleet_was_ready_for_or_is_never_below_is_no_surprise() -> None:
+    met = tuple(2 if at == 5 else 1 for at in range(30))
+
+    assert times(5, 15, fleets=ready(met, met)) == 1
+    assert times(5, 15, least=dict.fromkeys(Role, 2)) == 0
+
+
+def test_the_role_that_was_surprised_more_often_counts() -> None:
+    met = tuple(2 if at == 5 else 1 for at in range(30))
+
+    assert times(5, 15, fleets=ready(prefill=met)) == 2
+    assert times(5, 15, fleets=ready(decode=met)) == 2
+
+
+@pytest.mark.parametrize(("allowed_late", "ruinous"), [(0.021, False), (0.019, True)])
+def test_one_surprise_is_ruinous_if_it_makes_five_times_as_many_late_as_are_allowed(
+    allowed_late: float, *, ruinous: bool
+) -> None:
+    # Half of one bucket is late for each role, and ten have as many requests.
+    found = is_ruinous(
+        felt(5, of=10), late=late(), fleets=ready(), least=ONE_EACH, allowed_late=allowed_late
+    )
+
+    assert found is ruinous
+
+
+def test_what_no_fleet_misses_is_not_ruinous() -> None:
+    least = dict.fromkeys(Role, 2)
+
+    assert not is_ruinous(
+        felt(5, of=10), late=late(), fleets=ready(), least=least, allowed_late=0.0
+    )
