@@ -138,3 +138,33 @@ def test_outcomes_cover_the_window_only_and_add_blame() -> None:
 
 def test_attainment_of_a_window_that_saw_nothing_is_unknown() -> None:
     assert outcomes([report()], window_s=60).attainment is None
+
+
+def test_requests_that_wait_and_are_late_count_at_once_where_they_wait() -> None:
+    waiting = report(
+        overdue_requests=3,
+        held_overdue_requests=1,
+        finished=[ended(NOW_S - 5, 4, good=3, late_ttft=1, blame={"decode_admission": 1})],
+    )
+
+    minute = outcomes([waiting], window_s=60)
+
+    assert minute.blame == {"decode_admission": 2, "router_queue": 2}
+    assert (minute.finished, minute.good, minute.late_ttft, minute.overdue) == (7, 3, 4, 3)
+    assert minute.answered == 4
+
+
+def test_one_request_that_waits_and_is_late_is_blamed_on_its_queue_alone() -> None:
+    queued = outcomes([report(overdue_requests=1)], window_s=60)
+    held = outcomes([report(overdue_requests=1, held_overdue_requests=1)], window_s=60)
+
+    assert queued.blame == {"router_queue": 1}
+    assert held.blame == {"decode_admission": 1}
+
+
+def test_prompts_of_a_second_are_grouped_by_length() -> None:
+    rows = [arrival(NOW_S - 2, 3, 100), arrival(NOW_S - 2, 1, 900)]
+
+    (second,) = merge([report(arrivals=rows)], expected=1).seconds.values()
+
+    assert second.groups == ((3, 100), (1, 900))

@@ -14,7 +14,7 @@ from tandem_operator.core.explain.predictions import (
     outlook,
     utilization,
 )
-from tandem_operator.core.explain.tick_result import View, rounded
+from tandem_operator.core.explain.tick_result import View
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.guard.guard import Allowed
 from tandem_operator.core.learn.correction import Correction
@@ -95,22 +95,6 @@ def view(
 def planned(target: Mapping[Role, int], **more: object) -> Plan:
     choice = Choice(wanted=target, target=target)
     return replace(Plan(choice, choice, choice), **more)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "shown"),
-    [(0.0, 3, 0.0), (1234.5, 3, 1230.0), (0.012345, 2, 0.012), (-98.76, 2, -99.0)],
-)
-def test_a_number_for_people_has_so_many_digits(value: float, digits: int, shown: float) -> None:
-    assert rounded(value, digits) == pytest.approx(shown)
-
-
-def test_only_a_share_that_binds_is_the_budget_in_force() -> None:
-    share = Share(gpus=4, surge_gpus=4, binds=True, words="the quota", claim=None)
-
-    assert view(share=share).bound_by_quota
-    assert not view(share=replace(share, binds=False)).bound_by_quota
-    assert not view().bound_by_quota
 
 
 def test_a_decision_tells_the_changes_alone_where_there_are_any() -> None:
@@ -259,6 +243,18 @@ def test_growth_is_explained_by_the_forecast_or_by_the_highest_load_it_allows_fo
     assert sure.after_s is not None
     assert sure.load.startswith("25 requests/s of")
     assert perhaps.load.startswith("up to 30 requests/s of")
+
+
+def test_growth_of_decode_names_what_bounds_its_batch() -> None:
+    def told(**limits: float | None) -> tuple[str | None, bool]:
+        situation = replace(SITUATION, decode=decode_work(**limits))  # type: ignore[arg-type]
+        found = outlook(view(decode=Allowed(2, 4, None), situation=situation), Role.DECODE)
+        assert found is not None
+        return found.batch_limit, found.kv_bound
+
+    assert told(tpot_s=0.015) == (None, False)
+    assert told(tpot_s=1.0) == ("the engine's batch limit (64 streams)", False)
+    assert told(tpot_s=1.0, kv=10_000.0) == ("KV capacity (8 streams)", True)
 
 
 def test_without_growth_only_the_bound_is_told() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from tandem_operator.core.forecast.experts import (
     DAMPING_S,
-    EXPERTS,
     MEAN_LONGEST_S,
     line,
     mean,
@@ -79,11 +78,21 @@ def test_a_line_without_a_slope_is_its_level(counts: list[float]) -> None:
     assert line(60)(counts, HORIZONS_S) == [counts[0]] * 3
 
 
-@pytest.mark.parametrize("seconds", [1, 39, 40, 59, 60, 90])
-def test_an_expert_is_asked_once_it_has_the_history_that_it_needs(seconds: int) -> None:
-    predicted = predict_all([2.0] * seconds, HORIZONS_S)
+MEANS = {"mean30", "mean90"}
 
-    assert set(predicted) == {name for name, hired in EXPERTS.items() if hired.needs_s <= seconds}
+
+@pytest.mark.parametrize(
+    ("seconds", "asked"),
+    [
+        (1, MEANS),
+        (39, MEANS),
+        (40, MEANS | {"line40"}),
+        (60, MEANS | {"line40", "line60", "half60"}),
+        (90, MEANS | {"line40", "line60", "half60", "line90"}),
+    ],
+)
+def test_a_line_is_asked_once_all_of_its_window_was_seen(seconds: int, asked: set[str]) -> None:
+    assert set(predict_all([2.0] * seconds, HORIZONS_S)) == asked
 
 
 def test_after_a_step_only_what_came_since_is_seen() -> None:

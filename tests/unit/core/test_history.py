@@ -56,6 +56,13 @@ def test_a_closed_bucket_holds_its_requests_tokens_and_peak() -> None:
     assert history.peaks == (38,)
 
 
+@pytest.mark.parametrize("at", [0, 4, 5, 14, 15, 19])
+def test_a_peak_is_seen_wherever_in_a_bucket_it_is(at: int) -> None:
+    history = kept(20, rate=lambda second: 30 if second == int(NOW_S) + at else 0)
+
+    assert history.peaks == (30,)
+
+
 def test_looks_at_any_time_make_the_same_buckets() -> None:
     assert kept(*range(5, 201, 5)) == kept(200) == kept(*range(0, 200, 7), 200)
 

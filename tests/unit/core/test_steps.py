@@ -119,6 +119,11 @@ def test_without_a_load_nothing_is_sized_and_without_outputs_neither() -> None:
     assert known(silent).sized.situation is None
 
 
+def test_an_overhead_that_was_measured_is_kept_and_a_guess_is_not() -> None:
+    assert known(scene.observe(), memory=Memory(overhead_s=0.2)).sized.overhead_s == 0.2
+    assert known(scene.observe()).sized.overhead_s is None
+
+
 def test_the_rate_is_that_of_the_last_half_minute() -> None:
     assert known(loaded(6)).sized.rate_rps == 6.0
 
@@ -191,6 +196,15 @@ def test_a_quota_that_is_too_small_grants_a_plan_within_it() -> None:
     assert granted.share is not None
     assert granted.spec.gpu_budget == granted.share.gpus == 4
     assert granted.plan.gpus(SPEC) <= 4
+
+
+def test_a_quota_grants_a_share_though_nothing_is_known_to_be_wanted() -> None:
+    assessed = known(scene.observe(routers=(BUSY,)))
+
+    granted = grant(want(SPEC, assessed, Memory()), assessed, Memory(), Quota("tiny", 1, 1))
+
+    assert granted.plan is None
+    assert granted.share is not None
 
 
 def test_without_a_plan_every_count_is_held_and_it_is_said_why() -> None:
