@@ -106,6 +106,12 @@ def test_a_decision_tells_the_changes_alone_where_there_are_any() -> None:
     assert grown.roles[Role.PREFILL].reason is Reason.PREDICTED_TTFT
 
 
+@pytest.mark.parametrize("unknown", ["situation", "forecast"])
+def test_a_count_that_stays_since_too_little_is_known_says_so(unknown: str) -> None:
+    assert "too few measurements" in report(view(**{unknown: None})).sentence
+    assert "too few measurements" not in report(view()).sentence
+
+
 def test_who_owns_a_count_or_a_mode_that_changes_nothing_is_said_first() -> None:
     def told(**settings: object) -> tuple[Reason, str]:
         spec = make_spec(**settings)  # type: ignore[arg-type]

@@ -37,6 +37,18 @@ def test_steady_hits_are_their_mean() -> None:
     assert share(seen([HIT] * 180)) == pytest.approx(0.8)
 
 
+def test_a_lull_leaves_the_share_as_it_was() -> None:
+    rows = [replace(arrival(NOW_S - 180 + i, 4, PROMPT), cached_tokens=4 * HIT) for i in range(100)]
+
+    assert share(merge([report(arrivals=rows)], expected=1)) == pytest.approx(0.8)
+
+
+def test_hits_without_a_prompt_are_none() -> None:
+    assert share(seen([HIT] * 20, rate=0)) == 0.0
+    rows = [replace(arrival(NOW_S - 5, 0), cached_tokens=HIT)]
+    assert share(merge([report(arrivals=rows)], expected=1)) == 0.0
+
+
 def test_a_collapse_counts_within_ten_seconds() -> None:
     assert share(seen([HIT] * 170 + [0] * 10)) < 0.1
 

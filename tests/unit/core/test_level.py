@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tandem_operator.core.objective.error_budget import Proof
-from tandem_operator.core.objective.insurance import Cover, is_level, most_of
+from tandem_operator.core.objective.insurance import Cover, is_level, most_of, within_record
 from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import (
@@ -51,6 +51,34 @@ def test_an_hour_without_any_forecast_leaves_the_insurance_as_it_is() -> None:
     cover = covered([], before=before, history=replace(history, wants=wants))
 
     assert cover == replace(before, end_s=history.end_s)
+
+
+def test_few_requests_that_come_by_chance_are_level_and_none_at_all_are_not() -> None:
+    def level(counts: tuple[int, ...]) -> bool:
+        tokens = tuple(TOKENS * count for count in counts)
+        return is_level(replace(lived(LEVEL), requests=counts, prompt_tokens=tokens))
+
+    # Two in the mean, and none in some buckets.
+    assert level((0, 2, 4, 2, 1, 3) * 30)
+    assert not level((0, 0, 12, 0, 0, 0) * 30)
+    assert not level((0,) * 180)
+
+
+@pytest.mark.parametrize(("longer", "level"), [(1.04, True), (1.06, False), (0.96, True)])
+def test_prompts_that_surely_changed_by_less_than_a_twentieth_are_level(
+    longer: float, level: bool
+) -> None:
+    history = lived(LEVEL)
+    lately = tuple(round(longer * tokens) for tokens in history.prompt_tokens[-6:])
+    changed = replace(history, prompt_tokens=(*history.prompt_tokens[:-6], *lately))
+
+    assert is_level(changed) is level
+
+
+@pytest.mark.parametrize(("record", "most"), [(0, 3), (1, 4), (100, 130)])
+def test_no_more_came_than_before_within_what_chance_adds(record: int, most: int) -> None:
+    assert within_record(record, most)
+    assert not within_record(record, most + 1)
 
 
 @pytest.mark.parametrize(("longer", "level"), [(1.0, True), (1.2, False), (0.8, False)])

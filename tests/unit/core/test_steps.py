@@ -198,6 +198,21 @@ def test_a_quota_that_is_too_small_grants_a_plan_within_it() -> None:
     assert granted.plan.gpus(SPEC) <= 4
 
 
+@pytest.mark.parametrize(("routers", "least"), [(1, 2), (2, 8)])
+def test_neighbours_may_have_what_is_spare_only_of_a_pool_that_is_wholly_seen(
+    routers: int, least: int
+) -> None:
+    assessed = known(replace(loaded(1, replicas=4), router_pods=routers))
+    wanted = want(SPEC, assessed, Memory())
+    assert wanted.plan is not None
+
+    granted = grant(wanted, assessed, Memory(), Quota("tiny", 20, 20))
+
+    assert granted.share is not None
+    assert granted.share.claim is not None
+    assert granted.share.claim.least == least
+
+
 def test_a_quota_grants_a_share_though_nothing_is_known_to_be_wanted() -> None:
     assessed = known(scene.observe(routers=(BUSY,)))
 
