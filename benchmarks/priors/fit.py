@@ -58,7 +58,7 @@ def least_relative_error(rows: list[tuple[Triple, float]]) -> Triple:
     for (x0, x1, x2), y in rows:
         sums = sums.add((x0 / y, x1 / y, x2 / y), 1.0, weight=1.0, keep=1.0)
     # A ridge of a third of a row among dozens moves nothing.
-    (c0, c1, c2) = solve(sums, prior=(0.0, 0.0, 0.0), features=(3,))[0]
+    _, (c0, c1, c2) = solve(sums, prior=(0.0, 0.0, 0.0))
     return (_rounded(c0), _rounded(c1), _rounded(c2))
 
 

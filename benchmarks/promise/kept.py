@@ -50,6 +50,7 @@ WORLD = (
         )
     ),
     *sorted((REPOSITORY / "engine" / "tandem_routing").glob("*.py")),
+    REPOSITORY / "engine" / "tandem_least_squares" / "__init__.py",
     HERE / "traffic.py",
     HERE / "runs.py",
     HERE / "cases.py",

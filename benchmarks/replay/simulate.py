@@ -68,7 +68,8 @@ class Job:
         if self.policy == "tandem":
             sources = [HERE / "policy.py", HERE / "sight.py", OPERATOR / "sim" / "ledger.py"]
             sources += sorted((OPERATOR / "core").rglob("*.py"))
-            sources += sorted((OPERATOR.parent.parent / "engine" / "tandem_routing").glob("*.py"))
+            for package in ("tandem_routing", "tandem_least_squares"):
+                sources += sorted((OPERATOR.parent.parent / "engine" / package).glob("*.py"))
             parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in sources]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 

@@ -18,6 +18,7 @@ CODE = (
     "operator/tandem_operator/core",
     "operator/tandem_operator/sim",
     "engine/tandem_routing",
+    "engine/tandem_least_squares",
     "benchmarks/replay",
 )
 

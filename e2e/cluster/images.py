@@ -20,7 +20,7 @@ _IMAGES_ENV = names.BUILD / "images.env"
 _SLIM = (
     *("images/slim", "pyproject.toml", "uv.lock", "LICENSE"),
     *("contracts/tandem_contracts", "operator/tandem_operator"),
-    *("engine/tandem_engine", "engine/tandem_routing"),
+    *("engine/tandem_engine", "engine/tandem_routing", "engine/tandem_least_squares"),
 )
 
 

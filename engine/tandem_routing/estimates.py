@@ -5,14 +5,14 @@ Nothing here is known at the start, and unknown stays `None` until data came.
 
 from statistics import median
 
+from tandem_least_squares import nonnegative_solution
+
 _HALF_LIFE_LEGS = 200
 _FORGET = 0.5 ** (1 / _HALF_LIFE_LEGS)
 _FEWEST_LEGS = 4
 # Times as long, or as short, as expected: further is an accident, or another engine soon.
 _FARTHEST = 3.0
 _FIRST_VALUES = 5
-# Of its own size: less is rounding.
-_LEAST_PIVOT = 1e-9
 
 MOST_MOVE = 0.1
 """By what share of itself one sample may move an estimate."""
@@ -49,7 +49,7 @@ class ServiceTime:
         expected_s = max(1e-4, _time_s(self._solution, x))
         leg_s = min(_FARTHEST * expected_s, max(expected_s / _FARTHEST, leg_s))
         self._take(x, leg_s, weight=1 / expected_s**2)
-        fresh = _nonnegative_solution(self._gram, self._moment)
+        fresh = nonnegative_solution(self._gram, self._moment)
         # Times are linear in the coefficients: so much of the way is so much of the move.
         far = max(
             abs(_time_s(fresh, at) / max(1e-9, _time_s(self._solution, at)) - 1)
@@ -63,7 +63,7 @@ class ServiceTime:
         usual_s = median(leg_s for _, leg_s in self._first)
         for x, leg_s in self._first:
             self._take(x, leg_s, weight=1 / max(leg_s, usual_s / _FARTHEST, 1e-4) ** 2)
-        self._solution = _nonnegative_solution(self._gram, self._moment)
+        self._solution = nonnegative_solution(self._gram, self._moment)
         self._first.clear()
 
     def _take(self, x: _Features, leg_s: float, *, weight: float) -> None:
@@ -96,69 +96,6 @@ def _between(one: _Features, other: _Features, share: float) -> _Features:
 
 # Where a prediction may not jump: short, middling and long prompts.
 _LOOKED_AT = tuple(_features(uncached, 0) for uncached in (0, 100, 1000, 10_000, 100_000))
-
-
-_PAIRS = ((0, 1), (0, 2), (1, 2))
-
-
-def _nonnegative_solution(gram: list[list[float]], moment: list[float]) -> _Features:
-    """Return the best of the least-squares solutions on each subset that has no negative part."""
-    whole = _solve_three(gram, moment)
-    # No subset can be better than all three.
-    if whole is not None and min(whole) >= 0.0:
-        return whole
-    best, best_gain = [0.0, 0.0, 0.0], -1.0
-    for i, j in _PAIRS:
-        least = _LEAST_PIVOT * gram[j][j]
-        pair = _solve_two(gram[i][i], gram[i][j], gram[j][j], moment[i], moment[j], least=least)
-        if pair is None or min(pair) < 0.0:
-            continue
-        gain = pair[0] * moment[i] + pair[1] * moment[j]
-        if gain > best_gain * (1 + 1e-9):
-            best, best_gain = [0.0, 0.0, 0.0], gain
-            best[i], best[j] = pair
-    for i in range(3):
-        if gram[i][i] <= 0.0 or moment[i] < 0.0:
-            continue
-        alone = moment[i] / gram[i][i]
-        gain = alone * moment[i]
-        if gain > best_gain * (1 + 1e-9):
-            best, best_gain = [0.0, 0.0, 0.0], gain
-            best[i] = alone
-    return best[0], best[1], best[2]
-
-
-def _solve_two(
-    a: float, b: float, c: float, left: float, right: float, *, least: float
-) -> tuple[float, float] | None:
-    """Return the solution of ((a, b), (b, c)) x = (left, right).
-
-    None where the data cannot tell: where the last pivot is `least` or smaller.
-    """
-    if a <= 0.0:
-        return None
-    factor = b / a
-    pivot = c - factor * b
-    if pivot <= least:
-        return None
-    second = (right - factor * left) / pivot
-    return (left - b * second) / a, second
-
-
-def _solve_three(gram: list[list[float]], moment: list[float]) -> _Features | None:
-    """Return the solution of a symmetric system of three; `None`: the data cannot tell."""
-    (a, b, c), (_, d, e), (_, _, f) = gram
-    if a <= 0.0:
-        return None
-    # Eliminate the first, and two are left.
-    by, cy = b / a, c / a
-    if d - by * b <= _LEAST_PIVOT * d:
-        return None
-    left, right = moment[1] - by * moment[0], moment[2] - cy * moment[0]
-    rest = _solve_two(d - by * b, e - by * c, f - cy * c, left, right, least=_LEAST_PIVOT * f)
-    if rest is None:
-        return None
-    return (moment[0] - b * rest[0] - c * rest[1]) / a, rest[0], rest[1]
 
 
 class Mean:

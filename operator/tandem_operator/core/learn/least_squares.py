@@ -7,7 +7,8 @@ slowdown have the smaller scale and would outvote those that follow it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+
+from tandem_least_squares import nonnegative_solution
 
 Triple = tuple[float, float, float]
 
@@ -97,7 +98,7 @@ class Line:
         return (c[0] * self.level, c[1] * self.level, c[2] * self.level)
 
     def _fit(self, prior: Triple) -> Triple:
-        plain, richer = solve(self.shape, prior=prior, features=(2, 3))
+        plain, richer = solve(self.shape, prior=prior)
         error = self.shape.error(richer)
         gain = self.shape.error(plain) - error
         doubt = SIGNIFICANT_F * error
@@ -136,14 +137,13 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def solve(sums: Sums, *, prior: Triple, features: Sequence[int]) -> list[Triple]:
+def solve(sums: Sums, *, prior: Triple) -> tuple[Triple, Triple]:
     """Non-negative least squares with a ridge to `prior`, worth `PRIOR_ROWS` rows.
 
-    One solution for each of `features`: so many coefficients, the first, are fitted; the others
-    are zero.
+    One solution whose third coefficient is zero, and one with all three.
     """
     if sums.weight <= 0.0:
-        return [prior for _ in features]
+        return prior, prior
     gram = _matrix(sums.gram)
     moment = list(sums.moment)
     for i in range(3):
@@ -151,29 +151,8 @@ def solve(sums: Sums, *, prior: Triple, features: Sequence[int]) -> list[Triple]
         ridge = PRIOR_ROWS[i] * gram[i][i] / sums.weight or 1e-12
         gram[i][i] += ridge
         moment[i] += ridge * prior[i]
-    return [_least(gram, moment, count, otherwise=prior) for count in features]
-
-
-def _least(
-    gram: list[list[float]], moment: list[float], features: int, *, otherwise: Triple
-) -> Triple:
-    """The best solution with no negative coefficient among the first `features`."""
-    best, best_cost = otherwise, float("inf")
-    for size in range(features, 0, -1):
-        for active in combinations(range(features), size):
-            candidate = _solve_active(gram, moment, active)
-            if candidate is None:
-                continue
-            if size == features:
-                return candidate
-            cost = _cost(gram, moment, candidate)
-            if cost < best_cost:
-                best, best_cost = candidate, cost
-    return best
-
-
-def _cost(gram: list[list[float]], moment: list[float], c: Triple) -> float:
-    return _quadratic(gram, c) - 2.0 * dot(moment, c)
+    two = [[*gram[0][:2], 0.0], [*gram[1][:2], 0.0], [0.0] * 3]
+    return nonnegative_solution(two, [*moment[:2], 0.0]), nonnegative_solution(gram, moment)
 
 
 def _quadratic(gram: list[list[float]], c: Triple) -> float:
@@ -198,30 +177,3 @@ def _matrix(triangle: Sequence[float]) -> list[list[float]]:
     for value, (i, j) in zip(triangle, PAIRS, strict=True):
         gram[i][j] = gram[j][i] = value
     return gram
-
-
-def _solve_active(
-    gram: list[list[float]], moment: list[float], active: tuple[int, ...]
-) -> Triple | None:
-    """Solution with only the `active` coefficients free; `None` where one is negative."""
-    rows = [[gram[i][j] for j in active] + [moment[i]] for i in active]
-    size = len(active)
-    for k in range(size):
-        rows[k:] = sorted(rows[k:], key=lambda row: -abs(row[k]))
-        lead = rows[k]
-        if abs(lead[k]) < 1e-300:
-            return None
-        for row in rows[k + 1 :]:
-            factor = row[k] / lead[k]
-            for column in range(k, size + 1):
-                row[column] -= factor * lead[column]
-    solution = [0.0] * size
-    for k in reversed(range(size)):
-        rest = sum(rows[k][j] * solution[j] for j in range(k + 1, size))
-        solution[k] = (rows[k][size] - rest) / rows[k][k]
-    if any(not value >= 0.0 for value in solution):
-        return None
-    full = [0.0, 0.0, 0.0]
-    for index, value in zip(active, solution, strict=True):
-        full[index] = value
-    return (full[0], full[1], full[2])
