@@ -37,8 +37,11 @@ class _Header(BaseModel):
 class _Stored(RootModel[Memory]):
     """A memory whose values are of exactly the types that its fields name; others are not read."""
 
-    # To make the validator takes tens of milliseconds: most commands read no memory.
-    model_config = ConfigDict(strict=True, allow_inf_nan=False, defer_build=True)
+    # To make the validator takes tens of milliseconds: most commands read no memory. A number that
+    # is not finite must reach `json.dumps`, which refuses it, in a field of whole numbers too.
+    model_config = ConfigDict(
+        strict=True, allow_inf_nan=False, ser_json_inf_nan="constants", defer_build=True
+    )
 
 
 def memory_to_json(memory: Memory) -> str:

@@ -191,3 +191,9 @@ def test_a_value_of_another_type_is_refused_with_the_name_of_its_field(
 def test_a_number_that_is_none_is_not_written(number: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         memory_to_json(Memory(at_s=number))
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer")
+def test_a_count_that_is_no_number_is_not_written_either() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        memory_to_json(Memory(floors={Role.PREFILL: math.inf}))  # type: ignore[dict-item]
