@@ -5,7 +5,7 @@ from dataclasses import replace
 from e2e.demo.phases import PHASES
 from e2e.demo.report import render
 from e2e.demo.story import Fleet, Sight, changes_in, fill_in, summarize
-from e2e.demo.verdict import judge
+from e2e.demo.verdict import Finding, judge
 from tandem_operator.core.role import Role
 
 
@@ -92,3 +92,15 @@ def test_the_report_shows_a_request_whose_tokens_came_all_at_once(story):
     )
 
     assert "Time per output token" in render(spoiled, findings=[])
+
+
+def test_the_report_shows_a_decision_that_looks_like_html_as_text(story):
+    run = story.runs[1]
+    change = replace(run.changes[0], sentence="<i>1 & 2</i>")
+    spoiled = replace(story, runs=(story.runs[0], replace(run, changes=(change,))))
+
+    page = render(spoiled, findings=[Finding(shown=True, sentence="<b>seen</b>")])
+
+    assert "<i>1" not in page
+    assert page.count("&lt;i&gt;1 &amp; 2&lt;/i&gt;") == 2
+    assert "&lt;b&gt;seen&lt;/b&gt;" in page

@@ -1,9 +1,14 @@
-"""Plots as inline SVG text, for pages that need nothing but themselves; no library to load."""
+"""Where all marks of a plot are; `templates/chart.svg` draws them."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import TYPE_CHECKING
+
+from tandem_operator.cli.output.page import render
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 Point = tuple[float, float]
 
@@ -102,10 +107,46 @@ class Label:
         left, right = self._sides
         return left <= x <= right and self.y - LINE <= y <= self.y
 
-    def svg(self) -> str:
-        """The text element."""
-        css = self.css if self.right else f"{self.css} end"
-        return f'<text class="{css}" x="{self.x:.1f}" y="{self.y:.1f}">{escape(self.text)}</text>'
+
+@dataclass(frozen=True, slots=True)
+class Polyline:
+    """Straight lines through `points`, pairs of coordinates as SVG writes them."""
+
+    css: str
+    points: str
+    shape: str = "line"
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A dot, with a text that shows when the pointer rests on it."""
+
+    css: str
+    x: float
+    y: float
+    text: str
+    radius: float
+    shape: str = "dot"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A dot that holds a short label, with a text that shows when the pointer rests on it."""
+
+    css: str
+    x: float
+    y: float
+    text: str
+    label: str
+    shape: str = "marker"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A text at a place along one of the axes."""
+
+    at: float
+    text: str
 
 
 class Chart:
@@ -118,7 +159,7 @@ class Chart:
         self._axes = (x, y)
         self._bands = bands or (Band(x.low, x.high),)
         self._height = height
-        self._marks: list[str] = []
+        self._marks: list[Polyline | Dot | Marker] = []
         self._dots: list[Point] = []
         self._names: list[Label] = []
 
@@ -133,7 +174,7 @@ class Chart:
         """Straight lines from point to point."""
         text = " ".join(f"{self._x(x)},{self._y(y)}" for x, y in points)
         if text:
-            self._marks.append(f'<polyline class="{css}" points="{text}"/>')
+            self._marks.append(Polyline(css, text))
         return self
 
     def steps(self, points: Sequence[Point], *, css: str) -> "Chart":
@@ -151,21 +192,13 @@ class Chart:
         for at_x, at_y, text in points:
             x, y = self._x(at_x), self._y(at_y)
             self._dots.append((x, y))
-            self._marks.append(
-                f'<circle class="{css}" cx="{x}" cy="{y}" r="{radius:g}">'
-                f"<title>{escape(text)}</title></circle>"
-            )
+            self._marks.append(Dot(css, x, y, text, radius))
         return self
 
     def markers(self, points: Iterable[tuple[float, float, str, str]], *, css: str) -> "Chart":
         """Numbered marks, each with a text of its own."""
         for at_x, at_y, label, text in points:
-            x, y = self._x(at_x), self._y(at_y)
-            self._marks.append(
-                f'<g class="{css}"><title>{escape(text)}</title>'
-                f'<circle cx="{x}" cy="{y}" r="9"/>'
-                f'<text x="{x}" y="{y + 4}">{escape(label)}</text></g>'
-            )
+            self._marks.append(Marker(css, self._x(at_x), self._y(at_y), text, label))
         return self
 
     def names(
@@ -201,32 +234,27 @@ class Chart:
         clear = [label for label in free if not any(label.covers(*dot) for dot in self._dots)]
         return next(iter((*clear, *free)), labels[0] if needed else None)
 
-    def svg(self) -> str:
+    def svg(self) -> "Markup":
         """The whole plot."""
         x_axis, y_axis = self._axes
-        right, bottom = WIDTH - RIGHT, self._height - BOTTOM
-        parts = [
-            f'<svg viewBox="0 0 {WIDTH:g} {self._height:g}" role="img" '
-            f'aria-label="{escape(self._title)}">'
-        ]
-        for number, band in enumerate(self._bands):
-            x, end = self._x(band.start), self._x(band.end)
-            parts.append(
-                f'<rect class="band band{number % 2}" x="{x}" y="{TOP}" '
-                f'width="{round(end - x, 1)}" height="{bottom - TOP}"/>'
-            )
-        for tick in y_axis.ticks(parts=4):
-            y = self._y(tick)
-            parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
-            text = escape(y_axis.label(tick))
-            parts.append(f'<text class="tick end" x="{LEFT - 8}" y="{y + 4}">{text}</text>')
-        for tick in x_axis.ticks(parts=10):
-            x, text = self._x(tick), x_axis.label(tick)
-            # The middle of the last one may stand where its second half would be cut.
-            cut = x + 0.5 * LETTER * len(text) > WIDTH
-            x, css = (WIDTH, "end") if cut else (x, "mid")
-            parts.append(
-                f'<text class="tick {css}" x="{x}" y="{bottom + 16}">{escape(text)}</text>'
-            )
-        names = [label.svg() for label in self._names]
-        return "".join([*parts, *self._marks, *names, "</svg>"])
+        return render(
+            "chart.svg",
+            title=self._title,
+            width=WIDTH,
+            height=self._height,
+            left=LEFT,
+            right=WIDTH - RIGHT,
+            top=TOP,
+            bottom=self._height - BOTTOM,
+            bands=[Band(self._x(band.start), self._x(band.end)) for band in self._bands],
+            rows=[Tick(self._y(at), y_axis.label(at)) for at in y_axis.ticks(parts=4)],
+            columns=[self._column(at) for at in x_axis.ticks(parts=10)],
+            marks=self._marks,
+            names=self._names,
+        )
+
+    def _column(self, value: float) -> Tick:
+        at, text = self._x(value), self._axes[0].label(value)
+        # The middle of the last one may stand where its second half would be cut.
+        cut = at + 0.5 * LETTER * len(text) > WIDTH
+        return Tick(WIDTH if cut else at, text)

@@ -1,14 +1,13 @@
 """`tandem plan` as a page: the frontier of latency and throughput, fleets, and other SLOs."""
 
 from collections.abc import Iterator
-from html import escape
 
 from tandem_operator.cli.experiments.budget import TITLES as BUDGET_TITLES
 from tandem_operator.cli.experiments.budget import rows as budget_rows
 from tandem_operator.cli.experiments.budget import sentences
 from tandem_operator.cli.experiments.search import Point
 from tandem_operator.cli.output.chart import Axis, Chart
-from tandem_operator.cli.output.page import heading, notes, page, table
+from tandem_operator.cli.output.page import render
 from tandem_operator.cli.output.planned import (
     CHANGE_TITLES,
     FLEET_TITLES,
@@ -26,13 +25,6 @@ from tandem_operator.cli.output.tables import case_lines
 from tandem_operator.cli.units import amount, fleet_name, latency, share
 
 ROOM_FOR_NAMES = 1.2
-KEY = (
-    "<p class='soft key'><i class='dot' style='background:var(--good)'></i>keeps the SLO"
-    "<i class='dot' style='background:var(--soft)'></i>does not"
-    "<i class='dot' style='background:var(--prefill)'></i>Tandem, sizes moving"
-    "<i style='color:var(--decode)'></i>frontier: no fleet beats these in both"
-    "<i class='dash' style='color:var(--bound)'></i>bound</p>"
-)
 
 
 def plan_page(found: Plan) -> str:
@@ -40,40 +32,30 @@ def plan_page(found: Plan) -> str:
     case = found.case
     width_s = bin_width_s(case)
     fleets = [*map(fleet_cells, near(found)), tandem_cells(found.tandem)]
-    sections = [
-        f"<h1>Tandem: fleets for {escape(case.name)}</h1>",
-        "".join(f"<p class='soft'>{escape(line)}</p>" for line in case_lines(case)),
-        notes(case.notes),
-        f"<p><b>{escape(answer(found))}</b></p>",
-        heading(
-            "Latency and throughput",
-            "Each point is a fleet of fixed size on this traffic; to the right it makes more of"
-            " its GPUs, further down it answers faster.",
-        ),
-        KEY,
-        *_frontier_sections(found),
-        heading("What another SLO would cost"),
-        table(CHANGE_TITLES, change_rows(found)),
-        heading("What it costs to keep", " ".join(sentences(found.budget))),
-        table(BUDGET_TITLES, budget_rows(found.budget)),
-        heading("Fleets"),
-        table(FLEET_TITLES, fleets),
-        heading("Traffic", f"Requests per second, by {width_s:g} s."),
-        rate_chart(case, width_s).svg(),
-        heading("Replicas under Tandem", "Ready (solid) and asked for (dashed)."),
-        replica_chart(found.tandem).svg(),
-    ]
-    return page(f"Tandem: fleets for {case.name}", sections)
+    return render(
+        "plan.html",
+        title=f"Tandem: fleets for {case.name}",
+        lines=case_lines(case),
+        notes=case.notes,
+        answer=answer(found),
+        frontiers=_frontier_charts(found),
+        changes=(CHANGE_TITLES, change_rows(found)),
+        budget=(BUDGET_TITLES, budget_rows(found.budget)),
+        budget_sentences=sentences(found.budget),
+        fleets=(FLEET_TITLES, fleets),
+        width_s=width_s,
+        traffic=rate_chart(case, width_s),
+        replicas=replica_chart(found.tandem),
+    )
 
 
-def _frontier_sections(found: Plan) -> Iterator[str]:
+def _frontier_charts(found: Plan) -> Iterator[tuple[str, Chart]]:
     slo = found.case.spec.slo
     requests = found.case.trace.requests
     prompt = sum(r.prompt_tokens for r in requests) / max(1, len(requests))
     bounds = {"TTFT": slo.ttft_bound_s(prompt), "TPOT": slo.tpot_s}
     for name, frontier in frontiers(near(found)).items():
-        yield f"<h3>{name} p95 against output tokens per second and GPU</h3>"
-        yield _frontier_chart(found, frontier, name, bounds[name]).svg()
+        yield name, _frontier_chart(found, frontier, name, bounds[name])
 
 
 def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: float) -> Chart:
@@ -96,21 +78,21 @@ def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: floa
     )
     for css, meets in (("misses", False), ("meets", True)):
         chart.dots(
-            ((p.tokens_per_gpu_s, at, _told(p)) for p, at in points if p.meets is meets),
+            ((p.tokens_per_gpu_s, at, _summary(p)) for p, at in points if p.meets is meets),
             css=css,
             radius=5.0,
         )
     if found.cheapest is not None:
         x, y = found.cheapest.tokens_per_gpu_s, p95_s(found.cheapest, name) or 0.0
-        chart.dots([(x, y, _told(found.cheapest))], css="chosen", radius=9.0)
+        chart.dots([(x, y, _summary(found.cheapest))], css="chosen", radius=9.0)
         smallest = f"{fleet_name(found.cheapest.fleet)}, the smallest"
         chart.names([(x, y, smallest)], css="name", needed=True)
     if tandem_s is not None:
-        told = (
+        summary = (
             f"Tandem: {amount(found.tandem.mean_gpus)} GPUs on average,"
             f" {share(report.attainment)} attainment"
         )
-        chart.dots([(tandem_x, tandem_s, told)], css="tandem", radius=6.0)
+        chart.dots([(tandem_x, tandem_s, summary)], css="tandem", radius=6.0)
         chart.names([(tandem_x, tandem_s, "Tandem")], css="name", needed=True)
     return chart.names(
         (
@@ -122,7 +104,7 @@ def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: floa
     )
 
 
-def _told(point: Point) -> str:
+def _summary(point: Point) -> str:
     report = point.run.report
     return (
         f"{fleet_name(point.fleet)}: {point.gpus} GPUs, {share(point.attainment)} attainment,"

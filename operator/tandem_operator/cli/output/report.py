@@ -1,14 +1,13 @@
 """`tandem simulate` as a page: traffic, latency against its bounds, replicas with each decision."""
 
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
 
-from tandem_operator.cli.experiments.experiment import Change, Run
+from tandem_operator.cli.experiments.experiment import Run
 from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.output.chart import Axis, Chart, Point
-from tandem_operator.cli.output.page import heading, notes, page, table, tiles
+from tandem_operator.cli.output.page import render
 from tandem_operator.cli.output.tables import case_lines, figures
-from tandem_operator.cli.units import amount, clock, latency, share
+from tandem_operator.cli.units import clock, latency
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Slo
 from tandem_operator.sim.flight import Flight
@@ -26,17 +25,19 @@ Bins = dict[float, list[Flight]]
 def simulation_page(case: Case, runs: Sequence[Run]) -> str:
     """The page."""
     width_s = bin_width_s(case)
-    sections = [
-        f"<h1>Tandem: {escape(case.name)}</h1>",
-        "".join(f"<p class='soft'>{escape(line)}</p>" for line in case_lines(case)),
-        notes(case.notes),
-        *([_comparison(runs)] if len(runs) > 1 else []),
-        heading("Traffic", f"Requests per second, by {width_s:g} s."),
-        rate_chart(case, width_s).svg(),
-    ]
-    for each in runs:
-        sections += _sections(each, width_s)
-    return page(f"Tandem: {case.name}", sections)
+    return render(
+        "simulation.html",
+        title=f"Tandem: {case.name}",
+        lines=case_lines(case),
+        notes=case.notes,
+        runs=runs,
+        policies=["", *(each.report.policy for each in runs)],
+        figures=[(label, *cells) for label, cells in figures(runs)],
+        width_s=width_s,
+        traffic=rate_chart(case, width_s),
+        latencies=lambda each: _latencies(each, width_s),
+        replicas=replica_chart,
+    )
 
 
 def bin_width_s(case: Case) -> float:
@@ -44,51 +45,13 @@ def bin_width_s(case: Case) -> float:
     return next((w for w in BIN_STEPS_S if w * BINS >= case.trace.span_s), BIN_STEPS_S[-1])
 
 
-def _comparison(runs: Sequence[Run]) -> str:
-    rows = [(label, *cells) for label, cells in figures(runs)]
-    return table(["", *(each.report.policy for each in runs)], rows)
-
-
-def _sections(each: Run, width_s: float) -> Iterator[str]:
-    report, slo = each.report, each.case.spec.slo
-    yield f"<h2 class='run'>{escape(report.policy)}</h2>"
-    yield tiles(
-        [
-            (share(report.attainment), f"attainment, {100.0 * slo.attainment:g}% wanted"),
-            (amount(report.gpu_hours), "GPU-hours"),
-            (f"{amount(each.mean_gpus)} / {each.most_gpus}", "GPUs, mean / most"),
-            (amount(report.good_per_gpu_s), "good requests per GPU-second"),
-            (amount(each.hours_per_million_tokens), "GPU-hours per M output tokens"),
-            *(
-                [(amount(each.cost_per_million_tokens), "cost per M output tokens")]
-                if each.cost_per_million_tokens is not None
-                else []
-            ),
-            (latency(report.ttft_s["p95"]), "TTFT p95"),
-            (latency(report.tpot_s["p95"]), "TPOT p95"),
-        ]
-    )
-    if report.blame:
-        most = sorted(report.blame.items(), key=lambda item: -item[1])
-        told = ", ".join(f"{cause} {count:,}" for cause, count in most)
-        yield f"<p class='soft'>Misses are blamed on: {escape(told)}.</p>"
+def _latencies(each: Run, width_s: float) -> Iterator[tuple[str, Chart]]:
     bins = _bins(each.flights, width_s)
     for title, value, bound in (
         ("Time to first token", lambda f: f.ttft_s, _ttft_bound_s),
         ("Time per output token", lambda f: f.tpot_s, lambda slo, f: slo.tpot_s),
     ):
-        yield _latency_key(title, width_s)
-        yield _latency_chart(each, bins, width_s, title=title, value=value, bound=bound).svg()
-    yield (
-        "<h3>Replicas</h3><p class='soft key'><i style='color:var(--prefill)'></i>prefill Ready"
-        "<i style='color:var(--decode)'></i>decode Ready"
-        "<i class='dash' style='color:var(--soft)'></i>asked for; marks are decisions, told below"
-        "</p>"
-    )
-    yield replica_chart(each).svg()
-    yield _decisions(each.changes)
-    if len(each.changes) == 0:
-        yield "<p class='soft'>No replica count was changed.</p>"
+        yield title, _latency_chart(each, bins, width_s, title=title, value=value, bound=bound)
 
 
 def time_axis(case: Case) -> Axis:
@@ -134,8 +97,8 @@ def replica_chart(each: Run) -> Chart:
         if len(changes) <= MOST_NUMBERED:
             chart.markers(marks, css=f"{role}")
         else:
-            told = ((x, y, f"{number}. {text}") for x, y, number, text in marks)
-            chart.dots(told, css=f"{role}", radius=4.0)
+            numbered = ((x, y, f"{number}. {text}") for x, y, number, text in marks)
+            chart.dots(numbered, css=f"{role}", radius=4.0)
     return chart
 
 
@@ -154,16 +117,6 @@ def _bins(flights: Sequence[Flight], width_s: float) -> Bins:
 
 def _ttft_bound_s(slo: Slo, flight: Flight) -> float:
     return slo.ttft_bound_s(flight.request.prompt_tokens)
-
-
-def _latency_key(title: str, width_s: float) -> str:
-    return (
-        f"<h3>{escape(title)}</h3><p class='soft key'>"
-        f"<i style='color:var(--ink)'></i>p95 of {width_s:g} s"
-        "<i style='color:var(--soft)'></i>p50"
-        "<i class='dash' style='color:var(--bound)'></i>bound (median)"
-        "<i class='dot' style='background:var(--bad)'></i>request outside its bound</p>"
-    )
 
 
 def _latency_chart(
@@ -187,7 +140,7 @@ def _latency_chart(
                 lines[css].append((middle, at))
         lines["bound"].append((middle, bounds[len(bounds) // 2]))
         late += [
-            (f.request.at_s / MINUTE_S, v, _told(f))
+            (f.request.at_s / MINUTE_S, v, _summary(f))
             for f in flights
             if (v := value(f)) is not None and v > bound(slo, f)
         ]
@@ -203,18 +156,9 @@ def _latency_chart(
     )
 
 
-def _told(flight: Flight) -> str:
+def _summary(flight: Flight) -> str:
     return (
         f"at {clock(flight.request.at_s)}: {flight.request.prompt_tokens} in,"
         f" {flight.request.output_tokens} out, TTFT {latency(flight.ttft_s)},"
         f" TPOT {latency(flight.tpot_s)}"
     )
-
-
-def _decisions(changes: Sequence[Change]) -> str:
-    items = "".join(
-        f"<li><b class='{change.role}'>{number}</b><time>{clock(change.at_s)}</time>"
-        f"<span>{escape(change.sentence)}</span></li>"
-        for number, change in enumerate(changes, start=1)
-    )
-    return f"<ol class='decisions'>{items}</ol>"
