@@ -14,7 +14,7 @@ Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Slo(Part):
+class SloSettings(Part):
     """The bounds that make a request good."""
 
     ttft_s: Seconds
@@ -27,7 +27,7 @@ class Slo(Part):
         return self.ttft_s + self.ttft_s_per_thousand_prompt_tokens * prompt_tokens / 1000
 
 
-class Limits(Part):
+class LimitSettings(Part):
     """What one router accepts before it refuses."""
 
     body_bytes: Count = 4 * 1024 * 1024
@@ -41,7 +41,7 @@ class Limits(Part):
     in_flight_body_bytes: Count = 128 * 1024 * 1024
 
 
-class DecodePace(Part):
+class PaceSettings(Part):
     """How fast one decode pod is, as the operator learned it."""
 
     step_s: tuple[NonNegative, NonNegative, NonNegative]
@@ -66,7 +66,7 @@ class DecodePace(Part):
         return least_s + per_stream_s * streams + per_token_s * kv_tokens
 
 
-class Timeouts(Part):
+class TimeoutSettings(Part):
     """How long each phase of a request may take."""
 
     connect_s: Seconds = 1.0
@@ -80,7 +80,7 @@ class Timeouts(Part):
     """A body, or as much of it as arrives in that time at the least rate."""
 
 
-class Kv(Part):
+class KvSettings(Part):
     """KV blocks of prompts that no decode pod has pulled yet."""
 
     lease_s: Seconds = 30.0
@@ -95,11 +95,11 @@ class Settings(Part):
     generation: int = 0
     models: Annotated[tuple[str, ...], Field(min_length=1)]
     max_model_len: Count | None = None
-    slo: Slo
-    limits: Limits = Limits()
-    timeouts: Timeouts = Timeouts()
-    kv: Kv = Kv()
-    decode: DecodePace | None = None
+    slo: SloSettings
+    limits: LimitSettings = LimitSettings()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    kv: KvSettings = KvSettings()
+    decode: PaceSettings | None = None
     """Null: nothing is known, or `gate` and `overflow` are off. Then the router admits every
     request, and no request overflows."""
     cache_salt_header: str | None = None

@@ -48,7 +48,7 @@ from tandem_operator.workloads.names import PoolName, key_of
 from tandem_operator.workloads.observed.live_objects import see
 from tandem_operator.workloads.observed.rivals import Rivals
 from tandem_operator.workloads.observed.troubles import pod_trouble
-from tandem_operator.workloads.plan import EventType, Outcome, Plan, conclude, plan
+from tandem_operator.workloads.plan import EventType, Outcome, PassPlan, conclude, plan
 from tandem_operator.workloads.policy import policy_of
 from tandem_operator.workloads.world import Installation, World
 
@@ -238,7 +238,7 @@ class PoolLoop:
         )
         return world, collected
 
-    async def _execute(self, planned: Plan, world: World, rivals: Rivals) -> Outcome:
+    async def _execute(self, planned: PassPlan, world: World, rivals: Rivals) -> Outcome:
         observed = {key_of(child): child for child in world.children}
         name = _name_of(world.pool)
         if planned.memory_object is not None and key_of(planned.memory_object) not in observed:
@@ -273,7 +273,7 @@ class PoolLoop:
         return Outcome(taken=tuple(map(_sentence, taken)), rekeyed=rekeyed)
 
     async def _store(
-        self, planned: Plan, outcome: Outcome, name: PoolName, *, before: _Refusal | None
+        self, planned: PassPlan, outcome: Outcome, name: PoolName, *, before: _Refusal | None
     ) -> _Refusal | None:
         """Store the memory if it is due; whoever refuses it does not keep the pass from its end."""
         if planned.memory_object is None or outcome.refused or outcome.blocked:
@@ -287,7 +287,7 @@ class PoolLoop:
         self._children.replace(stored, namespace=name.namespace, pool=name.name)
         return None
 
-    async def _write_costs(self, planned: Plan, name: PoolName) -> None:
+    async def _write_costs(self, planned: PassPlan, name: PoolName) -> None:
         for each in planned.costs:
             await self._kube.annotate_pod(
                 namespace=name.namespace,
@@ -296,7 +296,7 @@ class PoolLoop:
             )
 
     async def _write_replicas(
-        self, planned: Plan, observed: Mapping[tuple[str, str], Object], name: PoolName
+        self, planned: PassPlan, observed: Mapping[tuple[str, str], Object], name: PoolName
     ) -> list[Taken]:
         """Shrink before grow: what grows waits for a pass that has seen the shrink."""
         taken: list[Taken] = []
@@ -323,7 +323,7 @@ class PoolLoop:
         return taken
 
     async def _tell(
-        self, world: World, told: Plan, collected: Collected, *, before: _Known
+        self, world: World, told: PassPlan, collected: Collected, *, before: _Known
     ) -> None:
         pool = dict(world.pool)
         if told.status is not None:
@@ -386,7 +386,7 @@ def _gpus_held(world: World) -> int:
     )
 
 
-def _counts(told: Plan) -> tuple[int, ...]:
+def _counts(told: PassPlan) -> tuple[int, ...]:
     return tuple(each.to for each in told.decision.roles.values()) if told.decision else ()
 
 

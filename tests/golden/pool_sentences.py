@@ -18,7 +18,7 @@ from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.effects import Outcome
 from tandem_operator.workloads.memory import MemoryFormatError, memory_from_json
 from tandem_operator.workloads.names import ROUTER, PoolName
-from tandem_operator.workloads.observed.live_objects import Seen, SeenPod
+from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.observed.troubles import pod_trouble
 from tandem_operator.workloads.status.conditions import rejection, verdicts
@@ -85,9 +85,9 @@ def facts(**changes: Any) -> Facts:
     return replace(made, **changes)
 
 
-def seen(**changes: Any) -> Seen:
+def seen(**changes: Any) -> LiveObjects:
     """One Ready pod of each component."""
-    made = Seen(observe(), tuple(map(seen_pod, COMPONENTS)), {}, {}, {})
+    made = LiveObjects(observe(), tuple(map(seen_pod, COMPONENTS)), {}, {}, {})
     return replace(made, **changes)
 
 

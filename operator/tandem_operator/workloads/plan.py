@@ -38,7 +38,7 @@ from tandem_operator.workloads.memory import (
 )
 from tandem_operator.workloads.names import ROUTER, PoolName, key_of
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
-from tandem_operator.workloads.observed.live_objects import Seen, see
+from tandem_operator.workloads.observed.live_objects import LiveObjects, see
 from tandem_operator.workloads.observed.turnover import turnovers
 from tandem_operator.workloads.policy import policy_of
 from tandem_operator.workloads.status.events import (
@@ -51,13 +51,13 @@ from tandem_operator.workloads.status.facts import Facts
 from tandem_operator.workloads.status.pool_status import rejected_status, status_changed, status_of
 from tandem_operator.workloads.world import Object, World
 
-__all__ = ["Event", "EventType", "Outcome", "Plan", "PodCost", "conclude", "plan"]
+__all__ = ["Event", "EventType", "Outcome", "PassPlan", "PodCost", "conclude", "plan"]
 
 REJECTED_REQUEUE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PassPlan:
     """What one tick does. The edge executes it top to bottom, then calls `conclude`.
 
     Attributes:
@@ -96,7 +96,7 @@ class Plan:
         return None if share is None else share.claim
 
 
-def plan(world: World, *, now_s: float) -> Plan:
+def plan(world: World, *, now_s: float) -> PassPlan:
     """What to do about the pool now."""
     read = _read(world)
     if isinstance(read, tuple):
@@ -115,7 +115,7 @@ def plan(world: World, *, now_s: float) -> Plan:
         return _planned(read, world, Memory(), unreadable=unreadable, now_s=now_s)
 
 
-def conclude(planned: Plan, outcome: Outcome, *, world: World, now_s: float) -> Plan:
+def conclude(planned: PassPlan, outcome: Outcome, *, world: World, now_s: float) -> PassPlan:
     """The plan with status and Events as they are after its writes."""
     read = _read(world)
     if outcome == Outcome() or planned.decision is None or isinstance(read, tuple):
@@ -159,7 +159,7 @@ def _planned(
     *,
     unreadable: MemoryFormatError | None = None,
     now_s: float,
-) -> Plan:
+) -> PassPlan:
     """The plan from what was remembered before."""
     name, seen = read.name, see(world, read.name)
     policy = with_reserve(_policy(read, world), turnovers(seen, read.templates))
@@ -198,7 +198,7 @@ def _planned(
         routers=max(seen.replicas.get(ROUTER, 0), replicas.get(ROUTER, 0)) or routers.to,
     )
     due = unreadable is not None or is_due(world, name, moved=moved, now_s=now_s)
-    planned = Plan(
+    planned = PassPlan(
         children=children,
         costs=tuple(
             cost
@@ -219,7 +219,7 @@ def _planned(
     return _told(planned, read, seen=seen, outcome=Outcome(), world=world, now_s=now_s)
 
 
-def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> Plan:
+def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan:
     previous = _previous(world)
     status = rejected_status(
         previous,
@@ -228,14 +228,20 @@ def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> Plan:
         generation=world.pool["metadata"].get("generation", 0),
         now_s=now_s,
     )
-    return Plan(
+    return PassPlan(
         status=_news(world, status), events=events_of(previous, status), memory=world.memory
     )
 
 
 def _told(
-    planned: Plan, read: _Read, *, seen: Seen, outcome: Outcome, world: World, now_s: float
-) -> Plan:
+    planned: PassPlan,
+    read: _Read,
+    *,
+    seen: LiveObjects,
+    outcome: Outcome,
+    world: World,
+    now_s: float,
+) -> PassPlan:
     assert planned.decision is not None  # noqa: S101
     assert planned.routers is not None  # noqa: S101
     facts = Facts(
@@ -284,7 +290,7 @@ def _left_alone(world: World, component: str) -> bool:
 
 
 def _replicas(
-    policy: PoolSpec, seen: Seen, decision: Decision, *, routers: int
+    policy: PoolSpec, seen: LiveObjects, decision: Decision, *, routers: int
 ) -> Mapping[str, int]:
     """Counts to write. Who is handed a role keeps the count that it finds: writing just stops."""
     counts: dict[str, int] = {}
@@ -297,14 +303,14 @@ def _replicas(
     return counts
 
 
-def _router_leaves_alone(seen: Seen) -> bool:
+def _router_leaves_alone(seen: LiveObjects) -> bool:
     """Whether the node of the only Ready router is being emptied."""
     ready = seen.of(ROUTER, PodPhase.READY)
     return len(ready) == 1 and ready[0].leaving
 
 
 def _keeping_last(
-    world: World, seen: Seen, replicas: Mapping[str, int], memory: Memory
+    world: World, seen: LiveObjects, replicas: Mapping[str, int], memory: Memory
 ) -> frozenset[str]:
     """Components whose only pod no eviction may take: Tandem sees to it that another comes first.
 

@@ -15,7 +15,7 @@ from benchmarks.engines.loads import (
     whole_traffic,
 )
 from benchmarks.engines.timing import Step
-from tandem_contracts.router_settings import DecodePace
+from tandem_contracts.router_settings import PaceSettings
 from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.cli.input.profiles import profile_of
 
@@ -118,7 +118,7 @@ def test_the_overload_is_more_than_the_streams_that_keep_its_bound() -> None:
 
     over = overload(steps, kv_capacity_tokens=100_000, max_num_seqs=64, duration_s=10.0)
 
-    pace = DecodePace.model_validate(over.pace)
+    pace = PaceSettings.model_validate(over.pace)
     context = 48.0 + 300.0
     step_s = pace.seconds(16.0, 16.0 * context)
     assert step_s == pytest.approx(0.004 + 0.016 + 1e-6 * 16 * context, rel=0.05)
@@ -135,7 +135,7 @@ def test_steps_that_traffic_makes_slower_are_learned_from_calm_traffic() -> None
 
     busy = alone.learned(tpot_s)
 
-    pace = DecodePace.model_validate(busy.pace)
+    pace = PaceSettings.model_validate(busy.pace)
     assert pace.seconds(streams, streams * 348.0) == pytest.approx(tpot_s)
     assert busy.slo.tpot_s == pytest.approx(pace.seconds(16.0, 16.0 * 348.0) / 0.95)
     assert busy.streams == 16

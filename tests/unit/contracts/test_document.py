@@ -19,8 +19,8 @@ def test_a_table_is_made_anew_and_the_text_around_it_stays():
 def test_tables_show_the_parts_of_a_document_and_their_defaults():
     made = filled("<!-- made from router_settings -->\n<!-- end -->\n")
 
-    assert "| `decode` | `DecodePace` or null, optional |" in made
-    assert "`DecodePace`: How fast one decode pod is" in made
+    assert "| `decode` | `PaceSettings` or null, optional |" in made
+    assert "`PaceSettings`: How fast one decode pod is" in made
     assert "| `attainment` | number, optional | Default: 0.99. |" in made
 
 

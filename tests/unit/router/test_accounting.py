@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from tandem_contracts.arrivals import ArrivalsReport, InSystem
-from tandem_contracts.router_settings import Slo
+from tandem_contracts.router_settings import SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.metrics import log_spaced_buckets
 from tandem_engine.router.accounting.timing_record import TimingRecord
@@ -509,7 +509,7 @@ def test_a_gone_request_is_in_no_total_of_finished_ones() -> None:
         Timeline(received_s=9.9),
         Ending.GONE,
         ended_s=10.0,
-        slo=Slo(ttft_s=1.0, tpot_s=1.0),
+        slo=SloSettings(ttft_s=1.0, tpot_s=1.0),
         prompt_tokens=5,
         output_tokens=0,
     )
@@ -539,7 +539,7 @@ def test_what_waited_for_a_minute_beyond_its_bound_is_told_as_an_echo(
         Ending.ANSWERED,
         # How long the answer is makes no difference.
         ended_s=first_s + 300.0,
-        slo=Slo(ttft_s=1.0, tpot_s=1.0),
+        slo=SloSettings(ttft_s=1.0, tpot_s=1.0),
         prompt_tokens=5,
         output_tokens=2,
     )
@@ -565,7 +565,7 @@ def test_what_waited_in_an_engine_was_never_overdue_in_the_router_and_is_no_echo
         timeline,
         Ending.ANSWERED,
         ended_s=300.5,
-        slo=Slo(ttft_s=1.0, tpot_s=1.0),
+        slo=SloSettings(ttft_s=1.0, tpot_s=1.0),
         prompt_tokens=5,
         output_tokens=2,
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tandem_contracts.router_settings import DecodePace
+from tandem_contracts.router_settings import PaceSettings
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
 from tandem_engine.router.probing.polls import DecodeReads
 from tandem_engine.router.scheduling.placement import DecodeOnly
@@ -18,7 +18,7 @@ from tests.unit.router.pool import Pool as Whole
 from tests.unit.router.pool import decode_pace, until
 
 # Four milliseconds and one more per stream: 16 streams keep 95 % of 21.06 ms, 17 do not.
-PACE = DecodePace.model_validate(decode_pace())
+PACE = PaceSettings.model_validate(decode_pace())
 TPOT_S = 0.0211
 ONE = Load(tokens=300, output_tokens=100)
 
@@ -33,7 +33,7 @@ def decode_pods(*requests: int, tokens: int = 300) -> list[Pod]:
     return pods
 
 
-def borne(pods: list[Pod], one: Load = ONE, pace: DecodePace = PACE, **how: Any) -> bool:
+def borne(pods: list[Pod], one: Load = ONE, pace: PaceSettings = PACE, **how: Any) -> bool:
     return bears(pace, pods, one, **{"tpot_s": TPOT_S, "late": False, "now": 0.0, **how})
 
 
@@ -68,14 +68,14 @@ def test_each_choice_of_a_request_is_a_stream() -> None:
 def test_what_has_no_seat_at_its_pod_keeps_nobody_from_the_others() -> None:
     pods = decode_pods(0, 0, 8)
     pods[0].enter(Load(tokens=200_000, streams=2000, output_tokens=100_000), 0.0)
-    pace = DecodePace.model_validate(decode_pace(max_num_seqs=32))
+    pace = PaceSettings.model_validate(decode_pace(max_num_seqs=32))
 
     assert borne(pods, pace=pace)
     assert not borne(pods[:1], pace=pace)
 
 
 def test_streams_of_other_routers_count() -> None:
-    pods, two = decode_pods(10), DecodePace.model_validate(decode_pace(routers=2))
+    pods, two = decode_pods(10), PaceSettings.model_validate(decode_pace(routers=2))
     pods[0].others = 5
     assert borne(pods, pace=two)
 
@@ -106,7 +106,7 @@ def test_who_is_late_already_takes_none_of_the_last_places() -> None:
     ],
 )
 def test_seats_and_cache_are_limits_too(pace: dict[str, Any], inside: int, room: bool) -> None:
-    known = DecodePace.model_validate(decode_pace(**pace))
+    known = PaceSettings.model_validate(decode_pace(**pace))
 
     assert borne(decode_pods(inside), pace=known) is room
 
@@ -117,7 +117,7 @@ def test_a_bound_that_no_stream_keeps_holds_nobody_back() -> None:
 
 
 def test_a_giant_on_its_way_lets_nobody_in_who_could_keep_tpot() -> None:
-    pace = DecodePace.model_validate(
+    pace = PaceSettings.model_validate(
         decode_pace(step_s=[0.004, 0.0001, 1e-7], kv_capacity_tokens=None, max_num_seqs=256)
     )
     giant = Load(tokens=400_000, output_tokens=100)
@@ -136,7 +136,7 @@ def test_an_empty_pod_takes_whatever_comes() -> None:
 
 
 def test_an_idle_fleet_takes_a_request_with_more_answers_than_it_has_seats() -> None:
-    pace = DecodePace.model_validate(decode_pace(max_num_seqs=8))
+    pace = PaceSettings.model_validate(decode_pace(max_num_seqs=8))
     sixteen = Load(tokens=1000, streams=16, output_tokens=800)
 
     assert borne(decode_pods(0), sixteen, pace)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tandem_contracts.router_settings import DecodePace
+from tandem_contracts.router_settings import PaceSettings
 from tandem_engine.router.forwarding.flight import Learned
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
 from tandem_engine.router.scheduling.placement import DecodeOnly, Placement
@@ -23,7 +23,7 @@ from tests.unit.router.pool import Pool as WholePool
 from tests.unit.router.pool import decode_pace, until
 
 # Four milliseconds and one more per stream.
-PACE = DecodePace.model_validate(decode_pace(overflow=True))
+PACE = PaceSettings.model_validate(decode_pace(overflow=True))
 TPOT_S = 0.020
 LOAD = Load(tokens=300, output_tokens=100)
 # Of a life of 2 s one tenth is computed: 80 % of the bound in the rest leaves 14.4 ms, 10 streams.
@@ -41,7 +41,7 @@ def decode_pods(*requests: int) -> list[Pod]:
 
 
 def chosen(
-    pods: list[Pod], whole: Whole = ONE, pace: DecodePace = PACE, now: float = 0.0
+    pods: list[Pod], whole: Whole = ONE, pace: PaceSettings = PACE, now: float = 0.0
 ) -> str | None:
     pod = slack_for(whole, spare(pods, pace, now=now, tpot_s=TPOT_S), pace, now=now, tpot_s=TPOT_S)
     return None if pod is None else pod.name
@@ -112,13 +112,13 @@ def test_nobody_overflows_while_a_prompts_time_is_not_known() -> None:
 def test_seats_cache_and_other_routers_are_limits_too(
     pace: dict[str, Any], name: str | None
 ) -> None:
-    known = DecodePace.model_validate(decode_pace(**{"overflow": True, **pace}))
+    known = PaceSettings.model_validate(decode_pace(**{"overflow": True, **pace}))
 
     assert chosen(decode_pods(9), pace=known) == name
 
 
 def test_streams_of_other_routers_count() -> None:
-    two = DecodePace.model_validate(decode_pace(overflow=True, routers=2))
+    two = PaceSettings.model_validate(decode_pace(overflow=True, routers=2))
     pods = decode_pods(4)
     assert chosen(pods, pace=two) == "d0"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.accounting.recent import COLUMNS, Recent, Seen
+from tandem_engine.router.accounting.recent import COLUMNS, Recent, RecentRequest
 from tandem_engine.router.openai.call import Kind, parse_call
 from tandem_engine.router.openai.prefixes import CHUNK_BYTES, MARK_BYTES, MOST_CHUNKS, PrefixMarks
 from tandem_engine.router.settings import parse_settings
@@ -112,8 +112,8 @@ async def test_a_page_that_is_no_number_is_refused(pool: Pool, after: str) -> No
     assert (await pool.requests(after))["status"] == 400
 
 
-def seen(number: int, marks: bytes = b"") -> Seen:
-    return Seen(arrived_s=1000.0 + number, prompt_tokens=number, marks=marks)
+def seen(number: int, marks: bytes = b"") -> RecentRequest:
+    return RecentRequest(arrived_s=1000.0 + number, prompt_tokens=number, marks=marks)
 
 
 class Wall:

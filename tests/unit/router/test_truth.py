@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_contracts.router_settings import Slo
+from tandem_contracts.router_settings import SloSettings
 from tandem_routing.verdict import (
     Cause,
     Ending,
@@ -17,7 +17,7 @@ from tandem_routing.verdict import (
     ttft_parts,
 )
 
-SLO = Slo(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.5, tpot_s=0.1)
+SLO = SloSettings(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.5, tpot_s=0.1)
 GOOD = Timeline(
     received_s=100.0,
     dispatched_s=100.1,

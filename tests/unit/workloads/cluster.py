@@ -7,7 +7,7 @@ from typing import Any
 
 from tandem_operator.core.observation import EngineSample, RouterReport
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.plan import Plan, plan
+from tandem_operator.workloads.plan import PassPlan, plan
 from tandem_operator.workloads.world import Installation, Object, World
 
 NOW_S = 1_790_000_000.0
@@ -67,7 +67,7 @@ def world(stored: Object | None = None, **parts: Any) -> World:
     return World(pool=pool() if stored is None else stored, **given)
 
 
-def after(before: World, planned: Plan, *, stored: Object | None = None, **parts: Any) -> World:
+def after(before: World, planned: PassPlan, *, stored: Object | None = None, **parts: Any) -> World:
     """The world once `planned` was carried out, as server-side apply would leave it."""
     live = {_key(child): child for child in before.children}
     for child in planned.children:
@@ -120,14 +120,14 @@ def child(children: tuple[Object, ...], kind: str, name: str) -> Object:
     return found
 
 
-def template(planned: Plan, component: str) -> Object:
+def template(planned: PassPlan, component: str) -> Object:
     """The pod template of a component in a plan."""
     found = child(planned.children, "Deployment", f"tiny-{component}")["spec"]["template"]
     assert isinstance(found, dict)
     return found
 
 
-def container(planned: Plan, component: str) -> Object:
+def container(planned: PassPlan, component: str) -> Object:
     """The first container of a component's pods in a plan."""
     first = template(planned, component)["spec"]["containers"][0]
     assert isinstance(first, dict)

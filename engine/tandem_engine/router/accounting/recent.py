@@ -29,7 +29,7 @@ _UNKNOWN = _MOST
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecentRequest:
     """One request. `output_tokens` are all that it should make where `whole`, else so far."""
 
     arrived_s: float
@@ -71,7 +71,7 @@ class Recent:
         self._bytes = 0
         self._first = 0
 
-    def ended(self, seen: Seen) -> None:
+    def ended(self, seen: RecentRequest) -> None:
         """Write down a request that ended just now."""
         now_s = self._wall()
         cached = _UNKNOWN if seen.cached_tokens is None else min(seen.cached_tokens, _MOST - 1)
@@ -82,7 +82,11 @@ class Recent:
         self._forget(now_s)
 
     def page(
-        self, after: int, *, most_rows: int = MOST_ROWS, inside: Callable[[], Iterable[Seen]]
+        self,
+        after: int,
+        *,
+        most_rows: int = MOST_ROWS,
+        inside: Callable[[], Iterable[RecentRequest]],
     ) -> dict[str, Any]:
         """Return the rows from number `after` on; the last page has those still `inside` too.
 
@@ -117,9 +121,9 @@ class Recent:
             self._complete_since_s = max(self._complete_since_s, ended_s)
 
 
-def _unpacked(row: bytes) -> Seen:
+def _unpacked(row: bytes) -> RecentRequest:
     arrived_s, _, prompt, cached, output, whole = _ROW.unpack_from(row)
-    return Seen(
+    return RecentRequest(
         arrived_s=arrived_s,
         prompt_tokens=prompt,
         cached_tokens=None if cached == _UNKNOWN else cached,

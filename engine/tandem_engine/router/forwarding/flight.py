@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tandem_contracts.router_settings import Settings, Slo
+from tandem_contracts.router_settings import Settings, SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.metrics import Metrics
-from tandem_engine.router.accounting.recent import Recent, Seen
+from tandem_engine.router.accounting.recent import Recent, RecentRequest
 from tandem_engine.router.accounting.timing_record import TimingRecord
 from tandem_engine.router.openai.call import Call
 from tandem_engine.router.openai.prompt_sizes import PromptSizes
@@ -92,9 +92,9 @@ class Flight:
         if self.ending is not Ending.ANSWERED:
             self.ending = Ending.GONE
 
-    def seen(self) -> Seen:
+    def seen(self) -> RecentRequest:
         """Return what is told of it, request by request, to whoever records the pool's traffic."""
-        return Seen(
+        return RecentRequest(
             arrived_s=self.received_wall_s,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
@@ -189,7 +189,7 @@ class Accounts:
         flight.cached_tokens = cached
         flight.exact = flight.corrected = True
 
-    def finish_unread(self, tokens: int, *, arrived_wall_s: float, slo: Slo) -> None:
+    def finish_unread(self, tokens: int, *, arrived_wall_s: float, slo: SloSettings) -> None:
         """Count a request that was shed before its body was read."""
         now = self._clock()
         verdict = judge(
@@ -204,7 +204,7 @@ class Accounts:
             verdict, Cause.ROUTER_QUEUE, prompt_tokens=tokens, cached_tokens=0, output_tokens=0
         )
         self.ledger.finish(verdict, Cause.ROUTER_QUEUE, output_tokens=0)
-        self.recent.ended(Seen(arrived_s=arrived_wall_s, prompt_tokens=tokens))
+        self.recent.ended(RecentRequest(arrived_s=arrived_wall_s, prompt_tokens=tokens))
 
     def finish(self, flight: Flight) -> None:
         """Judge a request that ended and write it down everywhere."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
-from tandem_contracts.router_settings import Limits
+from tandem_contracts.router_settings import LimitSettings
 from tandem_engine.router.openai.errors import ApiError, unavailable
 from tandem_engine.router.settings import SettingsHolder
 
@@ -43,7 +43,7 @@ class Body:
         self._wait = wait
         return Sending(self._bodies, self)
 
-    def grow(self, size: int, limits: Limits) -> None:
+    def grow(self, size: int, limits: LimitSettings) -> None:
         """Count bytes that came; raises `ApiError` where bodies have no room for them."""
         if self.size + size > limits.body_bytes:
             raise body_too_large(limits.body_bytes)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from tandem_contracts.router_settings import Settings
-from tandem_engine.router.accounting.recent import Seen
+from tandem_engine.router.accounting.recent import RecentRequest
 from tandem_engine.router.accounting.visits import Visits
 from tandem_engine.router.forwarding.client import Client, ClientGone
 from tandem_engine.router.forwarding.flight import Accounts, Flight
@@ -71,7 +71,7 @@ class ClientServer:
         """Return how many generating requests are here, in whatever phase."""
         return self._requests
 
-    def inside(self) -> list[Seen]:
+    def inside(self) -> list[RecentRequest]:
         """Return the requests that are served now, as far as they got."""
         return [flight.seen() for flight in self._flights]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tandem_contracts.router_settings import Limits, Settings, Timeouts
+from tandem_contracts.router_settings import LimitSettings, Settings, TimeoutSettings
 from tandem_engine.router.openai.errors import ApiError
 
 # Beyond this aiohttp refuses by itself; below it the settings decide.
@@ -106,7 +106,7 @@ class _Server(web.Server):
     def head_s(self) -> float:
         """Return how long a head may take from its first byte on."""
         settings = self._settings()
-        return (settings.timeouts if settings is not None else Timeouts()).head_s
+        return (settings.timeouts if settings is not None else TimeoutSettings()).head_s
 
     def make_room(self, newcomer: _Connection) -> None:
         """Close those that have been idle for longest where connections are too many.
@@ -114,7 +114,7 @@ class _Server(web.Server):
         Where none is idle it is the newcomer that goes.
         """
         settings = self._settings()
-        limits = settings.limits if settings is not None else Limits()
+        limits = settings.limits if settings is not None else LimitSettings()
         most = _PER_REQUEST * limits.concurrent_requests + _BESIDES
         if len(self._connections) <= most:
             return

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tandem_contracts.arrivals import InSystem, SickReport
 from tandem_engine.router.accounting.busy import Busy
-from tandem_engine.router.accounting.recent import Seen
+from tandem_engine.router.accounting.recent import RecentRequest
 from tandem_engine.router.forwarding.flight import Accounts
 from tandem_engine.router.http.connections import error_response
 from tandem_engine.router.openai.errors import ApiError
@@ -33,7 +33,7 @@ class InternalServer:
         accounts: Accounts,
         busy: Busy,
         hearing: Hearing,
-        inside: Callable[[], list[Seen]],
+        inside: Callable[[], list[RecentRequest]],
     ) -> None:
         self._fleet = fleet
         self._waiting = waiting

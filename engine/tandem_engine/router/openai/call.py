@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from tandem_contracts.router_settings import Limits, Settings
+from tandem_contracts.router_settings import LimitSettings, Settings
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.fields import checked
 from tandem_engine.router.openai.kv_fields import KV_PARAMS, NAME_FIELD, REMOTE_DECODE
@@ -256,7 +256,7 @@ def _stream_options(body: Mapping[str, Any], *, stream: bool) -> Mapping[str, An
     return options
 
 
-def _choices(body: Mapping[str, Any], name: str, limits: Limits) -> int:
+def _choices(body: Mapping[str, Any], name: str, limits: LimitSettings) -> int:
     value = body.get(name)
     if value is None:
         return 1
@@ -267,7 +267,7 @@ def _choices(body: Mapping[str, Any], name: str, limits: Limits) -> int:
     return value
 
 
-def _check_choices(choices: int, prompts: int, limits: Limits) -> None:
+def _check_choices(choices: int, prompts: int, limits: LimitSettings) -> None:
     if choices * prompts > limits.choices:
         raise ApiError(
             400,

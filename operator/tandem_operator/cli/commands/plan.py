@@ -26,7 +26,7 @@ from tandem_operator.cli.output.plan_page import plan_page
 from tandem_operator.cli.output.planned import (
     CHANGE_TITLES,
     FLEET_TITLES,
-    Plan,
+    CapacityPlan,
     SloChange,
     answer,
     asked_for,
@@ -91,7 +91,7 @@ def plan(
             runs.append(done if number == 1 else stripped(done))
         with shown.steps("other objectives") as told:
             budget = budget_of(cases, runs, targets=TARGETS, told=told, fixed=fixed)
-    found = Plan(
+    found = CapacityPlan(
         case=case,
         cheapest=None if cheapest is None else cheapest.point,
         largest=search.at(search.most, case.spec.slo),
@@ -168,7 +168,7 @@ def _inside(size: Size, low: Size, most: Size) -> Size:
     return min(max(size[0], low[0]), most[0]), min(max(size[1], low[1]), most[1])
 
 
-def show(console: Console, found: Plan) -> None:
+def show(console: Console, found: CapacityPlan) -> None:
     """Tables for a person."""
     for line in case_lines(found.case):
         console.print(line, soft_wrap=True)

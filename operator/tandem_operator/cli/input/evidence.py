@@ -32,7 +32,7 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PostedEvent:
     """One Event."""
 
     at: str
@@ -56,7 +56,7 @@ class Evidence:
     pool: InferencePool | None
     fault: str | None
     status: PoolStatus
-    events: tuple[Told, ...]
+    events: tuple[PostedEvent, ...]
     memory: Memory | None
     memory_fault: str | None
 
@@ -210,12 +210,12 @@ def _is_about(event: Object, name: str, uid: str | None) -> bool:
     return bool(ours and about.get("name") == name and same)
 
 
-def _told(event: Object) -> Told:
+def _told(event: Object) -> PostedEvent:
     """An Event of either API group."""
     times = (event.get("eventTime"), event.get("lastTimestamp"), event.get("firstTimestamp"))
     created = (event.get("metadata") or {}).get("creationTimestamp")
     at = next((str(each) for each in (*times, created) if each), "")
-    return Told(
+    return PostedEvent(
         at=at,
         reason=str(event.get("reason") or ""),
         message=str(event.get("note") or event.get("message") or ""),

@@ -11,7 +11,7 @@ from tandem_operator.cli.output.page import render
 from tandem_operator.cli.output.planned import (
     CHANGE_TITLES,
     FLEET_TITLES,
-    Plan,
+    CapacityPlan,
     answer,
     change_rows,
     fleet_cells,
@@ -27,7 +27,7 @@ from tandem_operator.cli.units import amount, fleet_name, latency, share
 ROOM_FOR_NAMES = 1.2
 
 
-def plan_page(found: Plan) -> str:
+def plan_page(found: CapacityPlan) -> str:
     """The page."""
     case = found.case
     width_s = bin_width_s(case)
@@ -49,7 +49,7 @@ def plan_page(found: Plan) -> str:
     )
 
 
-def _frontier_charts(found: Plan) -> Iterator[tuple[str, Chart]]:
+def _frontier_charts(found: CapacityPlan) -> Iterator[tuple[str, Chart]]:
     slo = found.case.spec.slo
     requests = found.case.trace.requests
     prompt = sum(r.prompt_tokens for r in requests) / max(1, len(requests))
@@ -58,7 +58,7 @@ def _frontier_charts(found: Plan) -> Iterator[tuple[str, Chart]]:
         yield name, _frontier_chart(found, frontier, name, bounds[name])
 
 
-def _frontier_chart(found: Plan, frontier: list[Point], name: str, bound_s: float) -> Chart:
+def _frontier_chart(found: CapacityPlan, frontier: list[Point], name: str, bound_s: float) -> Chart:
     points = [(p, at) for p in near(found) if (at := p95_s(p, name)) is not None]
     report = found.tandem.report
     tandem_s = (report.ttft_s if name == "TTFT" else report.tpot_s)["p95"]

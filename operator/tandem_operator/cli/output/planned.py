@@ -33,7 +33,7 @@ class SloChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CapacityPlan:
     """All that a plan says.
 
     Attributes:
@@ -72,7 +72,7 @@ def p95_s(point: Point, name: str) -> float | None:
     return (report.ttft_s if name == "TTFT" else report.tpot_s)["p95"]
 
 
-def answer(found: Plan) -> str:
+def answer(found: CapacityPlan) -> str:
     """The plan in a sentence."""
     case, cheapest = found.case, found.cheapest
     slo = case.spec.slo
@@ -105,13 +105,13 @@ def answer(found: Plan) -> str:
     )
 
 
-def asked_for(found: Plan) -> Iterator[str]:
+def asked_for(found: CapacityPlan) -> Iterator[str]:
     """Whether Tandem buys more than was asked for."""
     if found.cheapest is not None and (said := overspent(found.tandem, found.cheapest.run)):
         yield said
 
 
-def _barred(found: Plan) -> Oversize | None:
+def _barred(found: CapacityPlan) -> Oversize | None:
     """The requests that are too long, where these alone break the SLO."""
     oversize = found.case.oversize
     if oversize is None or oversize.most_attainment >= found.case.spec.slo.attainment:
@@ -119,7 +119,7 @@ def _barred(found: Plan) -> Oversize | None:
     return oversize
 
 
-def near(found: Plan) -> list[Point]:
+def near(found: CapacityPlan) -> list[Point]:
     """The fleets worth showing: not those that were run to find what one role alone needs."""
     middle = found.largest if found.cheapest is None else found.cheapest
     return [
@@ -163,7 +163,7 @@ def tandem_cells(tandem: Run) -> tuple[str, ...]:
     )
 
 
-def change_rows(found: Plan) -> Iterator[tuple[str, ...]]:
+def change_rows(found: CapacityPlan) -> Iterator[tuple[str, ...]]:
     """Each step of the SLO as text, the SLO itself first."""
     own = SloChange("as it is", found.case.spec.slo, found.cheapest)
     none = "none within the bounds" if _barred(found) is None else "none at all"
@@ -183,7 +183,7 @@ def change_rows(found: Plan) -> Iterator[tuple[str, ...]]:
         )
 
 
-def to_json(found: Plan) -> dict[str, Any]:
+def to_json(found: CapacityPlan) -> dict[str, Any]:
     """The plan for programs."""
     frontier = {
         name.lower(): [fleet_name(point.fleet) for point in points]

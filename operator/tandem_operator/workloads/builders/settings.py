@@ -3,8 +3,14 @@
 import json
 
 from tandem_contracts.names import SETTINGS_KEY
-from tandem_contracts.router_settings import DecodePace as ToldPace
-from tandem_contracts.router_settings import Kv, Limits, Settings, Slo, Timeouts
+from tandem_contracts.router_settings import (
+    KvSettings,
+    LimitSettings,
+    PaceSettings,
+    Settings,
+    SloSettings,
+    TimeoutSettings,
+)
 from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
 from tandem_operator.core.explain.tick_result import rounded
 from tandem_operator.core.sizing.decode_speed import DecodePace
@@ -29,15 +35,15 @@ def router_settings(pool: InferencePool, pace: DecodePace | None, *, routers: in
         generation=pool.metadata.generation,
         models=(spec.model.name,),
         max_model_len=spec.model.max_model_len,
-        slo=Slo(
+        slo=SloSettings(
             ttft_s=bounds.ttft_s,
             ttft_s_per_thousand_prompt_tokens=bounds.ttft_s_per_thousand_prompt_tokens,
             tpot_s=bounds.tpot_s,
             attainment=bounds.attainment,
         ),
-        limits=Limits(**spec.router.limits.model_dump()),
+        limits=LimitSettings(**spec.router.limits.model_dump()),
         timeouts=_timeouts(spec),
-        kv=Kv(lease_s=KV_LEASE_S),
+        kv=KvSettings(lease_s=KV_LEASE_S),
         decode=_decode(pace, spec.router, routers=routers) if pace is not None else None,
         cache_salt_header=spec.router.cache_salt_header,
     )
@@ -67,12 +73,12 @@ def memory_map(name: PoolName, memory: str, *, written: str) -> Object:
 WRITTEN_KEY = "written"
 
 
-def _decode(pace: DecodePace, router: Router, *, routers: int) -> ToldPace | None:
+def _decode(pace: DecodePace, router: Router, *, routers: int) -> PaceSettings | None:
     capacity, use = pace.kv_capacity_tokens, insurance_of(router)
     if not use.decode_gate and not use.overflow:
         return None
     least_s, per_stream_s, per_token_s = (rounded(second, TOLD_DIGITS) for second in pace.steps)
-    return ToldPace(
+    return PaceSettings(
         step_s=(least_s, per_stream_s, per_token_s),
         kv_capacity_tokens=None if capacity is None else max(1, round(capacity)),
         max_num_seqs=pace.max_num_seqs,
@@ -83,6 +89,6 @@ def _decode(pace: DecodePace, router: Router, *, routers: int) -> ToldPace | Non
     )
 
 
-def _timeouts(spec: PoolSpec) -> Timeouts:
+def _timeouts(spec: PoolSpec) -> TimeoutSettings:
     given = spec.router.timeouts.model_dump()
-    return Timeouts(**{f"{phase}_s": duration_s(text) for phase, text in given.items()})
+    return TimeoutSettings(**{f"{phase}_s": duration_s(text) for phase, text in given.items()})

@@ -36,7 +36,7 @@ class SeenPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LiveObjects:
     """One pool's live objects, read once.
 
     Attributes:
@@ -60,7 +60,7 @@ class Seen:
         )
 
 
-def see(world: World, name: PoolName) -> Seen:
+def see(world: World, name: PoolName) -> LiveObjects:
     """Read the world's objects."""
     live = [pod for pod in world.pods if not has_ended(pod)]
     cordoned = world.cordoned or frozenset()
@@ -91,7 +91,7 @@ def see(world: World, name: PoolName) -> Seen:
         ),
         latency=world.latency,
     )
-    return Seen(
+    return LiveObjects(
         observation=observation,
         pods=pods,
         replicas={str(key): count for key, count in replicas.items()},

@@ -7,11 +7,11 @@ from tandem_operator.core.guard.rollout import Turnover
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.pods import Template
-from tandem_operator.workloads.observed.live_objects import Seen
+from tandem_operator.workloads.observed.live_objects import LiveObjects
 
 
 def turnovers(
-    seen: Seen, templates: Mapping[str, Template], *, decision: Decision | None = None
+    seen: LiveObjects, templates: Mapping[str, Template], *, decision: Decision | None = None
 ) -> dict[Role, Turnover]:
     """The state of each role, with the counts of a decision where there is one already."""
     return {
@@ -25,7 +25,7 @@ def turnovers(
     }
 
 
-def _turnover(seen: Seen, role: Role, *, template: str, to: int) -> Turnover:
+def _turnover(seen: LiveObjects, role: Role, *, template: str, to: int) -> Turnover:
     found = seen.of(role)
     pods = [pod for pod in found if pod.phase is not PodPhase.TERMINATING]
     old = sum(pod.template != template for pod in pods)

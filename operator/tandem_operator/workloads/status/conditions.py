@@ -25,7 +25,7 @@ LONGEST_MESSAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConditionNow:
     """What is said of one condition now."""
 
     type: ConditionType
@@ -34,7 +34,7 @@ class Verdict:
     message: str
 
 
-def verdicts(facts: Facts) -> tuple[Verdict, ...]:
+def verdicts(facts: Facts) -> tuple[ConditionNow, ...]:
     """All conditions of a pool whose spec makes sense."""
     return (
         _ready(facts),
@@ -49,17 +49,17 @@ def verdicts(facts: Facts) -> tuple[Verdict, ...]:
     )
 
 
-def rejection(sentences: Iterable[str]) -> tuple[Verdict, ...]:
+def rejection(sentences: Iterable[str]) -> tuple[ConditionNow, ...]:
     """The conditions that change when the spec cannot be run; what runs is left as it was."""
     message = "; ".join(sentences) + ". Tandem left the running pods unchanged."
     return (
-        Verdict(ConditionType.READY, FALSE, "NotAccepted", message),
-        Verdict(ConditionType.ACCEPTED, FALSE, "InvalidSpec", message),
+        ConditionNow(ConditionType.READY, FALSE, "NotAccepted", message),
+        ConditionNow(ConditionType.ACCEPTED, FALSE, "InvalidSpec", message),
     )
 
 
 def conditions(
-    told: Iterable[Verdict], previous: PoolStatus, *, generation: int, now_s: float
+    told: Iterable[ConditionNow], previous: PoolStatus, *, generation: int, now_s: float
 ) -> list[Condition]:
     """Verdicts as conditions; a transition time moves only with the status."""
     return [
@@ -80,39 +80,39 @@ def rfc3339(at_s: float) -> str:
     return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _transition(verdict: Verdict, previous: PoolStatus, now_s: float) -> str:
+def _transition(verdict: ConditionNow, previous: PoolStatus, now_s: float) -> str:
     before = previous.condition(verdict.type)
     if before is not None and before.status == verdict.status:
         return before.last_transition_time
     return rfc3339(now_s)
 
 
-def _ready(facts: Facts) -> Verdict:
+def _ready(facts: Facts) -> ConditionNow:
     if not facts.in_force:
         message = facts.outcome.refused or facts.outcome.blocked or ""
-        return Verdict(ConditionType.READY, FALSE, "NotApplied", message)
+        return ConditionNow(ConditionType.READY, FALSE, "NotApplied", message)
     missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
     if not missing:
         return _serving(facts)
     troubles = {each: found for each in missing if (found := _trouble(facts, each))}
     if not troubles:
         message = f"The pool needs a Ready pod of {_and(missing)}."
-        return Verdict(ConditionType.READY, FALSE, "Starting", message)
+        return ConditionNow(ConditionType.READY, FALSE, "Starting", message)
     reason = next(iter(troubles.values())).partition(":")[0]
     message = "; ".join(f"{component}: {trouble}" for component, trouble in troubles.items())
     named = reason if reason.isascii() and reason.isalnum() else "PodsFailing"
-    return Verdict(ConditionType.READY, FALSE, named, message)
+    return ConditionNow(ConditionType.READY, FALSE, named, message)
 
 
-def _serving(facts: Facts) -> Verdict:
+def _serving(facts: Facts) -> ConditionNow:
     """Ready, whichever generation its pods are of: one that serves is not down for an edit."""
     message = "The router answers, and each role has a Ready pod"
     behind = [role for role in Role if not facts.serving(role)]
     if not behind:
-        return Verdict(ConditionType.READY, TRUE, "Serving", f"{message}.")
+        return ConditionNow(ConditionType.READY, TRUE, "Serving", f"{message}.")
     troubles = [f"{role}: {found}" for role in behind if (found := _trouble(facts, role))]
     message += f"; the Ready pods of {_and(behind)} still run the previous spec"
-    return Verdict(
+    return ConditionNow(
         ConditionType.READY, TRUE, "RollingOut", "; ".join([message, *troubles]).rstrip(".") + "."
     )
 
@@ -127,20 +127,20 @@ def _trouble(facts: Facts, component: str) -> str | None:
     return next((pod.trouble for pod in newest or pods if pod.trouble), None)
 
 
-def _accepted(facts: Facts) -> Verdict:
+def _accepted(facts: Facts) -> ConditionNow:
     if facts.outcome.blocked is not None:
         message = f"Tandem changed nothing: {facts.outcome.blocked}"
-        return Verdict(ConditionType.ACCEPTED, FALSE, "OwnedByOther", message)
+        return ConditionNow(ConditionType.ACCEPTED, FALSE, "OwnedByOther", message)
     if facts.outcome.refused is not None:
         message = (
             f"The API server refused an object, so Tandem changed nothing: {facts.outcome.refused}"
         )
-        return Verdict(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
+        return ConditionNow(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
     told = dict(_told_though_accepted(facts))
     if told:
         reason, message = next(iter(told)), " ".join(told.values())
-        return Verdict(ConditionType.ACCEPTED, TRUE, reason, message)
-    return Verdict(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
+        return ConditionNow(ConditionType.ACCEPTED, TRUE, reason, message)
+    return ConditionNow(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
 
 
 def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -154,12 +154,12 @@ def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
         yield FIELDS_OVERRIDDEN, message + "; ".join(facts.overridden) + "."
 
 
-def _slo_met(facts: Facts) -> Verdict:
+def _slo_met(facts: Facts) -> ConditionNow:
     recent = facts.decision.recent
     objective = f"{facts.policy.slo.attainment * 100:g}%"
     if recent.attainment is None:
         message = "No request ended in the recent window."
-        return Verdict(ConditionType.SLO_MET, UNKNOWN, "NoRequests", message)
+        return ConditionNow(ConditionType.SLO_MET, UNKNOWN, "NoRequests", message)
     if recent.attainment >= facts.policy.slo.attainment:
         # Without prefill pods, decode pods serve whole requests.
         needed = (Role.DECODE, ROUTER)
@@ -170,66 +170,66 @@ def _slo_met(facts: Facts) -> Verdict:
                 "The completed requests kept both bounds, but no request is served without a Ready"
                 f" pod of {_and(missing)}."
             )
-            return Verdict(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
+            return ConditionNow(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
         message = f"At least {objective} of the recent requests kept both bounds."
-        return Verdict(ConditionType.SLO_MET, TRUE, "Met", message)
+        return ConditionNow(ConditionType.SLO_MET, TRUE, "Met", message)
     message = f"Fewer than {objective} of the recent requests kept both bounds"
     if recent.blame:
         most = max(sorted(recent.blame), key=lambda cause: recent.blame[cause])
         message += f"; the most frequent cause is {most}"
-    return Verdict(ConditionType.SLO_MET, FALSE, "Missed", message + ".")
+    return ConditionNow(ConditionType.SLO_MET, FALSE, "Missed", message + ".")
 
 
-def _metrics_fresh(facts: Facts) -> Verdict:
+def _metrics_fresh(facts: Facts) -> ConditionNow:
     message = _capital(facts.decision.fresh_message)
     if facts.metrics_source is MetricsSource.PROMETHEUS:
         message += " (read from Prometheus)"
     elif facts.prometheus_passed_over:
         message += " (read from the pods: Prometheus has no fresh samples of some of them)"
     if facts.decision.fresh:
-        return Verdict(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
+        return ConditionNow(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
     before = facts.previous.condition(ConditionType.METRICS_FRESH)
     if (before is None or before.status == UNKNOWN) and not facts.serving(ROUTER):
         message = "Tandem measures nothing before the first router is Ready."
-        return Verdict(ConditionType.METRICS_FRESH, UNKNOWN, "Starting", message)
-    return Verdict(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
+        return ConditionNow(ConditionType.METRICS_FRESH, UNKNOWN, "Starting", message)
+    return ConditionNow(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
 
 
-def _scaling_active(facts: Facts) -> Verdict:
+def _scaling_active(facts: Facts) -> ConditionNow:
     policy = facts.policy
     if policy.mode is not Mode.AUTO:
         what = "changes no" if policy.mode is Mode.PAUSED else "only recommends"
         message = f"Tandem {what} replica counts, since scaling.mode is {policy.mode}."
-        return Verdict(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
+        return ConditionNow(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
     external = [str(role) for role in Role if not policy.roles[role].managed]
     if external:
         how = "see FieldConflict" if facts.rivals else "management: External"
         message = f"Another owner sets the replicas of {_and(external)} ({how})."
         status = FALSE if len(external) == len(Role) else TRUE
-        return Verdict(ConditionType.SCALING_ACTIVE, status, "External", message)
+        return ConditionNow(ConditionType.SCALING_ACTIVE, status, "External", message)
     message = "Tandem sets the replica counts of both roles."
-    return Verdict(ConditionType.SCALING_ACTIVE, TRUE, "Auto", message)
+    return ConditionNow(ConditionType.SCALING_ACTIVE, TRUE, "Auto", message)
 
 
-def _capacity_blocked(facts: Facts) -> Verdict:
+def _capacity_blocked(facts: Facts) -> ConditionNow:
     refusals = [f"{name}: {why}" for name, why in sorted(facts.seen.refusals.items())]
     stuck, kept = facts.decision.capacity_blocked, facts.decision.drain_blocked
     blocked = [*refusals, *filter(None, [stuck, kept])]
     if blocked:
         reason = "PodsRefused" if refusals else "PodsStuck" if stuck else "DrainBlocked"
-        return Verdict(ConditionType.CAPACITY_BLOCKED, TRUE, reason, "; ".join(blocked))
+        return ConditionNow(ConditionType.CAPACITY_BLOCKED, TRUE, reason, "; ".join(blocked))
     message = "All desired pods run or are starting."
-    return Verdict(ConditionType.CAPACITY_BLOCKED, FALSE, "NotBlocked", message)
+    return ConditionNow(ConditionType.CAPACITY_BLOCKED, FALSE, "NotBlocked", message)
 
 
-def _slo_feasible(facts: Facts) -> Verdict:
+def _slo_feasible(facts: Facts) -> ConditionNow:
     decision = facts.decision
     if decision.slo_feasible is None:
         message = "Tandem has too few measurements to tell."
-        return Verdict(ConditionType.SLO_FEASIBLE, UNKNOWN, "Learning", message)
+        return ConditionNow(ConditionType.SLO_FEASIBLE, UNKNOWN, "Learning", message)
     if decision.slo_feasible:
         message = "Enough replicas can keep the SLO."
-        return Verdict(ConditionType.SLO_FEASIBLE, TRUE, "Feasible", message)
+        return ConditionNow(ConditionType.SLO_FEASIBLE, TRUE, "Feasible", message)
     bounds = {
         "slo.ttft.target": decision.feasible_ttft_s,
         "slo.tpot.target": decision.feasible_tpot_s,
@@ -237,17 +237,19 @@ def _slo_feasible(facts: Facts) -> Verdict:
     could = [f"{field}: {format_duration(at)}" for field, at in bounds.items() if at is not None]
     message = "No number of replicas can keep the SLO"
     message += f"; replicas can keep {_and(could)}." if could else "."
-    return Verdict(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
+    return ConditionNow(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
 
 
-def _field_conflict(facts: Facts) -> Verdict:
+def _field_conflict(facts: Facts) -> ConditionNow:
     if facts.outcome.blocked is not None:
-        return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "OwnedByOther", facts.outcome.blocked)
+        return ConditionNow(
+            ConditionType.FIELD_CONFLICT, TRUE, "OwnedByOther", facts.outcome.blocked
+        )
     if facts.rivals:
         message = " ".join(map(_rivalry, facts.rivals.items()))
-        return Verdict(ConditionType.FIELD_CONFLICT, TRUE, "ReplicasContested", message)
+        return ConditionNow(ConditionType.FIELD_CONFLICT, TRUE, "ReplicasContested", message)
     message = "No other manager owns a field that Tandem writes."
-    return Verdict(ConditionType.FIELD_CONFLICT, FALSE, "NoConflict", message)
+    return ConditionNow(ConditionType.FIELD_CONFLICT, FALSE, "NoConflict", message)
 
 
 def _rivalry(contested: tuple[str, Rival]) -> str:
@@ -262,7 +264,7 @@ def _rivalry(contested: tuple[str, Rival]) -> str:
     )
 
 
-def _engines_healthy(facts: Facts) -> Verdict:
+def _engines_healthy(facts: Facts) -> ConditionNow:
     kind, lapses, sick = ConditionType.ENGINES_HEALTHY, lapsed(facts), ejected(facts)
     told = []
     if lapses:
@@ -270,12 +272,16 @@ def _engines_healthy(facts: Facts) -> Verdict:
     if sick:
         told.append(f"The routers send no requests to these Ready pods: {_named(sick)}.")
     if told:
-        return Verdict(
+        return ConditionNow(
             kind, FALSE, "EnginesStopped" if lapses else "EnginesEjected", " ".join(told)
         )
     if all(router.ended for router in facts.seen.observation.routers):
-        return Verdict(kind, UNKNOWN, "NoRouters", "No router reports the health of engine pods.")
-    return Verdict(kind, TRUE, "Serving", "The routers send requests to every Ready engine pod.")
+        return ConditionNow(
+            kind, UNKNOWN, "NoRouters", "No router reports the health of engine pods."
+        )
+    return ConditionNow(
+        kind, TRUE, "Serving", "The routers send requests to every Ready engine pod."
+    )
 
 
 def _named(pods: Iterable[Sickness]) -> str:

@@ -12,7 +12,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.effects import Outcome
 from tandem_operator.workloads.names import ROUTER, PoolName
-from tandem_operator.workloads.observed.live_objects import Seen, SeenPod
+from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.world import Rival
 
 _ON_A_NODE = frozenset({PodPhase.STARTING, PodPhase.READY, PodPhase.TERMINATING})
@@ -34,7 +34,7 @@ class Facts:
     rivals: Mapping[str, Rival]
     templates: Mapping[str, str]
     overridden: tuple[str, ...]
-    seen: Seen
+    seen: LiveObjects
     decision: Decision
     routers: Doors
     previous: PoolStatus

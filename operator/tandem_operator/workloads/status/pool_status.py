@@ -22,7 +22,7 @@ from tandem_operator.core.observation import PodPhase, Quantiles
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.names import ROUTER
-from tandem_operator.workloads.observed.live_objects import Seen
+from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.pod_status import epoch_s
 from tandem_operator.workloads.status.conditions import conditions, rejection, rfc3339, verdicts
 from tandem_operator.workloads.status.facts import Facts
@@ -54,7 +54,12 @@ def status_of(facts: Facts) -> PoolStatus:
 
 
 def rejected_status(
-    previous: PoolStatus, sentences: tuple[str, ...], *, seen: Seen, generation: int, now_s: float
+    previous: PoolStatus,
+    sentences: tuple[str, ...],
+    *,
+    seen: LiveObjects,
+    generation: int,
+    now_s: float,
 ) -> PoolStatus:
     """The status of a pool whose spec cannot be run: what runs goes on, and says so."""
     told = conditions(rejection(sentences), previous, generation=generation, now_s=now_s)
@@ -97,7 +102,7 @@ def _router_status(facts: Facts) -> RouterStatus:
     )
 
 
-def _counts(seen: Seen, role: Role, *, ready: int, desired: int | None) -> RoleStatus:
+def _counts(seen: LiveObjects, role: Role, *, ready: int, desired: int | None) -> RoleStatus:
     pending = len(seen.of(role, PodPhase.STARTING)) + len(seen.of(role, PodPhase.UNSCHEDULED))
     return RoleStatus(
         current=seen.replicas.get(role),
