@@ -11,6 +11,7 @@ from pydantic import Field, FiniteFloat
 from tandem_contracts.parts import Part
 
 MOST_POINTS = 100
+LONGEST_DEVICE = 100
 
 Size = Annotated[int, Field(ge=1, le=10**9)]
 Seconds = Annotated[FiniteFloat, Field(gt=0)]
@@ -86,7 +87,7 @@ class ProbesInfo(Part):
 class HardwareInfo(Part):
     """What the engine runs on."""
 
-    device: Annotated[str, Field(max_length=100)] | None = None
+    device: Annotated[str, Field(max_length=LONGEST_DEVICE)] | None = None
     """By the name that its driver gives it."""
     devices: Annotated[int, Field(ge=1, le=1024)] = 1
 

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from tandem_contracts.engine_info import EngineInfo, MeasuredInfo, ShapeInfo
+from tandem_contracts.engine_info import LONGEST_DEVICE, EngineInfo, MeasuredInfo, ShapeInfo
 from tandem_contracts.parts import part_of
 from tandem_engine.serve.lifecycle import Lifecycle
 
@@ -25,7 +25,10 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
     async def info(_: web.Request) -> web.Response:
         reason = lifecycle.reason or lifecycle.doubt
         known = lifecycle.info
+        device = known.get("device")
         parts = {
+            # A driver may name it at any length.
+            "device": device and device[:LONGEST_DEVICE],
             "measured": part_of(MeasuredInfo, known.get("measured")),
             "shape": part_of(ShapeInfo, known.get("shape")),
         }
