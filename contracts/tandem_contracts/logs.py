@@ -34,8 +34,13 @@ class _Line(JsonFormatter):
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def process_log_record(self, log_data: dict[str, object]) -> dict[str, object]:
-        """Levels as most collectors of logs know them."""
-        return {**log_data, "level": str(log_data["level"]).lower()}
+        """Levels as most collectors of logs know them; what every line has stands first."""
+        first = {name: log_data[name] for name in _REQUIRED.values()}
+        return first | {"level": str(log_data["level"]).lower()} | _without(log_data, first)
+
+
+def _without(log_data: dict[str, object], names: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in log_data.items() if name not in names}
 
 
 def formatter(about: Mapping[str, str] | None = None) -> logging.Formatter:

@@ -40,6 +40,7 @@ def test_each_process_logs_the_same_fields(configure, about):
 
     [written] = (ended.stdout + ended.stderr).splitlines()
     line = json.loads(written)
+    assert list(line)[:4] == ["time", "level", "logger", "message"]
     own = {"time", "level", "logger", "message", "why", "exception"}
     assert set(line) == own | about
     assert set(line) <= set(FIELDS)
