@@ -20,7 +20,7 @@ from typing import Any
 
 import aiohttp
 
-from tandem_engine.serve import metrics
+from tandem_engine.serve import vllm_metrics as metrics
 
 SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
 SHORTEST_TOKENS, LONGEST_TOKENS = 5, 1900

@@ -10,7 +10,7 @@ from e2e.demo.setup import engine_key
 from e2e.pools import Pool, wait_until
 from e2e.trial import open_engine_door
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.memory import memory_from_json
+from tandem_operator.workloads.stored_memory import memory_from_json
 
 PROMPT = list(range(20, 420))
 

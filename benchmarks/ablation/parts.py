@@ -14,9 +14,9 @@ from tandem_operator.core.objective.insurance import Cover
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.observe.arrivals import Outcomes, outcomes
 from tandem_operator.core.observe.demand_history import DemandHistory
-from tandem_operator.core.sizing.decode import DecodeWork
+from tandem_operator.core.sizing.decode_lateness import DecodeWork
 from tandem_operator.core.sizing.demand import Situation
-from tandem_operator.core.sizing.prefill import PrefillWork, Replay
+from tandem_operator.core.sizing.prefill_lateness import PrefillWork, Replay
 from tandem_operator.core.sizing.scale_down_margin import EARLY_S
 from tandem_operator.core.spec import PoolSpec
 
@@ -105,11 +105,11 @@ PARTS: dict[str, Part] = {
     ),
     "queueing": Part(
         "prefill is enough where its load is below one",
-        {"sizing.prefill.Replay.late_share": _loaded},
+        {"sizing.prefill_lateness.Replay.late_share": _loaded},
     ),
     "turns": Part(
         "prefill pods are taken for one queue's servers",
-        {"sizing.prefill._next_in_turn": heapreplace},
+        {"sizing.prefill_lateness._next_in_turn": heapreplace},
     ),
     "hopeless": Part(
         "what no replica helps counts against the models",
@@ -117,7 +117,7 @@ PARTS: dict[str, Part] = {
     ),
     "chance": Part(
         "decode is enough where its load is below one",
-        {"sizing.decode.DecodeWork.late_share": _full},
+        {"sizing.decode_lateness.DecodeWork.late_share": _full},
     ),
     "burstiness": Part(
         "decode expects Poisson arrivals", {"sizing.arrival_sample._dispersion": lambda *_: 1.0}
@@ -127,7 +127,7 @@ PARTS: dict[str, Part] = {
     ),
     "delivered": Part(
         "decode expects more than prefill hands over",
-        {"sizing.optimizer._delivered_rps": lambda *_: 1e9},
+        {"sizing.replica_counts._delivered_rps": lambda *_: 1e9},
     ),
     "price": Part(
         "lateness has no price: enough for the mean forecast alone",
@@ -158,7 +158,7 @@ PARTS: dict[str, Part] = {
         "growth for a small need does not wait", {"guard.guard.CONFIRM_SMALL_S": CONFIRM_S}
     ),
     "headroom": Part(
-        "a low that may be chance gives back", {"sizing.targets.headroom": lambda **_: 0.0}
+        "a low that may be chance gives back", {"sizing.role_targets.headroom": lambda **_: 0.0}
     ),
     "doubt": Part(
         "what is known of 45 s is known as well", {"sizing.scale_down_margin.SEEN_S": EARLY_S}
@@ -168,7 +168,7 @@ PARTS: dict[str, Part] = {
 # Steps that show behind the router and on traffic that comes back: the insurance and its budget.
 INSURANCE: dict[str, Part] = {
     "insurance": Part(
-        "nothing is held for bursts that came", {"objective.objective.cover_for": _no_cover}
+        "nothing is held for bursts that came", {"objective.promise.cover_for": _no_cover}
     ),
     "budget": Part(
         "the objective is planned for, whatever is left of its budget",
@@ -176,13 +176,13 @@ INSURANCE: dict[str, Part] = {
     ),
     "record": Part(
         "more than any burst needed may be held",
-        {"objective.objective.most_of": lambda *_, **__: {}},
+        {"objective.promise.most_of": lambda *_, **__: {}},
     ),
     "level": Part(
         "no fleet stays as it is on level traffic",
         {
             "objective.choose_insurance.is_level": lambda _: False,
-            "objective.objective.is_level": lambda _: False,
+            "objective.promise.is_level": lambda _: False,
         },
     ),
     "gross": Part("no single burst is insured against", {"objective.surprises.GROSS": inf}),
@@ -192,7 +192,7 @@ INSURANCE: dict[str, Part] = {
     ),
     "usual": Part(
         "the past is played at the cost of this minute",
-        {"objective.objective.as_usual": lambda work, _: work},
+        {"objective.promise.as_usual": lambda work, _: work},
     ),
     "answers": Part("few answers count as many", {"learn.output_lengths.ENOUGH_ANSWERS": 0}),
     "repeat": Part(

@@ -15,7 +15,8 @@ from benchmarks.simulator.__main__ import profile_of
 from benchmarks.simulator.cases import Case
 from benchmarks.simulator.kept import NOTED, kept
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.baselines.clairvoyant import Clairvoyant
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.flight import judge

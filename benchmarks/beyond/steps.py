@@ -6,15 +6,15 @@ from benchmarks.simulator.__main__ import REPLAY_ROUTER
 from tandem_operator.api import PrefillOverflow, Router
 from tandem_operator.cli.input.case import router_of
 from tandem_operator.core.spec import Insurance
-from tandem_operator.sim.routing.router_queue import Order, RouterSettings
-from tandem_operator.workloads.policy import insurance_of
+from tandem_operator.sim.routing.router_queue import Order, QueueSettings
+from tandem_operator.workloads.pool_spec import insurance_of
 
 # One request under way at a prefill pod and one that goes on at once: the rest waits where it can
 # still be put in order.
 AT_A_POD = 2
 OBJECTIVE = 0.95
 
-DEADLINE = RouterSettings(
+DEADLINE = QueueSettings(
     Order.DEADLINE, requests_per_prefill_pod=AT_A_POD, overflow=False, decode_gate=False
 )
 FIFO = replace(DEADLINE, order=Order.FIFO)
@@ -40,7 +40,7 @@ class Step:
     """
 
     what: str
-    router: RouterSettings
+    router: QueueSettings
     insurance: Insurance = NOTHING
     objective: float = OBJECTIVE
     clairvoyant: bool = False

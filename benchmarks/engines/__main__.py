@@ -27,9 +27,9 @@ from benchmarks.engines.engine import EngineEndedError, Pair, RealEngine, start
 from benchmarks.engines.timing import Clock, Step, prefill_times, step_times
 from benchmarks.load.plan import Traffic
 from benchmarks.load.record import Record, tally
+from tandem_engine.serve.engine_settings import EngineSettings, Role
 from tandem_engine.serve.measure import PrefillTime
-from tandem_engine.serve.settings import Role, Settings
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 NAME = "measured"
 # Both engines stand on the first GPU: each may claim less than half of it.
@@ -95,7 +95,7 @@ class Bench:
 
     def clock(self, engine: RealEngine) -> Clock:
         """Something to time that engine with."""
-        return Clock(engine.api, Settings(role=Role.PREFILL, model=NAME), random.Random(1))
+        return Clock(engine.api, EngineSettings(role=Role.PREFILL, model=NAME), random.Random(1))
 
     async def played(self, traffic: Traffic, url: str, slo: Slo = loads.SLO) -> None:
         """Send traffic and note what came of it."""

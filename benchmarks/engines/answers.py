@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.engines.engine import REQUEST_S, Pair, new_id
-from tandem_engine.serve import metrics
+from tandem_engine.serve import vllm_metrics as metrics
 from tandem_engine.serve.warm_up import random_prompt
 
 LENGTHS = (5, 31, 32, 33, 200, 777, 1900, 6000, 12000)

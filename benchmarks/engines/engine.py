@@ -14,7 +14,7 @@ import aiohttp
 
 from e2e.cluster.ports import free_ports
 from tandem_engine.router.openai.kv_fields import KV_PARAMS, REMOTE_DECODE
-from tandem_engine.serve import metrics
+from tandem_engine.serve import vllm_metrics as metrics
 from tandem_engine.serve.vllm_api import VllmApi
 
 PACKAGES = [str(Path(__file__).parents[2] / part) for part in ("contracts", "engine")]

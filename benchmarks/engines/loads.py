@@ -15,7 +15,7 @@ from benchmarks.priors.fit import least_relative_error
 from benchmarks.router.targets import started_router
 from tandem_engine.serve.measure import PrefillTime
 from tandem_operator.core.learn.least_squares import dot
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 from tandem_operator.sim.engines.profile import Curve
 from tandem_routing.decode_admission import TPOT_SHARE
 

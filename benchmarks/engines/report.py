@@ -19,7 +19,8 @@ from benchmarks.simulator.__main__ import REPLAY_ROUTER, run
 from tandem_operator.core.learn.shipped_profiles import profiled
 from tandem_operator.core.observation import Hardware, ModelShape, StartUp
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.engines.profile_files import read_profile
 from tandem_operator.sim.pool import PoolSetup

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tandem_engine.serve.engine_settings import EngineSettings
 from tandem_engine.serve.measure import PrefillTime
-from tandem_engine.serve.settings import Settings
 from tandem_engine.serve.vllm_api import VllmApi
 from tandem_engine.serve.warm_up import complete, random_prompt
 
@@ -31,7 +31,7 @@ class Clock:
     """Times completions of one engine."""
 
     api: VllmApi
-    settings: Settings
+    settings: EngineSettings
     draw: random.Random
 
     def prompt(self, tokens: int) -> list[int]:

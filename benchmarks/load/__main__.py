@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import Lengths, Traffic, plan_requests
 from benchmarks.load.record import Outcome, Record, tally
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tandem_engine.serve.settings import Role, Settings
-from tandem_engine.serve.shape import model_shape
+from tandem_engine.serve.engine_settings import EngineSettings, Role
+from tandem_engine.serve.served_shape import model_shape
 from tandem_operator.core.observation import ModelShape
 
 
@@ -35,7 +35,7 @@ class Model:
 
     def shape(self, *, quantization: str | None) -> ModelShape:
         """The shape that the engine's launcher tells of it."""
-        settings = Settings(role=Role.PREFILL, model="any", quantization=quantization)
+        settings = EngineSettings(role=Role.PREFILL, model="any", quantization=quantization)
         shape = model_shape(self.config(), settings)
         assert shape is not None
         return ModelShape(**asdict(shape))

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.replay.environment import cache_directory
+from tandem_contracts.ttft_bound import ttft_bound_s
 from tandem_operator.api import Router
 from tandem_operator.cli.input.case import router_of
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = cache_directory() / "promise"
@@ -38,7 +39,7 @@ WORLD = (
             "flight",
             "traces/generate",
             "routing/other_orders",
-            "routing/outlook",
+            "routing/router_view",
             "cluster/pods",
             "pool",
             "engines/prefill_pod",
@@ -62,7 +63,7 @@ ARRIVALS = OPERATOR / "core" / "observe" / "arrivals.py"
 TANDEM = (
     *sorted((OPERATOR / "core").rglob("*.py")),
     *sorted((OPERATOR / "api").rglob("*.py")),
-    OPERATOR / "workloads" / "policy.py",
+    OPERATOR / "workloads" / "pool_spec.py",
     OPERATOR / "sim" / "policy.py",
     *SEEN,
 )
@@ -95,7 +96,9 @@ def depends_on(kind: str) -> tuple[Path, ...]:
 @cache
 def code(kind: str) -> str:
     """A hash of that code."""
-    digest = hashlib.sha256(f"{inspect.getsource(Slo)}{router_of(Router())}".encode())
+    digest = hashlib.sha256(
+        f"{inspect.getsource(Slo)}{inspect.getsource(ttft_bound_s)}{router_of(Router())}".encode()
+    )
     for path in depends_on(kind):
         digest.update(meaning(path.read_text()).encode())
     return digest.hexdigest()

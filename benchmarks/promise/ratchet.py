@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.policy import Answer, Policy
+from tandem_operator.sim.policy import Policy, PolicyAnswer
 
 
 @dataclass(slots=True)
@@ -23,9 +23,9 @@ class Ratchet:
         """Its own, with that of the other policy."""
         return f"ratchet of {self.grows.name}"
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """What the other policy asks for, or asked for before."""
         answer = self.grows.tick(spec, observation, now_s)
         for role, count in answer.replicas.items():
             self._most[role] = max(count, self._most.get(role, 0))
-        return Answer(replicas=dict(self._most), next_tick_s=answer.next_tick_s)
+        return PolicyAnswer(replicas=dict(self._most), next_tick_s=answer.next_tick_s)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.policy import Answer, Policy
+from tandem_operator.sim.policy import Policy, PolicyAnswer
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Relay:
         """Both names."""
         return f"{self.first.name}, then {self.second.name}"
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """What the policy of this moment says."""
         policy = self.first if now_s < self.at_s else self.second
         return policy.tick(spec, observation, now_s)

@@ -11,7 +11,8 @@ from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.traces.trace import Trace
 
 LOOK_S = 0.1

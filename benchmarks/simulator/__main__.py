@@ -10,18 +10,19 @@ from typing import Any
 from benchmarks.replay.setup import KV_BLOCK_TOKENS, MAX_NUM_SEQS, SYSTEM, TIMINGS, context_of
 from benchmarks.simulator.cases import CASES, Case, table_name
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.engines.profile_files import read_profile
 from tandem_operator.sim.policy import Static
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.routing.router_queue import Order, RouterSettings, Spread
+from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
 from tandem_operator.sim.simulate import simulate
 
 HERE = Path(__file__).resolve().parent
 # The replay sends each request round robin at once: all queues stand at the engines.
-REPLAY_ROUTER = RouterSettings(
+REPLAY_ROUTER = QueueSettings(
     Order.FIFO,
     Spread.ROUND_ROBIN,
     requests_per_prefill_pod=None,

@@ -21,15 +21,16 @@ from tandem_operator.core.decide import decide
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.engines.profile import straight_profile
-from tandem_operator.sim.policy import Answer
+from tandem_operator.sim.policy import PolicyAnswer
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.simulate import Scenario, simulate
 from tandem_operator.sim.traces.generate import Lengths, Mix, Rate, burst, constant, poisson, sine
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
-from tandem_operator.workloads.policy import insurance_of
+from tandem_operator.workloads.pool_spec import insurance_of
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 
 BOUND_S = 0.020
 HISTORY_S = 1200.0
@@ -89,7 +90,7 @@ class Timed:
         self.trips_s: list[float] = []
         self.memory_bytes = 0
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """One tick of the core, timed."""
         # What the simulator holds is not the core's: it is not searched for garbage on its time.
         gc.freeze()
@@ -103,7 +104,7 @@ class Timed:
         self.ticks_s.append(decided_s - begin_s)
         self.memory_bytes = max(self.memory_bytes, len(text))
         replicas = {role: plan.to for role, plan in decision.roles.items()}
-        return Answer(replicas=replicas, next_tick_s=decision.next_tick_s)
+        return PolicyAnswer(replicas=replicas, next_tick_s=decision.next_tick_s)
 
 
 def measure(load: Load, *, span_s: float, seed: int = 1) -> Timed:

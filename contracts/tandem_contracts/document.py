@@ -93,7 +93,7 @@ def _logs() -> str:
 _TABLES: Mapping[str, Callable[[], str]] = {
     "names": _names,
     "logs": _logs,
-    "router_settings": lambda: _document(router_settings.Settings),
+    "router_settings": lambda: _document(router_settings.RouterSettings),
     "arrivals": lambda: _document(arrivals.ArrivalsReport),
     "engine_info": lambda: _document(engine_info.EngineInfo),
 }

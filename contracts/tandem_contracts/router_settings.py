@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tandem_contracts.parts import Part
+from tandem_contracts.ttft_bound import ttft_bound_s
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -24,7 +25,11 @@ class SloSettings(Part):
 
     def ttft_bound_s(self, prompt_tokens: int) -> float:
         """Return the TTFT bound of a request with this many prompt tokens."""
-        return self.ttft_s + self.ttft_s_per_thousand_prompt_tokens * prompt_tokens / 1000
+        return ttft_bound_s(
+            prompt_tokens,
+            ttft_s=self.ttft_s,
+            per_thousand_tokens_s=self.ttft_s_per_thousand_prompt_tokens,
+        )
 
 
 class LimitSettings(Part):
@@ -87,7 +92,7 @@ class KvSettings(Part):
     """How long prefill pods keep them. The engines are started with the same value."""
 
 
-class Settings(Part):
+class RouterSettings(Part):
     """One whole settings document (`router.json`)."""
 
     schema_version: Literal[1] = Field(alias="schema")

@@ -29,7 +29,7 @@ from e2e.demo.story import PhaseRun, Seconds, Story, summarize
 from e2e.demo.verdict import judge
 from e2e.demo.watch import PoolWatch
 from e2e.pools import NotInTimeError, wait_for_door
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 NAMESPACE, POOL = "tandem-demo", "tiny"
 URL = "http://127.0.0.1:30080"

@@ -12,7 +12,7 @@ from benchmarks.load.plan import Traffic
 from benchmarks.load.record import Record, Tally, quantile, tally
 from e2e.demo.story import Sight
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 WINDOW_S = 20.0
 

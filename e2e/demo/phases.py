@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from benchmarks.load.plan import Lengths, Traffic
 from e2e.demo.calibrate import Speed
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 TIGHTENED_SHARE = 1.15
 """The tightened TPOT as a share of the median that the fleet gives when the phase begins: near

@@ -16,7 +16,7 @@ import yaml
 from e2e.cluster import names
 from e2e.commands import apply, helm, kubectl, kubectl_json
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 OPERATOR_NAMESPACE = "tandem-system"
 PROMETHEUS_NAMESPACE = "monitoring"

@@ -28,7 +28,7 @@ from e2e.demo.phases import (
 from e2e.demo.story import PhaseRun, Sight, fill_in
 from e2e.demo.watch import PoolWatch
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 LINE_EVERY_S = 10.0
 SEED = 2026

@@ -10,7 +10,7 @@ from benchmarks.load.plan import Traffic
 from benchmarks.load.record import Record, Tally, tally
 from e2e.demo.phases import Phase
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 EXPLAINED_WITHIN_S = 10.0
 _ROLE_BEGINS = re.compile(r"; (?=(?:prefill|decode) (?:stays|\d))")

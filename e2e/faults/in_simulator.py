@@ -16,12 +16,13 @@ from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.cluster.faults import CapacityBlocked, Fault, SlowStarts
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.engines.profile import straight_profile
-from tandem_operator.sim.flight import Flight, judge
-from tandem_operator.sim.policy import EPOCH_S, Answer, Tandem
+from tandem_operator.sim.flight import SimulatedFlight, judge
+from tandem_operator.sim.policy import EPOCH_S, PolicyAnswer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
@@ -87,7 +88,7 @@ class Told(Tandem):
         super().__init__(Memory(track=Track(since_s=0.0)))
         self._distort, self._from_s, self._until_s = distort, from_s, until_s
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """One tick of the core, on what it is told."""
         if self._distort is not None and self._from_s <= now_s - EPOCH_S < self._until_s:
             observation = self._distort(observation, now_s)
@@ -167,7 +168,7 @@ def _broken(simulated: Simulated, report: PoolReport, most_held: int) -> Iterato
             return
 
 
-def _requests(ended: Sequence[Flight], report: PoolReport) -> Iterator[Request]:
+def _requests(ended: Sequence[SimulatedFlight], report: PoolReport) -> Iterator[Request]:
     for flight in ended:
         yield Request(
             name=f"request {flight.number}",
@@ -195,7 +196,7 @@ _FATES = {
 
 
 def _moments(
-    report: PoolReport, decisions: Sequence[Decision], ended: Sequence[Flight], slo: Slo
+    report: PoolReport, decisions: Sequence[Decision], ended: Sequence[SimulatedFlight], slo: Slo
 ) -> Iterator[Moment]:
     came = sorted((flight.request.at_s, judge(flight, slo).good) for flight in ended)
     times = [at_s for at_s, _ in came]

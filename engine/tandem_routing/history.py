@@ -26,7 +26,7 @@ def _by_bucket() -> list[int]:
 
 
 @dataclass(slots=True)
-class Arrivals:
+class SecondOfArrivals:
     """Requests that came in one second, by the bucket of their prompt."""
 
     requests: list[int] = field(default_factory=_by_bucket)

@@ -4,9 +4,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tandem_routing.deadline_queue import Expected
-from tandem_routing.deadlines import Stage, needed_s, to_first_token_s
 from tandem_routing.estimates import MOST_MOVE, Mean, ServiceTime
 from tandem_routing.history import prompt_bucket
+from tandem_routing.time_shares import Stage, needed_s, to_first_token_s
 from tandem_routing.verdict import Cause, Ending, Outcome, Verdict, blame
 
 _DEFAULT_OUTPUT_TOKENS = 128.0

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class Slo(Protocol):
+class LatencyBounds(Protocol):
     """The bounds that make a request good."""
 
     @property
@@ -137,7 +137,7 @@ def judge(
     ending: Ending,
     *,
     ended_s: float,
-    slo: Slo,
+    slo: LatencyBounds,
     prompt_tokens: int,
     output_tokens: int,
 ) -> Verdict:

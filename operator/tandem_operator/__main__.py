@@ -18,15 +18,15 @@ import aiohttp
 from kubernetes.aio.config import ConfigException
 
 from tandem_contracts import logs
-from tandem_operator.kube.client import ApiError, Kube, connect
+from tandem_operator.kube.client import ApiServerError, Kube, connect
 from tandem_operator.kube.kinds import POOL
 from tandem_operator.kube.lease import Lease, LeaseLostError, LeaseTerms
 from tandem_operator.loop import PoolKey, PoolLoop
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.sessions import pods_session, servers_session
-from tandem_operator.serving import Health, Servers
-from tandem_operator.watch import Watch
+from tandem_operator.serving import ProbeHealth, Servers
+from tandem_operator.watch import PoolWatch
 from tandem_operator.workloads.world import Installation, Network, Object
 from tandem_operator.workqueue import KeyedQueue
 
@@ -40,7 +40,7 @@ LEASE_NAME = "tandem-operator"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class OperatorOptions:
     """What the process was started with."""
 
     namespace: str | None
@@ -61,8 +61,8 @@ def _lease_name(namespace: str | None) -> str:
     return LEASE_NAME if namespace is None else f"{LEASE_NAME}-{namespace}"
 
 
-def options_from(arguments: Sequence[str] | None) -> Options:
-    """Options from the command line, and images from the environment."""
+def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
+    """OperatorOptions from the command line, and images from the environment."""
     parser = argparse.ArgumentParser(prog="tandem-operator", description=__doc__)
     parser.add_argument("--namespace", help="serve only the pools of this namespace")
     parser.add_argument("--metrics-port", type=int, default=8080)
@@ -119,7 +119,7 @@ def options_from(arguments: Sequence[str] | None) -> Options:
         " without it, any Secret of the pool's namespace",
     )
     parsed = parser.parse_args(arguments)
-    return Options(
+    return OperatorOptions(
         namespace=parsed.namespace,
         metrics_port=parsed.metrics_port,
         health_port=parsed.health_port,
@@ -165,12 +165,12 @@ def _objects(text: str) -> tuple[Object, ...]:
     return tuple(found)
 
 
-async def run(options: Options) -> int:
+async def run(options: OperatorOptions) -> int:
     """Run until asked to stop; returns the exit code."""
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    health, exported = Health(), Exported()
+    health, exported = ProbeHealth(), Exported()
     servers = Servers(health, health_port=options.health_port, metrics_port=options.metrics_port)
     await servers.start()
     try:
@@ -203,7 +203,9 @@ async def run(options: Options) -> int:
         await servers.stop()
 
 
-async def act(kube: Kube, options: Options, health: Health, exported: Exported) -> None:
+async def act(
+    kube: Kube, options: OperatorOptions, health: ProbeHealth, exported: Exported
+) -> None:
     """Watch, queue and make passes; returns only by cancellation or a fault."""
     loop = asyncio.get_running_loop()
     await _wait_for_crd(kube, options, health)
@@ -235,7 +237,7 @@ async def act(kube: Kube, options: Options, health: Health, exported: Exported) 
                 pools.children_changed(key)
             queue.add(key)
 
-        watch = Watch(
+        watch = PoolWatch(
             namespace=options.namespace,
             changed=lambda key, is_child: _call(loop, changed, key, is_child),
             restarted=lambda: _call(loop, exported.watch_restarts.inc),
@@ -254,7 +256,7 @@ async def act(kube: Kube, options: Options, health: Health, exported: Exported) 
             await watch.stop()
 
 
-async def _wait_for_crd(kube: Kube, options: Options, health: Health) -> None:
+async def _wait_for_crd(kube: Kube, options: OperatorOptions, health: ProbeHealth) -> None:
     """Wait until pools can be listed; without its CRD the operator is not ready."""
     fault = "not asked yet"
     health.ready["pools"] = lambda: fault
@@ -262,7 +264,7 @@ async def _wait_for_crd(kube: Kube, options: Options, health: Health) -> None:
         try:
             await kube.list(POOL, namespace=options.namespace)
             break
-        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (ApiServerError, aiohttp.ClientError, OSError, TimeoutError) as error:
             before, fault = fault, f"cannot be listed ({error}); are the CRDs installed?"
             if fault != before:
                 log.warning("pools %s", fault)
@@ -270,13 +272,13 @@ async def _wait_for_crd(kube: Kube, options: Options, health: Health) -> None:
     del health.ready["pools"]
 
 
-async def _resync(kube: Kube, options: Options, queue: KeyedQueue[PoolKey]) -> None:
+async def _resync(kube: Kube, options: OperatorOptions, queue: KeyedQueue[PoolKey]) -> None:
     """Look at every pool from time to time, should a watch have missed one."""
     while True:
         try:
             for pool in await kube.list(POOL, namespace=options.namespace):
                 queue.add(PoolKey(pool["metadata"]["namespace"], pool["metadata"]["name"]))
-        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (ApiServerError, aiohttp.ClientError, OSError, TimeoutError) as error:
             log.warning("pools not listed", extra={"why": str(error)})
         await asyncio.sleep(RESYNC_EVERY_S)
 

@@ -21,8 +21,7 @@ from tandem_operator.kube.apply import (
     Taken,
 )
 from tandem_operator.kube.autoscalers import Autoscalers
-from tandem_operator.kube.children import ChildReader
-from tandem_operator.kube.client import ApiError, Kube, Object
+from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.conflicts import describe
 from tandem_operator.kube.counts import (
     as_if_ours,
@@ -38,18 +37,19 @@ from tandem_operator.kube.nodes import Cordons
 from tandem_operator.kube.operators import Operators
 from tandem_operator.kube.pods import PodReader
 from tandem_operator.kube.quotas import Sharing
+from tandem_operator.kube.read_children import ChildReader
 from tandem_operator.kube.status import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
-from tandem_operator.metrics.targets import targets_of
+from tandem_operator.metrics.scrape_targets import targets_of
 from tandem_operator.workloads.builders.engine_key import runs_with_key
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
 from tandem_operator.workloads.names import PoolName, key_of
 from tandem_operator.workloads.observed.live_objects import see
 from tandem_operator.workloads.observed.rivals import Rivals
 from tandem_operator.workloads.observed.troubles import pod_trouble
-from tandem_operator.workloads.plan import EventType, Outcome, PassPlan, conclude, plan
-from tandem_operator.workloads.policy import policy_of
+from tandem_operator.workloads.plan import EventType, PassPlan, WriteOutcome, conclude, plan
+from tandem_operator.workloads.pool_spec import policy_of
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ class PoolLoop:
         )
         return world, collected
 
-    async def _execute(self, planned: PassPlan, world: World, rivals: Rivals) -> Outcome:
+    async def _execute(self, planned: PassPlan, world: World, rivals: Rivals) -> WriteOutcome:
         observed = {key_of(child): child for child in world.children}
         name = _name_of(world.pool)
         if planned.memory_object is not None and key_of(planned.memory_object) not in observed:
@@ -246,13 +246,13 @@ class PoolLoop:
                 planned.memory_object, observed, pool_uid=name.uid
             )
             if taken_name is not None:
-                return Outcome(blocked=taken_name)
+                return WriteOutcome(blocked=taken_name)
         rekeyed = False
         if planned.children:
             missed = any(name.engine_key in (pod_trouble(pod) or "") for pod in world.pods)
             key = await self._keys.ensure(name, missed=missed)
             if key.refused is not None:
-                return Outcome(refused=key.refused)
+                return WriteOutcome(refused=key.refused)
             rekeyed = key.made and any(map(runs_with_key, world.pods))
         report = await self._writer.apply(planned.children, observed, pool_uid=name.uid)
         self._count(report)
@@ -260,7 +260,7 @@ class PoolLoop:
             self._children.invalidate(namespace=name.namespace, pool=name.name)
             log.info("children applied", extra={**_about(name), "children": report.written})
         if report.refused or report.blocked:
-            return Outcome(refused=report.refused, blocked=report.blocked, rekeyed=rekeyed)
+            return WriteOutcome(refused=report.refused, blocked=report.blocked, rekeyed=rekeyed)
         taken = list(report.taken)
         await self._write_costs(planned, name)
         counts = await self._write_replicas(planned, observed, name)
@@ -270,17 +270,17 @@ class PoolLoop:
         taken += counts
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
-        return Outcome(taken=tuple(map(_sentence, taken)), rekeyed=rekeyed)
+        return WriteOutcome(taken=tuple(map(_sentence, taken)), rekeyed=rekeyed)
 
     async def _store(
-        self, planned: PassPlan, outcome: Outcome, name: PoolName, *, before: _Refusal | None
+        self, planned: PassPlan, outcome: WriteOutcome, name: PoolName, *, before: _Refusal | None
     ) -> _Refusal | None:
         """Store the memory if it is due; whoever refuses it does not keep the pass from its end."""
         if planned.memory_object is None or outcome.refused or outcome.blocked:
             return before
         try:
             stored = await self._writer.overwrite(planned.memory_object)
-        except ApiError as error:
+        except ApiServerError as error:
             if before is None:
                 log.warning("memory refused", extra={**_about(name), "why": str(error)})
             return _Refusal(self._now(), error.message)

@@ -11,7 +11,7 @@ Check = Callable[[], str | None]
 
 
 @dataclass(slots=True)
-class Health:
+class ProbeHealth:
     """What the probes answer; parts of the process put their checks in as they start.
 
     Attributes:
@@ -39,7 +39,7 @@ async def _metrics(_: web.Request) -> web.Response:
 class Servers:
     """Both ports, from before the election until the end."""
 
-    def __init__(self, health: Health, *, health_port: int, metrics_port: int) -> None:
+    def __init__(self, health: ProbeHealth, *, health_port: int, metrics_port: int) -> None:
         probes, metrics = web.Application(), web.Application()
         probes.router.add_get("/healthz", _probe(health.live))
         probes.router.add_get("/readyz", _probe(health.ready))

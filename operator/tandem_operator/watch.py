@@ -34,7 +34,7 @@ class EndlessBackoffs:
             wait_s = min(_LONGEST_BACKOFF_S, wait_s * 2)
 
 
-class Watch:
+class PoolWatch:
     """Runs kopf until stopped.
 
     Args:

@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WorkPace:
     """How often a key may be worked on.
 
     Attributes:
@@ -69,14 +69,14 @@ class KeyedQueue(Generic[K]):
         *,
         workers: int = 6,
         for_quick: int = 2,
-        pace: Pace | None = None,
+        pace: WorkPace | None = None,
         done: Callable[[str, float], None] = lambda _result, _seconds: None,
         about: Callable[[K], Mapping[str, str]] = lambda key: {"key": str(key)},
     ) -> None:
         self._work = work
         self._workers = workers
         self._for_slow = max(1, workers - for_quick)
-        self._pace = pace or Pace()
+        self._pace = pace or WorkPace()
         self._done = done
         self._about = about
         self._entries: dict[K, _Entry] = {}

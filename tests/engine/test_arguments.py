@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tandem_engine.serve.command import vllm_command
-from tandem_engine.serve.facts import Facts
-from tandem_engine.serve.settings import Device, Dtype, Role, Settings
+from tandem_engine.serve.engine_command import vllm_command
+from tandem_engine.serve.engine_facts import EngineFacts
+from tandem_engine.serve.engine_settings import Device, Dtype, EngineSettings, Role
 
-Parse = Callable[[Settings], dict[str, Any]]
+Parse = Callable[[EngineSettings], dict[str, Any]]
 
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "dtype": tuple(Dtype),
@@ -55,7 +55,7 @@ def parse(python: str) -> Iterator[Parse]:
         assert process.stdin is not None
         assert process.stdout is not None
 
-        def parse_one(settings: Settings) -> dict[str, Any]:
+        def parse_one(settings: EngineSettings) -> dict[str, Any]:
             argv = vllm_command(settings, facts()).argv
             entry_point = {Device.CPU: 3, Device.CUDA: 4}[settings.device]
             process.stdin.write(json.dumps(argv[entry_point:]) + "\n")
@@ -67,16 +67,16 @@ def parse(python: str) -> Iterator[Parse]:
         process.stdin.close()
 
 
-def facts() -> Facts:
-    return Facts("python", frozenset(), 1.0, "10.0.0.1", "/cache", {}, model_is_local=True)
+def facts() -> EngineFacts:
+    return EngineFacts("python", frozenset(), 1.0, "10.0.0.1", "/cache", {}, model_is_local=True)
 
 
-def engine(role: Role, device: Device, chosen: dict[str, Any]) -> Settings:
+def engine(role: Role, device: Device, chosen: dict[str, Any]) -> EngineSettings:
     base = {"role": role, "device": device, "model": "/models/tiny", "port": 8123}
-    return Settings.model_validate(base | {"served_model_name": "tiny"} | chosen)
+    return EngineSettings.model_validate(base | {"served_model_name": "tiny"} | chosen)
 
 
-def check(settings: Settings, parsed: dict[str, Any], chosen: dict[str, Any]) -> None:
+def check(settings: EngineSettings, parsed: dict[str, Any], chosen: dict[str, Any]) -> None:
     assert "error" not in parsed, (settings, parsed)
     assert parsed["model"] == settings.model
     assert parsed["port"] == settings.port

@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, RealEngine, new_id, start
-from tandem_engine.router.app import Options, Router
+from tandem_engine.router.app import Router, RouterOptions
 from tandem_engine.router.openai.kv_fields import (
     KV_PARAMS,
     LEASE_S_FIELD,
@@ -27,7 +27,7 @@ from tandem_engine.router.openai.kv_fields import (
     REMOTE_DECODE,
 )
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.settings_in_force import parse_settings
 from tandem_engine.serve.vllm_api import CompletionError, VllmApi
 from tests.engine.frozen import counted, expired, overwrite, salted, settled, stopped
 from tests.engine.real_engine import SMALL
@@ -73,7 +73,7 @@ async def pair(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def router(pair: Pair) -> AsyncIterator[Router]:
-    router = Router(Options(host="127.0.0.1", port=0, internal_port=0))
+    router = Router(RouterOptions(host="127.0.0.1", port=0, internal_port=0))
     router.settings.current = parse_settings(
         json.dumps(
             settings_document(

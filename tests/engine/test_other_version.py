@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tandem_engine.serve.command import PLUGINS
+from tandem_engine.serve.engine_command import PLUGINS
 
 CONNECTOR = """
 import json, os, sys

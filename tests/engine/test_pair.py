@@ -19,7 +19,7 @@ from benchmarks.engines.answers import answers, moved
 from benchmarks.engines.engine import REQUEST_S, START_S, Pair, new_id, start
 from benchmarks.engines.timing import Clock, prefill_times, step_times
 from tandem_contracts.names import KEY_ENV
-from tandem_engine.serve.settings import Role, Settings
+from tandem_engine.serve.engine_settings import EngineSettings, Role
 from tests.engine.processes import alive, descendants
 from tests.engine.real_engine import SMALL, body_of
 
@@ -168,7 +168,7 @@ async def test_the_benchmark_of_engines_finds_the_same_and_times_both(pair: Pair
     assert (await moved(pair))["nixl_xfer_time_seconds_count"] >= 2 * len(found)
 
     prefill_clock, decode_clock = (
-        Clock(one.api, Settings(role=Role.PREFILL, model="tiny"), random.Random(1))
+        Clock(one.api, EngineSettings(role=Role.PREFILL, model="tiny"), random.Random(1))
         for one in (pair.prefill, pair.decode)
     )
     steps = await step_times(decode_clock, longest=600, kv_capacity_tokens=32768, max_num_seqs=4)

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.explain.sentences import Outlook, Words, cause, sentence
+from tandem_operator.core.explain.sentences import LatencyOutlook, Words, cause, sentence
 from tandem_operator.core.guard.guard import Allowed
-from tandem_operator.core.guard.routers import SHRINK_AFTER_S, doors
+from tandem_operator.core.guard.router_count import SHRINK_AFTER_S, doors
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.observe.freshness import freshness
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.targets import Bursts
+from tandem_operator.core.sizing.role_targets import Bursts
 from tests.unit.core.scene import NOW_S, make_spec, observe, report
 
 LOAD = {
@@ -32,7 +32,7 @@ QUOTAS = tuple(
 )
 
 
-def words(role: Role, outlook: Outlook | None = None, **changes: object) -> Words:
+def words(role: Role, outlook: LatencyOutlook | None = None, **changes: object) -> Words:
     """A role at two replicas of at most four."""
     made = Words(
         role=role,
@@ -51,12 +51,12 @@ def words(role: Role, outlook: Outlook | None = None, **changes: object) -> Word
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def outlook(role: Role, **changes: object) -> Outlook:
+def outlook(role: Role, **changes: object) -> LatencyOutlook:
     """A prediction beyond the bound, and within it after growth."""
     if role is Role.PREFILL:
-        made = Outlook("TTFT p95", 1.5, None, 1.9, 0.8, 0.2, LOAD[role])
+        made = LatencyOutlook("TTFT p95", 1.5, None, 1.9, 0.8, 0.2, LOAD[role])
     else:
-        made = Outlook("TPOT", 0.025, None, 0.0312, 0.019, 0.2, LOAD[role])
+        made = LatencyOutlook("TPOT", 0.025, None, 0.0312, 0.019, 0.2, LOAD[role])
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

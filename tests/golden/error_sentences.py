@@ -7,11 +7,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_engine.router.http.bodies import body_too_large
-from tandem_engine.router.openai.call import Kind, parse_call
+from tandem_engine.router.openai.call import EndpointKind, parse_call
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.fields import REFUSED
-from tandem_engine.router.settings import parse_settings
-from tandem_engine.serve.facts import Checkpoint
+from tandem_engine.router.settings_in_force import parse_settings
+from tandem_engine.serve.engine_facts import Checkpoint
 from tandem_engine.serve.failures import explain
 from tandem_engine.serve.refusals import FORBIDDEN, refusal
 from tandem_operator.api import InvalidPoolError, parse_pool
@@ -107,11 +107,11 @@ def requests() -> Iterator[str]:
     for body in (*(bad for bad, _, _ in BAD_BODIES), *fields, salt, deep):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         try:
-            parse_call(Kind.COMPLETIONS, raw, limits)
+            parse_call(EndpointKind.COMPLETIONS, raw, limits)
         except ApiError as error:
             yield error.message
     try:
-        parse_call(Kind.CHAT, b'{"model": "tiny", "messages": []}', limits)
+        parse_call(EndpointKind.CHAT, b'{"model": "tiny", "messages": []}', limits)
     except ApiError as error:
         yield error.message
     yield body_too_large(4_194_304).message

@@ -7,7 +7,7 @@ from typing import Any
 from tandem_operator.api import PoolStatus, parse_pool
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Prometheus
 from tandem_operator.core.decide import decide
-from tandem_operator.core.guard.routers import Doors
+from tandem_operator.core.guard.router_count import RouterCount
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import PodPhase, PodState, SickPod
@@ -15,14 +15,14 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence
 from tandem_operator.workloads.checks.acceptance import objections
-from tandem_operator.workloads.effects import Outcome
-from tandem_operator.workloads.memory import MemoryFormatError, memory_from_json
+from tandem_operator.workloads.effects import WriteOutcome
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.observed.troubles import pod_trouble
 from tandem_operator.workloads.status.conditions import rejection, verdicts
-from tandem_operator.workloads.status.facts import Facts
+from tandem_operator.workloads.status.pool_facts import PoolFacts
+from tandem_operator.workloads.stored_memory import MemoryFormatError, memory_from_json
 from tandem_operator.workloads.world import Rival
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods, report
 from tests.unit.workloads.bad_templates import BAD_TEMPLATES
@@ -64,9 +64,9 @@ def seen_pod(component: str, **changes: object) -> SeenPod:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> PoolFacts:
     """A pool at rest that serves."""
-    made = Facts(
+    made = PoolFacts(
         name=NAME,
         generation=1,
         policy=make_spec(),
@@ -75,9 +75,9 @@ def facts(**changes: Any) -> Facts:
         overridden=(),
         seen=seen(),
         decision=decide(make_spec(), observe(), Memory(), NOW_S)[0],
-        routers=Doors(1, Wants()),
+        routers=RouterCount(1, Wants()),
         previous=PoolStatus(),
-        outcome=Outcome(),
+        outcome=WriteOutcome(),
         metrics_source=MetricsSource.DIRECT,
         wanted_metrics=Metrics(),
         now_s=NOW_S,
@@ -104,16 +104,16 @@ def _at_attainment(attainment: float | None, **changes: Any) -> dict[str, Any]:
     return {"decision": replace(made, recent=recent), **changes}
 
 
-def _shapes() -> Iterator[Facts]:
+def _shapes() -> Iterator[PoolFacts]:
     yield facts()
     waiting = tuple(seen_pod(each, phase=PodPhase.STARTING) for each in COMPONENTS)
     yield facts(seen=seen(pods=waiting))
     yield facts(seen=seen(pods=tuple(replace(each, trouble="OOMKilled: x") for each in waiting)))
     yield facts(seen=seen(pods=tuple(seen_pod(each, template="old") for each in COMPONENTS)))
     blocked = "Deployment tiny-decode: another manager owns spec.replicas (by kubectl)."
-    yield facts(outcome=Outcome(blocked=blocked))
-    yield facts(outcome=Outcome(refused=f"Deployment tiny-decode: {REFUSED}"))
-    yield facts(outcome=Outcome(unstored=REFUSED))
+    yield facts(outcome=WriteOutcome(blocked=blocked))
+    yield facts(outcome=WriteOutcome(refused=f"Deployment tiny-decode: {REFUSED}"))
+    yield facts(outcome=WriteOutcome(unstored=REFUSED))
     yield facts(overridden=("prefill: spec.restartPolicy",))
     for attainment in (None, 1.0, 0.5):
         yield facts(**_at_attainment(attainment))

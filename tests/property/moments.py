@@ -18,7 +18,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.faults import CapacityBlocked, Fault
 from tandem_operator.sim.cluster.pods import ColdStart
-from tandem_operator.sim.policy import Answer, Tandem
+from tandem_operator.sim.policy import PolicyAnswer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tests.simulation.stories import ENGINE, ONE_EACH, Phase, told
@@ -49,7 +49,7 @@ class Recorder(Tandem):
         super().__init__()
         self.moments: list[Moment] = []
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         memory = self.memory
         answer = super().tick(spec, observation, now_s)
         self.moments.append(Moment(spec, observation, memory, now_s, self.decisions[-1]))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.objective.insurance import Cover
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import (
     ArrivalSecond,
     EngineSample,
@@ -24,7 +24,8 @@ from tandem_operator.core.observation import (
 )
 from tandem_operator.core.observe.demand_history import DemandHistory
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
 
 START_S = 1_790_000_000.0
 BUCKETS = 3

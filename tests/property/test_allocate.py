@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_operator.core.quota.allocate import Claim, allocate
-from tandem_operator.core.quota.demand_curve import Curve, Point
+from tandem_operator.core.quota.demand_curve import Curve, CurvePoint
 from tandem_operator.core.role import Role
 
 QUICK = settings(max_examples=200, deadline=None)
@@ -21,10 +21,10 @@ def curves(draw: st.DrawFn, least: int, *, unit: int | None = None) -> Curve:
     if unit is not None:
         steps = [(unit, gain) for _, gain in sorted(steps, key=lambda step: -step[1])]
     gpus, goodput = least, draw(st.floats(0.0, 20.0))
-    points = [Point(gpus, dict.fromkeys(Role, 1), goodput)]
+    points = [CurvePoint(gpus, dict.fromkeys(Role, 1), goodput)]
     for more, gain in steps:
         gpus, goodput = gpus + more, goodput + gain
-        points.append(Point(gpus, dict.fromkeys(Role, 1), goodput))
+        points.append(CurvePoint(gpus, dict.fromkeys(Role, 1), goodput))
     return tuple(points)
 
 

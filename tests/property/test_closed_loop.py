@@ -10,7 +10,8 @@ from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.cluster.faults import (
     CapacityBlocked,
     Fault,
@@ -19,10 +20,10 @@ from tandem_operator.sim.cluster.faults import (
     SlowStarts,
 )
 from tandem_operator.sim.cluster.pods import ColdStart
-from tandem_operator.sim.policy import Answer, Tandem
+from tandem_operator.sim.policy import PolicyAnswer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.simulate import Scenario, Simulation
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.property.observations import insurances
 from tests.simulation.stories import ENGINE, Phase, told
 
@@ -100,7 +101,7 @@ class Watched(Tandem):
         super().__init__()
         self.restarted = Memory()
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         self.restarted = memory_from_json(memory_to_json(self.restarted))
         again, self.restarted = decide(spec, observation, self.restarted, now_s)
         answer = super().tick(spec, observation, now_s)

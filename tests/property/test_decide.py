@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.property.observations import History, gpus_held_and_grown, histories, promises
 
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.forecast.change_point import last_step_s
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import EngineSample, Observation, PodPhase, RouterReport
 from tandem_operator.core.observe.arrivals import merge
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Mode, PoolSpec, Slo
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.property.moments import LIVES, Moment, life, moments, sized, wanted
 
 shares = st.floats(0.0, 1.0)

@@ -8,19 +8,19 @@ from typing import Any, cast
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.pods.pod import Pod as LivePod
-from tandem_engine.router.scheduling.placement import Placement
+from tandem_engine.router.pods.pod import SimulatedPod as LivePod
+from tandem_engine.router.scheduling.placement import PrefillPlacement
+from tandem_engine.router.scheduling.request_queue import RequestQueue
 from tandem_engine.router.scheduling.waiter import Waiter
-from tandem_engine.router.scheduling.waiting import Waiting
-from tandem_engine.router.settings import SettingsHolder, parse_settings
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_engine.router.settings_in_force import SettingsHolder, parse_settings
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.sim.cluster.clock import Clock
-from tandem_operator.sim.cluster.pods import Pod
-from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.routing.router import Router
-from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.cluster.pods import SimulatedPod
+from tandem_operator.sim.flight import SimulatedFlight
+from tandem_operator.sim.routing.router import SimulatedRouter
+from tandem_operator.sim.routing.router_queue import QueueSettings
 from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing.learned import Learned
 from tandem_routing.outstanding import Load
@@ -46,10 +46,10 @@ class Recorder:
     choices: list[Choice]
     idle: bool = False
 
-    def enter(self, flight: Flight, now_s: float) -> None:
+    def enter(self, flight: SimulatedFlight, now_s: float) -> None:
         self.choices.append((flight.number, self.name))
 
-    def join(self, flight: Flight, ready_s: float) -> None:
+    def join(self, flight: SimulatedFlight, ready_s: float) -> None:
         self.choices.append((flight.number, self.name))
 
 
@@ -57,10 +57,10 @@ class Recorder:
 class Pods:
     """Pods of one role, of which some may be leaving."""
 
-    pods: list[Pod[Any]]
+    pods: list[SimulatedPod[Any]]
 
     @property
-    def serving(self) -> list[Pod[Any]]:
+    def serving(self) -> list[SimulatedPod[Any]]:
         return [pod for pod in self.pods if pod.serving]
 
 
@@ -69,19 +69,19 @@ class Simulated:
 
     def __init__(self) -> None:
         self.choices: list[Choice] = []
-        self.flights: dict[int, Flight] = {}
+        self.flights: dict[int, SimulatedFlight] = {}
         self.clock = Clock()
         self.prefill, self.decode = (
             Pods(
                 [
-                    Pod(name, index, Recorder(name, self.choices), 1, 0.0, ready_s=0.0)
+                    SimulatedPod(name, index, Recorder(name, self.choices), 1, 0.0, ready_s=0.0)
                     for index, name in enumerate(names)
                 ]
             )
             for names in (PREFILL, DECODE)
         )
-        self.router = Router(
-            RouterSettings(
+        self.router = SimulatedRouter(
+            QueueSettings(
                 requests_per_prefill_pod=REQUESTS_PER_POD, tokens_per_prefill_pod=TOKENS_PER_POD
             ),
             profile=ENGINE,
@@ -93,11 +93,11 @@ class Simulated:
             advance=lambda pod: None,
             shed=lambda flight: None,
         )
-        self.router.outlook.hear(DecodePace(STEP_S, KV_TOKENS, SEATS, OUTPUT_TOKENS))
+        self.router.outlook.hear(TimedDecodePace(STEP_S, KV_TOKENS, SEATS, OUTPUT_TOKENS))
 
     def arrive(self, number: int, tokens: int, deadline_s: float) -> None:
         now_s = self.clock.now_s
-        self.flights[number] = Flight(TraceRequest(now_s, tokens, 10), number, deadline_s)
+        self.flights[number] = SimulatedFlight(TraceRequest(now_s, tokens, 10), number, deadline_s)
         self.router.add(self.flights[number])
 
     def prefilled(self, number: int) -> None:
@@ -127,8 +127,8 @@ class Request:
     """One request at the live router, and what its pods count it as."""
 
     waiter: Waiter
-    task: "asyncio.Task[Placement]"
-    placement: Placement | None = None
+    task: "asyncio.Task[PrefillPlacement]"
+    placement: PrefillPlacement | None = None
     decode: LivePod | None = None
     load: Load = field(default_factory=lambda: Load(0))
 
@@ -144,7 +144,7 @@ class Live:
         self.requests: dict[int, Request] = {}
         self._known = simulated.router.outlook
         self._clock = clock = simulated.clock
-        self.fleet = Fleet(lambda: clock.now_s)
+        self.fleet = EnginePods(lambda: clock.now_s)
         document = settings_document(
             limits={
                 "prefill_requests_per_pod": REQUESTS_PER_POD,
@@ -160,7 +160,7 @@ class Live:
             },
         )
         holder = SettingsHolder(parse_settings(json.dumps(document)))
-        self.waiting = Waiting(fleet=self.fleet, settings=holder, clock=lambda: clock.now_s)
+        self.waiting = RequestQueue(fleet=self.fleet, settings=holder, clock=lambda: clock.now_s)
         self.fleet.replace(
             [_endpoint(name, Role.PREFILL) for name in PREFILL]
             + [_endpoint(name, Role.DECODE) for name in DECODE]
@@ -182,7 +182,9 @@ class Live:
         # Tasks go on in another order than they are placed in: one need not even wait.
         waiter.placed.add_done_callback(lambda placed: self._placed(number, request, placed))
 
-    def _placed(self, number: int, request: Request, placed: "asyncio.Future[Placement]") -> None:
+    def _placed(
+        self, number: int, request: Request, placed: "asyncio.Future[PrefillPlacement]"
+    ) -> None:
         if placed.cancelled():
             return
         placement = request.placement = placed.result()

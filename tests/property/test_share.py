@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from tandem_operator.core.decide import decide
 from tandem_operator.core.guard.guard import Allowed, within_budget
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.quota.allocate import Claim
-from tandem_operator.core.quota.demand_curve import Curve, Point
+from tandem_operator.core.quota.demand_curve import Curve, CurvePoint
 from tandem_operator.core.quota.share import Quota, take_share
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.property.observations import History, gpus_held_and_grown, histories
 from tests.unit.core.scene import make_spec
 
@@ -33,9 +33,9 @@ class Live:
     alive: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
     leaving: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
 
-    def fleets(self) -> dict[Role, Fleet]:
+    def fleets(self) -> dict[Role, RolePods]:
         return {
-            role: Fleet(
+            role: RolePods(
                 role=role,
                 asked=self.asked[role],
                 ready=(),
@@ -59,7 +59,7 @@ class Live:
         counts, points = dict.fromkeys(Role, 1), []
         for index in range(sum(self.want.values()) - 1):
             gpus = sum(n * self.spec.roles[role].gpus_per_replica for role, n in counts.items())
-            points.append(Point(gpus, dict(counts), self.worth_rps * (index + 1)))
+            points.append(CurvePoint(gpus, dict(counts), self.worth_rps * (index + 1)))
             role = min(Role, key=lambda r: (counts[r] >= self.want[r], counts[r], r))
             counts[role] += 1
         return tuple(points)
@@ -177,7 +177,7 @@ def quotas(draw: st.DrawFn) -> Quota:
     claims = []
     for name in NAMES[: draw(st.integers(0, 3))]:
         least, asked, leaving = (draw(st.integers(0, 6)) for _ in range(3))
-        points = [Point(least + i, dict.fromkeys(Role, 1), float(i)) for i in range(1, 4)]
+        points = [CurvePoint(least + i, dict.fromkeys(Role, 1), float(i)) for i in range(1, 4)]
         claims.append(
             Claim(
                 pool=name,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import choose
-from tandem_operator.core.sizing.prefill import Replay
+from tandem_operator.core.sizing.prefill_lateness import Replay
+from tandem_operator.core.sizing.replica_counts import choose
 from tests.unit.core.scene import make_spec
 from tests.unit.core.test_sizing import SLO, chosen, decode, poisson, replay, sampled
 
@@ -85,11 +85,11 @@ def test_a_dearer_lateness_never_buys_fewer_replicas(
     level = Level(30.0, rate, (rate * 0.8, rate, rate * 1.2))
 
     def total(late_price: float) -> int:
-        from tandem_operator.core.sizing.optimizer import Demand
+        from tandem_operator.core.sizing.replica_counts import RoleDemand
 
         demands = {
-            Role.PREFILL: Demand(played.late_share, played.work.mean_service_s),
-            Role.DECODE: Demand(
+            Role.PREFILL: RoleDemand(played.late_share, played.work.mean_service_s),
+            Role.DECODE: RoleDemand(
                 decoding.late_share, decoding.outputs.mean_tokens / decoding.tokens_per_s
             ),
         }

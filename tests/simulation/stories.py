@@ -7,10 +7,11 @@ from tandem_operator.core.decision import Decision
 from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.engines.profile import EngineProfile, straight_profile
-from tandem_operator.sim.flight import Flight, judge
+from tandem_operator.sim.flight import SimulatedFlight, judge
 from tandem_operator.sim.policy import EPOCH_S, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
@@ -167,7 +168,9 @@ def _by_phase(
     return results
 
 
-def attainment(ended: Iterable[Flight], begin_s: float, end_s: float, *, slo: Slo) -> float:
+def attainment(
+    ended: Iterable[SimulatedFlight], begin_s: float, end_s: float, *, slo: Slo
+) -> float:
     """Good among the requests that came in a time, whenever they ended."""
     came = [judge(each, slo).good for each in ended if begin_s <= each.request.at_s < end_s]
     return sum(came) / len(came)

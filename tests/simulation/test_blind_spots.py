@@ -5,7 +5,7 @@ from dataclasses import replace
 from tandem_operator.core.observation import Latency, Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.policy import Answer, Tandem
+from tandem_operator.sim.policy import PolicyAnswer, Tandem
 from tandem_operator.sim.traces.generate import constant
 from tests.simulation.stories import ONE_EACH, attainment, long_known
 from tests.simulation.test_scenarios import SPEC, asked, load, play
@@ -18,7 +18,7 @@ class Misled(Tandem):
         super().__init__(long_known().memory)
         self._share, self._network_s = share, network_s
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         seen = replace(
             observation,
             engines=tuple(

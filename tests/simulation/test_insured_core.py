@@ -6,12 +6,12 @@ from tandem_operator.core.spec import Insurance
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.routing.router_queue import Order, RouterSettings
+from tandem_operator.sim.routing.router_queue import Order, QueueSettings
 from tandem_operator.sim.simulate import Scenario, simulate
 from tandem_operator.sim.traces.generate import burst, constant, poisson
 from tests.unit.sim.setups import CHAT, make_setup, make_spec
 
-ROUTER = RouterSettings(Order.GOODPUT, requests_per_prefill_pod=2, overflow=True, decode_gate=True)
+ROUTER = QueueSettings(Order.GOODPUT, requests_per_prefill_pod=2, overflow=True, decode_gate=True)
 INSURANCE = Insurance(deadline_order=True, decode_gate=True, overflow=True, follow_risk=True)
 
 

@@ -19,8 +19,8 @@ from tandem_operator.sim.cluster.faults import (
 )
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.engines.profile import EngineProfile, straight_profile
-from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.policy import EPOCH_S, Answer, Tandem
+from tandem_operator.sim.flight import SimulatedFlight
+from tandem_operator.sim.policy import EPOCH_S, PolicyAnswer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
@@ -55,7 +55,7 @@ class Ailing(Tandem):
         self._at_s = at_s
         self._sick: tuple[str, ...] = ()
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         if now_s - EPOCH_S < self._at_s:
             return super().tick(spec, observation, now_s)
         pods = observation.pods
@@ -83,7 +83,7 @@ class Ailing(Tandem):
 class Played(NamedTuple):
     report: PoolReport
     policy: Tandem
-    ended: list[Flight]
+    ended: list[SimulatedFlight]
 
 
 def play(

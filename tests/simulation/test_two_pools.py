@@ -7,7 +7,7 @@ from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import EPOCH_S, Namespace, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
@@ -36,7 +36,7 @@ class Load:
 @dataclass(frozen=True)
 class Run:
     reports: dict[str, PoolReport]
-    ended: dict[str, list[Flight]]
+    ended: dict[str, list[SimulatedFlight]]
     decisions: dict[str, list[Decision]]
     most_held: int
 

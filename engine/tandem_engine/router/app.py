@@ -12,13 +12,13 @@ from typing import Any
 from aiohttp import web
 
 from tandem_contracts.names import HTTP_PORT, ROUTER_INTERNAL_PORT
-from tandem_contracts.router_settings import Settings
+from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.accounting.busy import Busy
 from tandem_engine.router.accounting.ledger import Ledger
-from tandem_engine.router.accounting.metrics import Metrics
 from tandem_engine.router.accounting.recent import Recent
+from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.accounting.timing_record import TimingRecord
-from tandem_engine.router.forwarding.flight import Accounts, Learned
+from tandem_engine.router.forwarding.flight import Accounts, LearnedByRouter
 from tandem_engine.router.forwarding.forward import Forwarder
 from tandem_engine.router.forwarding.upstream import Upstream
 from tandem_engine.router.http.client_port import ClientServer
@@ -28,11 +28,11 @@ from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.peers.hearing import Hearing
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.probing.polls import DecodeReads
 from tandem_engine.router.probing.probes import Probes
-from tandem_engine.router.scheduling.waiting import Waiting
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.scheduling.request_queue import RequestQueue
+from tandem_engine.router.settings_in_force import SettingsHolder
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ SLIPPED_IN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RouterOptions:
     """How one router process is started.
 
     Attributes:
@@ -70,13 +70,13 @@ class Options:
 class Router:
     """One router process."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: RouterOptions) -> None:
         self._options = options
         clock = asyncio.get_running_loop().time
         self.settings = SettingsHolder()
-        self.fleet = Fleet(clock)
-        self.waiting = Waiting(fleet=self.fleet, settings=self.settings, clock=clock)
-        self.learned = Learned()
+        self.fleet = EnginePods(clock)
+        self.waiting = RequestQueue(fleet=self.fleet, settings=self.settings, clock=clock)
+        self.learned = LearnedByRouter()
         self._upstream = Upstream(key=options.engine_key)
         pool_key = options.engine_key or None
         self.killers = Killers(clock, pool_key=pool_key)
@@ -91,7 +91,7 @@ class Router:
         self.accounts = Accounts(
             ledger=Ledger(router=options.name, wall=time.time, clock=clock),
             recent=Recent(router=options.name, wall=time.time),
-            metrics=Metrics(),
+            metrics=RouterMetrics(),
             learned=self.learned,
             settings=self.settings,
             clock=clock,
@@ -218,7 +218,7 @@ class Router:
         if self._record is not None:
             self._record.close()
 
-    def _in_force(self) -> Settings | None:
+    def _in_force(self) -> RouterSettings | None:
         return self.settings.current
 
     def _generation(self) -> int:

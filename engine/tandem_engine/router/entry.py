@@ -15,10 +15,14 @@ import uvloop
 
 from tandem_contracts import logs
 from tandem_contracts.names import KEY_ENV
-from tandem_engine.router.app import Options, Router
-from tandem_engine.router.discovery.cluster import ClusterSource, in_cluster_server, own_namespace
+from tandem_engine.router.app import Router, RouterOptions
 from tandem_engine.router.discovery.files import FileSource
-from tandem_engine.router.settings import SettingsError
+from tandem_engine.router.discovery.kubernetes_discovery import (
+    ClusterSource,
+    in_cluster_server,
+    own_namespace,
+)
+from tandem_engine.router.settings_in_force import SettingsError
 
 _TIMING_RECORD_VARIABLE = "TANDEM_TIMING_RECORD"
 _EXAMPLE = """\
@@ -37,7 +41,7 @@ logger = logging.getLogger("tandem_engine.router")
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's grammar."""
-    defaults = Options()
+    defaults = RouterOptions()
     parser = argparse.ArgumentParser(
         prog="tandem-router",
         description="OpenAI-compatible front door of a pool of prefill and decode pods.",
@@ -97,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
 async def serve(arguments: argparse.Namespace) -> None:
     """Run one router until SIGTERM or SIGINT, then drain; a second signal ends it at once."""
     router = Router(
-        Options(
+        RouterOptions(
             name=socket.gethostname(),
             host=arguments.host,
             port=arguments.port,

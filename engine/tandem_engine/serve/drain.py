@@ -8,7 +8,7 @@ taken for none.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tandem_engine.serve.metrics import Load
+from tandem_engine.serve.vllm_metrics import EngineLoad
 
 
 class Drained(StrEnum):
@@ -27,11 +27,11 @@ class Drain:
     timeout_s: float
     settle_s: float
     lease_s: float
-    _last: Load | None = field(default=None, init=False)
+    _last: EngineLoad | None = field(default=None, init=False)
     _quiet_since_s: float | None = field(default=None, init=False)
     _unchanged_since_s: float | None = field(default=None, init=False)
 
-    def observe(self, load: Load | None, *, now_s: float) -> Drained | None:
+    def observe(self, load: EngineLoad | None, *, now_s: float) -> Drained | None:
         """Take in the load (`None`: not known) and return why to stop, or `None` to wait on."""
         self._follow(load, now_s)
         if now_s - self.started_s >= self.timeout_s:
@@ -49,7 +49,7 @@ class Drain:
             return Drained.LEASES_OVER
         return None
 
-    def _follow(self, load: Load | None, now_s: float) -> None:
+    def _follow(self, load: EngineLoad | None, now_s: float) -> None:
         if load is None:
             self._quiet_since_s = None
             return

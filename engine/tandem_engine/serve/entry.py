@@ -12,13 +12,13 @@ from pathlib import Path
 
 from tandem_contracts import logs
 from tandem_contracts.names import KEY_ENV, REVISION_ENV
-from tandem_engine.serve.command import Command, vllm_command
-from tandem_engine.serve.facts import Facts, look_around
+from tandem_engine.serve.engine_command import EngineCommand, vllm_command
+from tandem_engine.serve.engine_facts import EngineFacts, look_around
+from tandem_engine.serve.engine_settings import EngineSettings
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tandem_engine.serve.options import OptionError, parse
 from tandem_engine.serve.pool_fields import Worded, as_given, in_pool_fields
 from tandem_engine.serve.refusals import refusal
-from tandem_engine.serve.settings import Settings
 
 USAGE = "usage: tandem-engine serve --role=prefill|decode --model=MODEL ... (serve --help: all)"
 BAD_USAGE, FAILED = 2, 1
@@ -48,7 +48,9 @@ def run(given: Sequence[str]) -> int:
     return _serve(settings, command, facts, worded)
 
 
-def _serve(settings: Settings, command: Command, facts: Facts, worded: Worded) -> int:
+def _serve(
+    settings: EngineSettings, command: EngineCommand, facts: EngineFacts, worded: Worded
+) -> int:
     configure_logs()
     _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
     revision = os.environ.get(REVISION_ENV)
@@ -66,7 +68,7 @@ def configure_logs() -> None:
     logs.configure("INFO", about={"pod": socket.gethostname()}, stream=sys.stdout)
 
 
-def _fill_cache(command: Command, seed: str | None) -> None:
+def _fill_cache(command: EngineCommand, seed: str | None) -> None:
     """Bring what the image's build has cached: it saves vLLM a second import of itself."""
     if seed is not None and "VLLM_CACHE_ROOT" in command.env:
         with contextlib.suppress(OSError):
@@ -83,6 +85,6 @@ def _refuse(reason: str, termination_log: str | None = None, *, code: int = BAD_
     return code
 
 
-def _as_shell(command: Command) -> str:
+def _as_shell(command: EngineCommand) -> str:
     variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.env.items())]
     return " \\\n  ".join(["env", *variables, shlex.join(command.argv)])

@@ -14,23 +14,23 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tandem_engine.serve import metrics
-from tandem_engine.serve.command import Command
+from tandem_engine.serve import vllm_metrics as metrics
 from tandem_engine.serve.control import control_app
 from tandem_engine.serve.drain import Drain, Drained
-from tandem_engine.serve.facts import read_config
+from tandem_engine.serve.engine_command import EngineCommand
+from tandem_engine.serve.engine_facts import read_config
+from tandem_engine.serve.engine_settings import Device, EngineSettings
+from tandem_engine.serve.engine_watch import EngineWatch
 from tandem_engine.serve.failures import explain
 from tandem_engine.serve.lifecycle import Lifecycle, Phase
 from tandem_engine.serve.measure import Measured, measure
-from tandem_engine.serve.pace import Pace
+from tandem_engine.serve.pace import LauncherPace
 from tandem_engine.serve.pool_fields import Worded, as_given
 from tandem_engine.serve.process import EngineProcess
 from tandem_engine.serve.progress import bounds_of
-from tandem_engine.serve.settings import Device, Settings
-from tandem_engine.serve.shape import ModelShape, model_shape
+from tandem_engine.serve.served_shape import ServedShape, model_shape
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
 from tandem_engine.serve.warm_up import WarmUp, warm_up
-from tandem_engine.serve.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +54,13 @@ class _Told:
 class Launcher:
     """One engine from start to end."""
 
-    settings: Settings
-    command: Command
+    settings: EngineSettings
+    command: EngineCommand
     revision: str | None = None
     gpu: str | None = None
     key: str | None = field(default=None, repr=False)
     worded: Worded = as_given
-    pace: Pace = field(default_factory=Pace)
+    pace: LauncherPace = field(default_factory=LauncherPace)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _terminate: asyncio.Event = field(default_factory=asyncio.Event)
     _engine: EngineProcess | None = None
@@ -118,7 +118,7 @@ class Launcher:
             loop.add_signal_handler(number, self.signalled)
 
     async def _serve(self, engine: EngineProcess, api: VllmApi) -> None:
-        watch = Watch(self.settings, api, engine, self.lifecycle, self.pace)
+        watch = EngineWatch(self.settings, api, engine, self.lifecycle, self.pace)
         async with _cancelled_at_end(watch.run()):
             if await self._first(engine, self._bring_up(engine, api, watch)):
                 await self._first(engine, self._terminate.wait())
@@ -146,7 +146,7 @@ class Launcher:
                 one.cancel()
             await asyncio.gather(task, ended, return_exceptions=True)
 
-    async def _bring_up(self, engine: EngineProcess, api: VllmApi, watch: Watch) -> bool:
+    async def _bring_up(self, engine: EngineProcess, api: VllmApi, watch: EngineWatch) -> bool:
         """Return whether the engine became Ready before it was told to stop."""
         work = asyncio.ensure_future(self._get_ready(engine, api, watch))
         told = asyncio.ensure_future(self._terminate.wait())
@@ -161,7 +161,7 @@ class Launcher:
                 one.cancel()
             await asyncio.gather(work, told, return_exceptions=True)
 
-    async def _get_ready(self, engine: EngineProcess, api: VllmApi, watch: Watch) -> None:
+    async def _get_ready(self, engine: EngineProcess, api: VllmApi, watch: EngineWatch) -> None:
         started = time.monotonic()
         while not await _healthy(api):  # noqa: ASYNC110 - the event is in another process
             await asyncio.sleep(self.pace.health_poll_s)
@@ -216,7 +216,7 @@ class Launcher:
                 )
             await asyncio.sleep(self.pace.health_poll_s)
 
-    def _shape(self) -> ModelShape | None:
+    def _shape(self) -> ServedShape | None:
         settings = self.settings
         try:
             config = read_config(
@@ -271,7 +271,7 @@ async def _healthy(api: VllmApi) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _served(lifecycle: Lifecycle, settings: Settings) -> AsyncIterator[None]:
+async def _served(lifecycle: Lifecycle, settings: EngineSettings) -> AsyncIterator[None]:
     runner = web.AppRunner(control_app(lifecycle), access_log=None)
     await runner.setup()
     try:

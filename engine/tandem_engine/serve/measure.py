@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tandem_engine.serve.settings import Role, Settings
+from tandem_engine.serve.engine_settings import EngineSettings, Role
 from tandem_engine.serve.vllm_api import VllmApi
 from tandem_engine.serve.warm_up import complete, random_prompt
 
@@ -52,7 +52,7 @@ class Measured:
 class _Bench:
     """Times completions of fresh prompts, and keeps the least of each kind."""
 
-    settings: Settings
+    settings: EngineSettings
     api: VllmApi
     draw: random.Random
     requests: int = 0
@@ -70,7 +70,7 @@ class _Bench:
 
 
 async def measure(
-    settings: Settings,
+    settings: EngineSettings,
     api: VllmApi,
     *,
     max_model_len: int | None,

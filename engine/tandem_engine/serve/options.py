@@ -9,7 +9,7 @@ from typing import Any, NoReturn, get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from tandem_engine.serve.settings import Settings
+from tandem_engine.serve.engine_settings import EngineSettings
 
 
 class OptionError(Exception):
@@ -21,12 +21,12 @@ class _Parser(argparse.ArgumentParser):
         raise OptionError(message)
 
 
-def parse(arguments: Sequence[str]) -> tuple[Settings, bool]:
+def parse(arguments: Sequence[str]) -> tuple[EngineSettings, bool]:
     """Return the settings, and whether the command is only to be printed."""
     given = vars(_parser().parse_args(list(arguments)))
     print_command = given.pop("print_command")
     try:
-        return Settings.model_validate(given), print_command
+        return EngineSettings.model_validate(given), print_command
     except ValidationError as error:
         raise OptionError("; ".join(_sentence(problem) for problem in error.errors())) from None
 
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
-    for name, field in Settings.model_fields.items():
+    for name, field in EngineSettings.model_fields.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}", dest=name, required=field.is_required(), **_kind(field)
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LauncherPace:
     """Seconds between looks, and to answer."""
 
     health_poll_s: float = 0.5

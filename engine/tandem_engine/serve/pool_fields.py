@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from tandem_engine.serve.settings import Settings
+from tandem_engine.serve.engine_settings import EngineSettings
 
 Worded = Callable[[str], str]
 
@@ -36,7 +36,7 @@ def as_given(sentence: str) -> str:
     return sentence
 
 
-def in_pool_fields(settings: Settings) -> Worded:
+def in_pool_fields(settings: EngineSettings) -> Worded:
     """Replace options by the fields of the pool that these settings were made from."""
     fields = _FIELDS | {
         "model": _source(settings.model),

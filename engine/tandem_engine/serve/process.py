@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Self
 
-from tandem_engine.serve.command import Command
+from tandem_engine.serve.engine_command import EngineCommand
 
 REMEMBERED_LINES = 400
 _CHUNK_BYTES = 65536
@@ -24,7 +24,7 @@ class EngineProcess:
     _reader: "asyncio.Task[None] | None" = None
 
     @classmethod
-    async def start(cls, command: Command) -> Self:
+    async def start(cls, command: EngineCommand) -> Self:
         """Start vLLM in a process group of its own: only the launcher tells it to stop."""
         process = await asyncio.create_subprocess_exec(
             *command.argv,

@@ -10,8 +10,8 @@ A pod that is doubted is cleared by a token alone.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tandem_engine.serve.metrics import Counters
-from tandem_engine.serve.settings import Device, Settings
+from tandem_engine.serve.engine_settings import Device, EngineSettings
+from tandem_engine.serve.vllm_metrics import Counters
 
 LONGEST_LOOK_S = 15.0
 """Between two looks; where more time passed, the launcher itself stood still for the rest."""
@@ -50,7 +50,7 @@ class Bounds:
         return self.doubted_s / 4
 
 
-def bounds_of(settings: Settings, *, token_s: float) -> Bounds:
+def bounds_of(settings: EngineSettings, *, token_s: float) -> Bounds:
     """Return the bounds of the settings, or what a slow machine's longest step needs.
 
     Args:
@@ -142,7 +142,7 @@ class Progress:
         return Standing.DOUBTED if self._doubted else Standing.FINE
 
 
-def _step_tokens(settings: Settings) -> int:
+def _step_tokens(settings: EngineSettings) -> int:
     for argument in reversed(settings.extra_arg):
         name, _, value = argument.partition("=")
         if name.replace("_", "-") == _STEP_OPTION and value.isdecimal():

@@ -7,8 +7,8 @@ the first request, after vLLM has called itself healthy.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tandem_engine.serve.facts import Facts
-from tandem_engine.serve.settings import Device, Dtype, Settings
+from tandem_engine.serve.engine_facts import EngineFacts
+from tandem_engine.serve.engine_settings import Device, Dtype, EngineSettings
 
 # Option of vLLM -> ours. An abbreviation of one, or a dotted part, counts as the option.
 OWNED = {
@@ -51,30 +51,30 @@ _FOUR_BIT = frozenset({"awq", "gptq", "awq_marlin", "gptq_marlin", "compressed-t
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    applies: Callable[[Settings, Facts], bool]
-    sentence: Callable[[Settings, Facts], str]
+    applies: Callable[[EngineSettings, EngineFacts], bool]
+    sentence: Callable[[EngineSettings, EngineFacts], str]
 
 
-def _on_cpu(settings: Settings, facts: Facts) -> bool:
+def _on_cpu(settings: EngineSettings, facts: EngineFacts) -> bool:
     return settings.device is Device.CPU
 
 
-def _has(settings: Settings, *options: str) -> str | None:
+def _has(settings: EngineSettings, *options: str) -> str | None:
     names = [_option(argument) for argument in settings.extra_arg]
     return next((name for name in names if name in options), None)
 
 
-def _quantization(settings: Settings, facts: Facts) -> str | None:
+def _quantization(settings: EngineSettings, facts: EngineFacts) -> str | None:
     if settings.quantization is not None:
         return settings.quantization
     return facts.checkpoint.quantization if facts.checkpoint else None
 
 
-def _bits(facts: Facts) -> int | None:
+def _bits(facts: EngineFacts) -> int | None:
     return facts.checkpoint.weight_bits if facts.checkpoint else None
 
 
-def _positions(settings: Settings, facts: Facts) -> int | None:
+def _positions(settings: EngineSettings, facts: EngineFacts) -> int | None:
     """The checkpoint's own limit, unless vLLM is told to go by another."""
     if _has(settings, "--hf-overrides") or facts.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN"):
         return None
@@ -191,7 +191,7 @@ _RULES = (
 )
 
 
-def refusal(settings: Settings, facts: Facts) -> str | None:
+def refusal(settings: EngineSettings, facts: EngineFacts) -> str | None:
     """Return why these settings cannot work here, or `None`."""
     overriding = _overriding(settings.extra_arg)
     if overriding is not None:

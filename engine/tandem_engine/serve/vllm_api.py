@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from tandem_engine.serve import metrics
+from tandem_engine.serve import vllm_metrics as metrics
 
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)
 
@@ -32,13 +32,13 @@ class VllmApi:
         async with self.session.get(f"{self.url}/health", timeout=self._quick) as answer:
             return answer.status
 
-    async def samples(self) -> list[metrics.Sample]:
+    async def samples(self) -> list[metrics.MetricLine]:
         """Return the metrics page."""
         async with self.session.get(f"{self.url}/metrics", timeout=self._quick) as answer:
             answer.raise_for_status()
             return metrics.parse(await answer.text())
 
-    async def load(self) -> metrics.Load | None:
+    async def load(self) -> metrics.EngineLoad | None:
         """Return what the engine holds, or `None` where it does not say."""
         try:
             return metrics.load(await self.samples())

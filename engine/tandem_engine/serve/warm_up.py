@@ -11,8 +11,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from tandem_engine.serve import metrics
-from tandem_engine.serve.settings import Role, Settings
+from tandem_engine.serve import vllm_metrics as metrics
+from tandem_engine.serve.engine_settings import EngineSettings, Role
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
 
 COMPLETION_TIMEOUT_S = 900.0
@@ -50,7 +50,7 @@ class KvPull:
 
 
 async def warm_up(
-    settings: Settings, api: VllmApi, *, max_model_len: int | None, draw: random.Random
+    settings: EngineSettings, api: VllmApi, *, max_model_len: int | None, draw: random.Random
 ) -> WarmUp:
     """Run a completion alone and one at full batch, and on decode pull KV blocks once."""
     longest = max(1, (max_model_len or _LONG_TOKENS) // 2)
@@ -81,7 +81,7 @@ def random_prompt(tokens: int, draw: random.Random) -> list[int]:
     return [_FIRST_ID + draw.randrange(_IDS) for _ in range(tokens)]
 
 
-def _body(settings: Settings, prompt: list[Any], *, max_tokens: int) -> dict[str, Any]:
+def _body(settings: EngineSettings, prompt: list[Any], *, max_tokens: int) -> dict[str, Any]:
     return {
         "model": settings.name,
         "prompt": prompt,
@@ -93,7 +93,7 @@ def _body(settings: Settings, prompt: list[Any], *, max_tokens: int) -> dict[str
 
 
 async def complete(
-    settings: Settings, api: VllmApi, prompts: list[list[int]], *, max_tokens: int
+    settings: EngineSettings, api: VllmApi, prompts: list[list[int]], *, max_tokens: int
 ) -> float:
     """Have all prompts answered together; returns the seconds it took."""
     body = _body(settings, prompts, max_tokens=max_tokens)
@@ -102,7 +102,7 @@ async def complete(
     return time.monotonic() - started
 
 
-async def _pull(settings: Settings, api: VllmApi, peer: VllmApi, prompt: list[int]) -> KvPull:
+async def _pull(settings: EngineSettings, api: VllmApi, peer: VllmApi, prompt: list[int]) -> KvPull:
     request_id = _request_id()
     body = _body(settings, prompt, max_tokens=1)
     started = time.monotonic()
@@ -126,7 +126,7 @@ async def _pull(settings: Settings, api: VllmApi, peer: VllmApi, prompt: list[in
 
 
 async def _prefilled(
-    settings: Settings, peer: VllmApi, body: dict[str, Any], request_id: str
+    settings: EngineSettings, peer: VllmApi, body: dict[str, Any], request_id: str
 ) -> dict[str, Any] | None:
     asked = body | {
         "kv_transfer_params": {

@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from tandem_operator.cli.commands.command import Command
+from tandem_operator.cli.command_errors import EXIT_FAILED
+from tandem_operator.cli.commands.command import TandemCommand
 from tandem_operator.cli.commands.diff import diff
 from tandem_operator.cli.commands.explain import explain
 from tandem_operator.cli.commands.export import export
 from tandem_operator.cli.commands.plan import plan
 from tandem_operator.cli.commands.record import record
 from tandem_operator.cli.commands.simulate import simulate
-from tandem_operator.cli.faults import EXIT_FAILED
 
 EPILOGS = {
     "diff": (
@@ -100,7 +100,7 @@ def _add(to: typer.Typer, function: Callable[..., None]) -> None:
     name = function.__name__
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     told = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    to.command(name, cls=Command, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
+    to.command(name, cls=TandemCommand, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
 
 
 for function in (simulate, plan, diff, explain, record):

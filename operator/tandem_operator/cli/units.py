@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from tandem_operator.api import duration_s, format_duration
-from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.core.role import Role
 
 UNKNOWN = "-"

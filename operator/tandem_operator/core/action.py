@@ -14,14 +14,14 @@ from tandem_operator.core.guard.replacements import with_stand_ins
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.learn.correction import urgent_floors
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observe.arrivals import outcomes
 from tandem_operator.core.quota.demand_curve import Curve, demand_curve
 from tandem_operator.core.quota.share import Crest, Quota, Share, crest_of, take_share
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import gpus_of
+from tandem_operator.core.sizing.replica_counts import gpus_of
+from tandem_operator.core.sizing.role_targets import Plan, plan_for
 from tandem_operator.core.sizing.scale_down_margin import SEEN_S, tells_enough
-from tandem_operator.core.sizing.targets import Plan, plan_for
 from tandem_operator.core.spec import PoolSpec
 
 RECENT_S = 120

@@ -14,15 +14,15 @@ from tandem_operator.core.learn.correction import (
     see_ready,
 )
 from tandem_operator.core.learn.engine_models import EngineModels
-from tandem_operator.core.learn.measurements import Learned, learn
+from tandem_operator.core.learn.measurements import LearnedEngines, learn
 from tandem_operator.core.learn.output_lengths import Outputs, output_lengths
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.observe.arrivals import Arrivals, Outcomes, merge, outcomes
-from tandem_operator.core.observe.fleet import Fleet, Starts, fleet
 from tandem_operator.core.observe.freshness import Freshness, freshness, usable
+from tandem_operator.core.observe.role_pods import RolePods, Starts, fleet
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace, pace_to_tell
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace, pace_to_tell
 from tandem_operator.core.sizing.demand import (
     Situation,
     assess,
@@ -53,7 +53,7 @@ class Observed:
     step_s: float
     fresh: Freshness
     starts: Starts
-    fleets: Mapping[Role, Fleet]
+    fleets: Mapping[Role, RolePods]
     arrivals: Arrivals
     minute: Outcomes
 
@@ -94,7 +94,7 @@ class Taught:
         settled: roles whose fleet is old enough to be judged by its violations.
     """
 
-    learned: Learned
+    learned: LearnedEngines
     models: EngineModels
     outputs: Outputs | None
     correction: Correction
@@ -164,7 +164,7 @@ class Sized:
     """
 
     situation: Situation | None
-    pace: DecodePace | None
+    pace: TimedDecodePace | None
     rate_rps: float
     overhead_s: float | None
     correction: Correction

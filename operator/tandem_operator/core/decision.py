@@ -8,7 +8,7 @@ from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.core.observation import Quantiles
 from tandem_operator.core.quota.share import Share
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 
 
 class Reason(StrEnum):
@@ -95,5 +95,5 @@ class Decision:
     inputs: Mapping[str, float]
     next_tick_s: float
     share: Share | None = None
-    pace: DecodePace | None = None
+    pace: TimedDecodePace | None = None
     budget: BudgetLeft = field(default_factory=BudgetLeft)

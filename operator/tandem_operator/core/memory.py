@@ -7,13 +7,13 @@ from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.guard.guard import Past
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.learn.correction import Correction
-from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.measurements import LearnedEngines
 from tandem_operator.core.learn.output_lengths import Outputs
-from tandem_operator.core.objective.objective import Promise
-from tandem_operator.core.observe.fleet import Starts
+from tandem_operator.core.objective.promise import Promise
+from tandem_operator.core.observe.role_pods import Starts
 from tandem_operator.core.quota.share import Crest
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 
 VERSION = 2
 """Of its fields. What another version stored is not read."""
@@ -36,7 +36,7 @@ class Memory:
 
     version: int = VERSION
     at_s: float | None = None
-    learned: Learned = field(default_factory=Learned)
+    learned: LearnedEngines = field(default_factory=LearnedEngines)
     starts: Starts = field(default_factory=Starts)
     track: Track = field(default_factory=Track)
     correction: Correction = field(default_factory=Correction)
@@ -45,7 +45,7 @@ class Memory:
     outputs: Outputs | None = None
     overhead_s: float | None = None
     crest: Crest | None = None
-    pace: DecodePace | None = None
+    pace: TimedDecodePace | None = None
     relieved: tuple[Role, ...] = ()
     doors: Wants = field(default_factory=Wants)
     promise: Promise = field(default_factory=Promise)

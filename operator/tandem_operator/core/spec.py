@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tandem_operator.core.role import Role
+from tandem_operator.core.slo import Slo
 
 
 class Mode(StrEnum):
@@ -13,20 +14,6 @@ class Mode(StrEnum):
     AUTO = "Auto"
     RECOMMEND = "Recommend"
     PAUSED = "Paused"
-
-
-@dataclass(frozen=True, slots=True)
-class Slo:
-    """Latency bounds of one request, and the share of requests that must keep them."""
-
-    ttft_s: float
-    ttft_s_per_thousand_prompt_tokens: float
-    tpot_s: float
-    attainment: float
-
-    def ttft_bound_s(self, prompt_tokens: float) -> float:
-        """TTFT bound of a request with `prompt_tokens` tokens of prompt, cached or not."""
-        return self.ttft_s + self.ttft_s_per_thousand_prompt_tokens * prompt_tokens / 1000.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tandem_operator.kube.client import CHILD_MANAGER, ApiError, Kube, Object
+from tandem_operator.kube.client import CHILD_MANAGER, ApiServerError, Kube, Object
 from tandem_operator.kube.compare import HASH_ANNOTATION, Path, differences, with_hash
 from tandem_operator.kube.conflicts import (
     Conflict,
@@ -63,7 +63,7 @@ def controller_uid(body: Mapping[str, Any]) -> str | None:
     return None if uid is None else str(uid)
 
 
-def refusal_of(error: ApiError) -> str | None:
+def refusal_of(error: ApiServerError) -> str | None:
     """Why the object cannot be taken as it is; `None` where asking again may help."""
     if error.status in _REFUSALS:
         return error.message
@@ -97,7 +97,7 @@ class ChildWriter:
                 continue
             try:
                 conflicts = await self._rehearse(body)
-            except ApiError as error:
+            except ApiServerError as error:
                 why = refusal_of(error)
                 if why is None:
                     raise
@@ -131,7 +131,7 @@ class ChildWriter:
         }
         try:
             await self._kube.apply(DEPLOYMENT, body, manager=REPLICAS_MANAGER)
-        except ApiError as error:
+        except ApiServerError as error:
             conflicts = parse_conflicts(error.body) if error.status == 409 else ()
             if not forcible(conflicts, prefixes=_FORCIBLE_REPLICAS):
                 raise
@@ -218,7 +218,7 @@ class ChildWriter:
         kind = BY_NAME[body["kind"]]
         try:
             await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
-        except ApiError as error:
+        except ApiServerError as error:
             conflicts = parse_conflicts(error.body) if error.status == 409 else ()
             if not conflicts:
                 raise

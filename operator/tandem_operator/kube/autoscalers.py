@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 
-from tandem_operator.kube.client import ApiError, Kube
+from tandem_operator.kube.client import ApiServerError, Kube
 from tandem_operator.kube.kinds import AUTOSCALER, DEPLOYMENT
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.world import Rival
@@ -46,7 +46,7 @@ class Autoscalers:
     async def _list(self, namespace: str) -> Mapping[str, str]:
         try:
             found = await self._kube.list(AUTOSCALER, namespace=namespace)
-        except ApiError as error:
+        except ApiServerError as error:
             # An installation of before grants no such right, and the fight is told of all the same.
             if error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
                 return {}

@@ -23,7 +23,7 @@ from kubernetes.aio.config import (
     load_kube_config,
 )
 
-from tandem_operator.kube.kinds import POD, Kind
+from tandem_operator.kube.kinds import POD, ResourceKind
 
 Object = dict[str, Any]
 
@@ -34,7 +34,7 @@ SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
-class ApiError(Exception):
+class ApiServerError(Exception):
     """An answer of the API server that is not success, with its `Status` object."""
 
     def __init__(self, status: int, body: Mapping[str, Any], request: str) -> None:
@@ -83,7 +83,7 @@ class Kube:
         content_type: str = "application/json",
         timeout_s: float | None = None,
     ) -> Object:
-        """One call; raises `ApiError` for any answer but success, `TimeoutError` past the limit."""
+        """One call; raises `ApiServerError` where it fails, `TimeoutError` past the limit."""
         async with asyncio.timeout(timeout_s or self._timeout_s):
             prepared = await self._api.param_serialize(
                 method,
@@ -97,14 +97,14 @@ class Kube:
             raw: bytes = await answer.read()  # type: ignore[no-untyped-call]
         parsed = _object(raw)
         if not 200 <= answer.status <= 299:
-            raise ApiError(answer.status, parsed, f"{method} {path}")
+            raise ApiServerError(answer.status, parsed, f"{method} {path}")
         return parsed
 
     @contextlib.asynccontextmanager
     async def websocket(
         self, path: str, *, query: Mapping[str, str], protocol: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A connection upgraded to a WebSocket; raises `ApiError` where that is refused."""
+        """A connection upgraded to a WebSocket; raises `ApiServerError` where that is refused."""
         _, url, headers, *_ = await self._api.param_serialize(
             "GET", path, query_params=list(query.items()), auth_settings=["BearerToken"]
         )
@@ -123,23 +123,23 @@ class Kube:
                 )
         except aiohttp.WSServerHandshakeError as error:
             refused = {"message": f"{path}: HTTP {error.status}"}
-            raise ApiError(error.status, refused, f"GET {path}") from None
+            raise ApiServerError(error.status, refused, f"GET {path}") from None
         try:
             yield socket
         finally:
             await socket.close()
 
-    async def get(self, kind: Kind, *, namespace: str, name: str) -> Object | None:
+    async def get(self, kind: ResourceKind, *, namespace: str, name: str) -> Object | None:
         """The object as it is now, `None` where there is none."""
         try:
             return await self.request("GET", kind.path(namespace=namespace, name=name))
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status == 404:
                 return None
             raise
 
     async def list(
-        self, kind: Kind, *, namespace: str | None, selector: str = "", fields: str = ""
+        self, kind: ResourceKind, *, namespace: str | None, selector: str = "", fields: str = ""
     ) -> list[Object]:
         """All objects of a kind with the labels of `selector` and `fields`; `None`: everywhere."""
         given = {"labelSelector": selector, "fieldSelector": fields}
@@ -153,7 +153,7 @@ class Kube:
 
     async def apply(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         body: Object,
         *,
         manager: str,
@@ -161,7 +161,7 @@ class Kube:
         dry_run: bool = False,
         subresource: str | None = None,
     ) -> Object:
-        """Server-side apply. A conflict with another manager raises `ApiError` with status 409."""
+        """Server-side apply. Raises `ApiServerError` of status 409 on another manager's field."""
         metadata = body["metadata"]
         query = {"fieldManager": manager, "force": str(force).lower()}
         if dry_run:
@@ -179,7 +179,7 @@ class Kube:
         )
 
     async def merge(
-        self, kind: Kind, body: Object, *, namespace: str, name: str, manager: str
+        self, kind: ResourceKind, body: Object, *, namespace: str, name: str, manager: str
     ) -> Object:
         """JSON merge patch of some fields."""
         self._check_write()
@@ -198,17 +198,19 @@ class Kube:
         body: Object = {"metadata": {"annotations": dict(annotations)}}
         try:
             await self.merge(POD, body, namespace=namespace, name=name, manager=CHILD_MANAGER)
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status != 404:
                 raise
 
-    async def create(self, kind: Kind, body: Object, *, namespace: str, manager: str) -> Object:
+    async def create(
+        self, kind: ResourceKind, body: Object, *, namespace: str, manager: str
+    ) -> Object:
         """Create an object."""
         self._check_write()
         path = kind.path(namespace=namespace)
         return await self.request("POST", path, query={"fieldManager": manager}, body=body)
 
-    async def delete(self, kind: Kind, *, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, kind: ResourceKind, *, namespace: str, name: str, uid: str) -> None:
         """Delete exactly the object with this UID; one that is gone already is no error."""
         self._check_write()
         body = {
@@ -219,15 +221,15 @@ class Kube:
         }
         try:
             await self.request("DELETE", kind.path(namespace=namespace, name=name), body=body)
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status not in {404, 409}:
                 raise
 
-    async def serves(self, kind: Kind) -> bool:
+    async def serves(self, kind: ResourceKind) -> bool:
         """Whether the API server knows the kind now."""
         try:
             answer = await self.request("GET", kind.root)
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status == 404:
                 return False
             raise

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from tandem_operator.kube.client import CHILD_MANAGER, ApiError, Kube
+from tandem_operator.kube.client import CHILD_MANAGER, ApiServerError, Kube
 from tandem_operator.kube.kinds import SECRET
 from tandem_operator.workloads.builders.engine_key import key_secret
 from tandem_operator.workloads.names import PoolName
@@ -53,7 +53,7 @@ class EngineKeys:
         body = key_secret(name, secrets.token_urlsafe(_KEY_BYTES))
         try:
             await self._kube.create(SECRET, body, namespace=name.namespace, manager=CHILD_MANAGER)
-        except ApiError as error:
+        except ApiServerError as error:
             # Its name is of this pool alone, so the one that exists is its own.
             if error.status != HTTPStatus.CONFLICT:
                 if error.status in _REFUSALS:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from tandem_operator.kube.client import ApiError, Kube, Object
+from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.kinds import EVENT
 
 log = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ class EventWriter:
             await self._kube.create(
                 EVENT, body, namespace=metadata["namespace"], manager=CONTROLLER.partition("/")[2]
             )
-        except (ApiError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            if not (isinstance(error, ApiError) and error.status == 409):
+        except (ApiServerError, aiohttp.ClientError, OSError, TimeoutError) as error:
+            if not (isinstance(error, ApiServerError) and error.status == 409):
                 log.warning("event not posted", extra={"reason": reason, "why": repr(error)})
 
 

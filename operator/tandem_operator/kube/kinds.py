@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """One kind of the Kubernetes API and where it is served."""
 
     api_version: str
@@ -30,24 +30,24 @@ class Kind:
         return "/".join(part for part in parts if part)
 
 
-POOL = Kind("tandem-inference.io/v1alpha1", "InferencePool", "inferencepools")
-DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
-REPLICA_SET = Kind("apps/v1", "ReplicaSet", "replicasets")
-POD = Kind("v1", "Pod", "pods")
-SERVICE = Kind("v1", "Service", "services")
-CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
-SECRET = Kind("v1", "Secret", "secrets")
-SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
-ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
-ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
-DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
-NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
-POD_MONITOR = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
-NODE = Kind("v1", "Node", "nodes")
-AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-RESOURCE_QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
-EVENT = Kind("events.k8s.io/v1", "Event", "events")
-LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+POOL = ResourceKind("tandem-inference.io/v1alpha1", "InferencePool", "inferencepools")
+DEPLOYMENT = ResourceKind("apps/v1", "Deployment", "deployments")
+REPLICA_SET = ResourceKind("apps/v1", "ReplicaSet", "replicasets")
+POD = ResourceKind("v1", "Pod", "pods")
+SERVICE = ResourceKind("v1", "Service", "services")
+CONFIG_MAP = ResourceKind("v1", "ConfigMap", "configmaps")
+SECRET = ResourceKind("v1", "Secret", "secrets")
+SERVICE_ACCOUNT = ResourceKind("v1", "ServiceAccount", "serviceaccounts")
+ROLE = ResourceKind("rbac.authorization.k8s.io/v1", "Role", "roles")
+ROLE_BINDING = ResourceKind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+DISRUPTION_BUDGET = ResourceKind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = ResourceKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+POD_MONITOR = ResourceKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+NODE = ResourceKind("v1", "Node", "nodes")
+AUTOSCALER = ResourceKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+RESOURCE_QUOTA = ResourceKind("v1", "ResourceQuota", "resourcequotas")
+EVENT = ResourceKind("events.k8s.io/v1", "Event", "events")
+LEASE = ResourceKind("coordination.k8s.io/v1", "Lease", "leases")
 
 CHILDREN = (
     SERVICE_ACCOUNT,

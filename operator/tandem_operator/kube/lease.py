@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 
 import aiohttp
 
-from tandem_operator.kube.client import ApiError, Kube, Object
+from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.kinds import LEASE
 
 log = logging.getLogger(__name__)
 
 MANAGER = "tandem-lease"
-_FAILURES = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
+_FAILURES = (ApiServerError, aiohttp.ClientError, OSError, TimeoutError)
 
 
 class LeaseLostError(Exception):
@@ -119,7 +119,7 @@ class Lease:
                 return False
         try:
             self._seen = await self._write(found, holder=terms.identity, duration_s=None)
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status == 409:
                 return False
             raise

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from tandem_operator.kube.client import ApiError, Kube
+from tandem_operator.kube.client import ApiServerError, Kube
 from tandem_operator.kube.kinds import NODE
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Cordons:
         try:
             # Of thousands of nodes the API server answers with those few alone.
             found = await self._kube.list(NODE, namespace=None, fields="spec.unschedulable=true")
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status != 403:
                 raise
             if not self._told:

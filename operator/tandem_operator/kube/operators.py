@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from tandem_operator.kube.apply import refusal_of
-from tandem_operator.kube.client import ApiError, Kube, Object
+from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.kinds import LEASE, POOL
 from tandem_operator.kube.status import STATUS_MANAGER
 
@@ -81,7 +81,7 @@ class Operators:
             return await self._kube.apply(
                 POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
             )
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status == HTTPStatus.CONFLICT:
                 return None
             why = refusal_of(error)
@@ -119,7 +119,7 @@ class Operators:
         namespace, _, name = named.partition("/")
         try:
             found = await self._kube.get(LEASE, namespace=namespace, name=name)
-        except ApiError as error:
+        except ApiServerError as error:
             # Removed with its operator is the right to read it, too.
             if error.status == HTTPStatus.FORBIDDEN:
                 return None

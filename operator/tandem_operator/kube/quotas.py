@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
-from tandem_operator.kube.client import ApiError, Kube
+from tandem_operator.kube.client import ApiServerError, Kube
 from tandem_operator.kube.kinds import POD, RESOURCE_QUOTA
 from tandem_operator.workloads.observed.quota import NamespaceGpus, gpus_by_pool, hard_gpus
 
@@ -54,7 +54,7 @@ class Sharing:
     async def _list(self, namespace: str) -> NamespaceGpus | None:
         try:
             quotas = await self._kube.list(RESOURCE_QUOTA, namespace=namespace)
-        except ApiError as error:
+        except ApiServerError as error:
             if error.status != 403:
                 raise
             # Rights of an older installation: the API server still refuses what is too much.

@@ -21,7 +21,7 @@ from tandem_operator.kube.kinds import (
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
-    Kind,
+    ResourceKind,
 )
 
 _OWN = ("create", "delete", "get", "list", "patch")
@@ -37,7 +37,7 @@ class Right:
     verbs: tuple[str, ...]
 
 
-def _right(kind: Kind, verbs: tuple[str, ...], *, subresource: str = "") -> Right:
+def _right(kind: ResourceKind, verbs: tuple[str, ...], *, subresource: str = "") -> Right:
     return Right(kind.group, kind.plural + subresource, verbs)
 
 

@@ -13,10 +13,10 @@ import aiohttp
 
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
-from tandem_operator.metrics.budget import Budget
 from tandem_operator.metrics.departed import Departed
 from tandem_operator.metrics.direct import DirectSource, budget_of
 from tandem_operator.metrics.prometheus import PrometheusSource
+from tandem_operator.metrics.scrape_budget import ScrapeBudget
 from tandem_operator.metrics.source import Reading, Targets
 
 MOST_PROBLEMS = 20
@@ -81,7 +81,7 @@ class Collector:
         self._departed.forget(namespace=namespace, pool=pool)
 
     async def _read(
-        self, targets: Targets, wanted: Metrics, *, now_s: float, budget: Budget
+        self, targets: Targets, wanted: Metrics, *, now_s: float, budget: ScrapeBudget
     ) -> tuple[Reading, MetricsSource, str | None]:
         passed_over = None
         if wanted.source is not MetricsSource.DIRECT and wanted.prometheus is not None:

@@ -14,9 +14,8 @@ from typing import TypeVar
 import aiohttp
 
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport, StartUp
-from tandem_operator.metrics.arrivals import parse_arrivals
-from tandem_operator.metrics.budget import Budget, NoAnswerError
 from tandem_operator.metrics.fetch import Fetcher, lines_of
+from tandem_operator.metrics.router_arrivals import parse_arrivals
 from tandem_operator.metrics.samples import (
     ENGINE_METRICS,
     ROUTER_METRICS,
@@ -29,6 +28,7 @@ from tandem_operator.metrics.samples import (
     parse_page,
     quantiles,
 )
+from tandem_operator.metrics.scrape_budget import NoAnswerError, ScrapeBudget
 from tandem_operator.metrics.source import (
     LATENCY_WINDOW_S,
     EngineTarget,
@@ -66,7 +66,7 @@ class DirectSource:
         self._start_ups: dict[tuple[str, str], tuple[dict[str, StartUp], Counter[str]]] = {}
 
     async def read(
-        self, targets: Targets, *, now_s: float, budget: Budget | None = None
+        self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> Reading:
         """Engines' load and routers' latency of the recent window."""
         budget = budget or budget_of(targets)
@@ -77,7 +77,7 @@ class DirectSource:
         return Reading(engines, latency, (*engine_problems, *router_problems))
 
     async def reports(
-        self, targets: Targets, *, now_s: float, budget: Budget | None = None
+        self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> tuple[tuple[RouterReport, ...], tuple[str, ...]]:
         """Every router's arrivals, named after its pod, and why some are missing."""
         asked = _Asked(targets, budget or budget_of(targets))
@@ -87,7 +87,7 @@ class DirectSource:
         )
 
     async def start_ups(
-        self, targets: Targets, *, budget: Budget | None = None
+        self, targets: Targets, *, budget: ScrapeBudget | None = None
     ) -> Mapping[str, StartUp]:
         """What engines measured of themselves, by pod: asked once, for it never changes.
 
@@ -110,7 +110,7 @@ class DirectSource:
         return known
 
     async def engines(
-        self, targets: Targets, *, now_s: float, budget: Budget | None = None
+        self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> tuple[tuple[EngineSample, ...], tuple[str, ...]]:
         """Every engine's load, and why some are missing."""
         asked = _Asked(targets, budget or budget_of(targets))
@@ -120,7 +120,7 @@ class DirectSource:
         )
 
     async def latency(
-        self, targets: Targets, *, now_s: float, budget: Budget | None = None
+        self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> tuple[Latency | None, tuple[str, ...]]:
         """TTFT and TPOT of the window; unknown if any router's part of it is."""
         asked = _Asked(targets, budget or budget_of(targets))
@@ -235,16 +235,16 @@ class DirectSource:
 class _Asked:
     """What is asked of one pool at one look."""
 
-    def __init__(self, targets: Targets, budget: Budget) -> None:
+    def __init__(self, targets: Targets, budget: ScrapeBudget) -> None:
         self.pool = (targets.namespace, targets.pool)
         self.pods = {engine.pod for engine in targets.engines}
         self.pods |= {router.pod for router in targets.routers}
         self.budget = budget
 
 
-def budget_of(targets: Targets) -> Budget:
+def budget_of(targets: Targets) -> ScrapeBudget:
     """What a look at these targets may cost."""
-    return Budget(pods=len(targets.engines) + len(targets.routers))
+    return ScrapeBudget(pods=len(targets.engines) + len(targets.routers))
 
 
 def _base(host: str, port: int) -> str:

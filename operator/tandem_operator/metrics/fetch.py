@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from tandem_operator.metrics.budget import Budget, NoAnswerError
+from tandem_operator.metrics.scrape_budget import NoAnswerError, ScrapeBudget
 from tandem_operator.metrics.sessions import RefusedAddressError
 
 CHUNK_BYTES = 16 * 1024
@@ -36,7 +36,7 @@ class Fetcher:
         url: str,
         *,
         of: str,
-        budget: Budget,
+        budget: ScrapeBudget,
         limit_bytes: int,
         limit_s: float,
         query: Mapping[str, str] | None = None,
@@ -51,7 +51,7 @@ class Fetcher:
         return bytes(parts)
 
     async def lines(
-        self, url: str, *, of: str, budget: Budget, wanted: re.Pattern[bytes], limit_s: float
+        self, url: str, *, of: str, budget: ScrapeBudget, wanted: re.Pattern[bytes], limit_s: float
     ) -> bytes:
         """The wanted lines of a metrics page: an engine's has thousands, of which nine matter."""
         kept: list[bytes] = []
@@ -79,7 +79,7 @@ class Fetcher:
         url: str,
         *,
         of: str,
-        budget: Budget,
+        budget: ScrapeBudget,
         limit_s: float,
         query: Mapping[str, str] | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -17,7 +17,6 @@ import aiohttp
 from pydantic import Field, FiniteFloat, TypeAdapter
 
 from tandem_operator.core.observation import EngineSample, Latency
-from tandem_operator.metrics.budget import Budget, NoAnswerError
 from tandem_operator.metrics.direct import budget_of
 from tandem_operator.metrics.fetch import Fetcher
 from tandem_operator.metrics.lenient import Lenient, parse_bounded
@@ -32,6 +31,7 @@ from tandem_operator.metrics.samples import (
     quantiles,
     rank_of,
 )
+from tandem_operator.metrics.scrape_budget import NoAnswerError, ScrapeBudget
 from tandem_operator.metrics.source import (
     LATENCY_WINDOW_S,
     MAX_AGE_S,
@@ -95,7 +95,7 @@ class PrometheusSource:
         self._timeout_s = timeout_s
 
     async def read(
-        self, targets: Targets, *, now_s: float, budget: Budget | None = None
+        self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> Reading:
         """All targets' samples that are fresh; a server that does not answer is one problem."""
         ask = partial(self._ask, budget=budget or budget_of(targets))
@@ -108,7 +108,7 @@ class PrometheusSource:
             problem = _first(failures)
         return Reading((), None, (problem,))
 
-    async def _ask(self, query: str, *, budget: Budget) -> list[_Found]:
+    async def _ask(self, query: str, *, budget: ScrapeBudget) -> list[_Found]:
         raw = await self._fetcher.whole(
             self._url,
             of="Prometheus",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing import verdict
 from tandem_routing.outstanding import NO_LOAD, Load
@@ -10,7 +10,7 @@ from tandem_routing.verdict import Ending, Outcome, Timeline
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class SimulatedFlight:
     """What happened to one request so far. Times are seconds of the simulation.
 
     Attributes:
@@ -61,7 +61,7 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FlightVerdict:
     """Which bounds an ended request kept; `good`: it was answered inside both."""
 
     good: bool
@@ -70,7 +70,7 @@ class Verdict:
     failed: bool
 
 
-def found(flight: Flight, slo: Slo) -> verdict.Verdict:
+def found(flight: SimulatedFlight, slo: Slo) -> verdict.Verdict:
     """What the router's rules say of a request that ended, at the bounds in force now."""
     request = flight.request
     timeline = Timeline(
@@ -94,10 +94,10 @@ def found(flight: Flight, slo: Slo) -> verdict.Verdict:
     )
 
 
-def judge(flight: Flight, slo: Slo) -> Verdict:
+def judge(flight: SimulatedFlight, slo: Slo) -> FlightVerdict:
     """Which bounds a request that ended kept, as they are in force now."""
     outcome = found(flight, slo).outcome
-    return Verdict(
+    return FlightVerdict(
         good=outcome is Outcome.GOOD,
         late_ttft=outcome in (Outcome.LATE_TTFT, Outcome.LATE_BOTH),
         late_tpot=outcome in (Outcome.LATE_TPOT, Outcome.LATE_BOTH),

@@ -3,40 +3,40 @@
 from collections import deque
 
 from tandem_operator.core.observation import ArrivalSecond, FinishedSecond, Latency, Quantiles
-from tandem_operator.sim.flight import Flight
-from tandem_routing.history import HISTORY_S, Arrivals, Finished
+from tandem_operator.sim.flight import SimulatedFlight
+from tandem_routing.history import HISTORY_S, Finished, SecondOfArrivals
 from tandem_routing.verdict import Cause, Verdict
 
 LATENCY_S = 60.0
 
 
-class Ledger:
+class SimulatedLedger:
     """Rows by second. `epoch_s` is added to every time that is reported."""
 
     def __init__(self, *, epoch_s: float) -> None:
         self._epoch_s = epoch_s
         self.totals = Finished()
-        self._arrivals: dict[int, Arrivals] = {}
+        self._arrivals: dict[int, SecondOfArrivals] = {}
         self._finished: dict[int, Finished] = {}
         self._arrived_rows: deque[ArrivalSecond] = deque()
         self._finished_rows: deque[FinishedSecond] = deque()
         self._recent: deque[tuple[float, float, float | None]] = deque()
 
-    def arrive(self, flight: Flight) -> None:
+    def arrive(self, flight: SimulatedFlight) -> None:
         """Count a request on entry."""
         second = int(flight.request.at_s)
         row = self._arrivals.get(second)
         if row is None:
-            row = self._arrivals[second] = Arrivals()
+            row = self._arrivals[second] = SecondOfArrivals()
         row.add(flight.request.prompt_tokens)
 
-    def cached(self, flight: Flight) -> None:
+    def cached(self, flight: SimulatedFlight) -> None:
         """Add, to the second a request came in, the prompt tokens that a cache served."""
         row = self._arrivals.get(int(flight.request.at_s))
         if row is not None:
             row.cached += flight.cached_tokens
 
-    def finish(self, flight: Flight, verdict: Verdict, cause: Cause | None) -> None:
+    def finish(self, flight: SimulatedFlight, verdict: Verdict, cause: Cause | None) -> None:
         """Count a request that ended, and what its violation is blamed on."""
         ended_s = flight.request.at_s if flight.end_s is None else flight.end_s
         second = int(ended_s)

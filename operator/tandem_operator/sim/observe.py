@@ -12,10 +12,10 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.sim.cluster.pods import Pod
+from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.prefill_pod import PrefillPod
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.policy import EPOCH_S
 from tandem_operator.sim.pool import Pool
 from tandem_routing.history import BUCKET_EDGES_TOKENS, OVERDUE_S
@@ -65,7 +65,7 @@ def without_metrics(seen: Observation, *, routers: bool, engine_share: float) ->
     )
 
 
-def _state(pod: Pod[PrefillPod] | Pod[DecodePod], role: Role) -> PodState:
+def _state(pod: SimulatedPod[PrefillPod] | SimulatedPod[DecodePod], role: Role) -> PodState:
     return PodState(
         name=pod.name,
         role=role,
@@ -78,7 +78,7 @@ def _state(pod: Pod[PrefillPod] | Pod[DecodePod], role: Role) -> PodState:
     )
 
 
-def _prefill_sample(pod: Pod[PrefillPod], now_s: float) -> EngineSample:
+def _prefill_sample(pod: SimulatedPod[PrefillPod], now_s: float) -> EngineSample:
     engine = pod.engine
     return EngineSample(
         pod=pod.name,
@@ -91,7 +91,7 @@ def _prefill_sample(pod: Pod[PrefillPod], now_s: float) -> EngineSample:
     )
 
 
-def _decode_sample(pod: Pod[DecodePod], now_s: float) -> EngineSample:
+def _decode_sample(pod: SimulatedPod[DecodePod], now_s: float) -> EngineSample:
     engine = pod.engine
     capacity = engine.profile.kv_capacity_tokens
     return EngineSample(
@@ -132,7 +132,7 @@ def _report(pool: Pool, now_s: float) -> RouterReport:
     )
 
 
-def _overdue(flights: Iterable[Flight], now_s: float) -> int:
+def _overdue(flights: Iterable[SimulatedFlight], now_s: float) -> int:
     """How many became late within the last minute."""
     return sum(now_s - OVERDUE_S < flight.deadline_s <= now_s for flight in flights)
 

@@ -11,7 +11,7 @@ from tandem_operator.core.observation import Observation
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.core.spec import PoolSpec
 
 # The core reckons in epoch seconds; a simulation begins here.
@@ -22,11 +22,11 @@ EPOCH_S = 1_700_000_000.0
 class Told:
     """What a router hears from the operator; `pace` is `None` while nothing is known."""
 
-    pace: DecodePace | None
+    pace: TimedDecodePace | None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PolicyAnswer:
     """Replicas to ask for, and how long to wait before the next tick.
 
     Attributes:
@@ -45,7 +45,7 @@ class Policy(Protocol):
     def name(self) -> str:
         """How reports call it."""
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """The counts from now on; `now_s` is in epoch seconds, as all times of the observation."""
 
 
@@ -79,7 +79,7 @@ class Tandem:
         self.namespace = namespace
         self.decisions: list[Decision] = []
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """One tick of the core."""
         quota = None if self.namespace is None else self.namespace.quota(self.pool)
         decision, self.memory = decide(spec, observation, self.memory, now_s, quota=quota)
@@ -88,7 +88,7 @@ class Tandem:
         self.decisions.append(decision)
         replicas = {role: plan.to for role, plan in decision.roles.items()}
         told = Told(decision.pace)
-        return Answer(replicas=replicas, next_tick_s=decision.next_tick_s, told=told)
+        return PolicyAnswer(replicas=replicas, next_tick_s=decision.next_tick_s, told=told)
 
 
 class Static:
@@ -102,7 +102,7 @@ class Static:
         """The fleet, such as `static 5P3D`."""
         return f"static {self.replicas[Role.PREFILL]}P{self.replicas[Role.DECODE]}D"
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """Always the same."""
         del spec, observation, now_s
-        return Answer(replicas=self.replicas, next_tick_s=60.0)
+        return PolicyAnswer(replicas=self.replicas, next_tick_s=60.0)

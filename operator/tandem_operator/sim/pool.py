@@ -12,16 +12,16 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.clock import Clock
 from tandem_operator.sim.cluster.faults import Fault, PodLoss, Reclaimed, SlowPod
-from tandem_operator.sim.cluster.fleet import Fleet
-from tandem_operator.sim.cluster.pods import Cluster, E, Engine, Pod
+from tandem_operator.sim.cluster.fleet import SimulatedFleet
+from tandem_operator.sim.cluster.pods import Cluster, E, PodEngine, SimulatedPod
 from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.prefill_pod import PrefillPod, PrefixCache
 from tandem_operator.sim.engines.profile import EngineProfile, jitter_factors
-from tandem_operator.sim.flight import Flight, found
-from tandem_operator.sim.ledger import Ledger
+from tandem_operator.sim.flight import SimulatedFlight, found
+from tandem_operator.sim.ledger import SimulatedLedger
 from tandem_operator.sim.policy import EPOCH_S
-from tandem_operator.sim.routing.router import Router
-from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.routing.router import SimulatedRouter
+from tandem_operator.sim.routing.router_queue import QueueSettings
 from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tandem_routing.verdict import Ending
 
@@ -41,7 +41,7 @@ class PoolSetup:
     trace: Trace
     profile: EngineProfile
     start: Mapping[Role, int]
-    router: RouterSettings = field(default_factory=RouterSettings)
+    router: QueueSettings = field(default_factory=QueueSettings)
     faults: tuple[Fault, ...] = ()
     metric_delay_s: float = 0.0
     prefix_caching: bool = True
@@ -54,11 +54,11 @@ class Pool:
         self.setup = setup
         self.spec = setup.spec
         self.clock = clock
-        self.ledger = Ledger(epoch_s=EPOCH_S)
-        self.ended: list[Flight] = []
+        self.ledger = SimulatedLedger(epoch_s=EPOCH_S)
+        self.ended: list[SimulatedFlight] = []
         self.entered = 0
         gpus = {role: setup.spec.roles[role].gpus_per_replica for role in Role}
-        self.prefill: Fleet[PrefillPod] = Fleet(
+        self.prefill: SimulatedFleet[PrefillPod] = SimulatedFleet(
             pool=setup.name,
             role=Role.PREFILL,
             gpus_per_replica=gpus[Role.PREFILL],
@@ -68,7 +68,7 @@ class Pool:
             up_to_date=lambda pod: None,
             when_ready=self._prefill_ready,
         )
-        self.decode: Fleet[DecodePod] = Fleet(
+        self.decode: SimulatedFleet[DecodePod] = SimulatedFleet(
             pool=setup.name,
             role=Role.DECODE,
             gpus_per_replica=gpus[Role.DECODE],
@@ -78,7 +78,7 @@ class Pool:
             up_to_date=self._advance,
             when_ready=self._decode_ready,
         )
-        self.router = Router(
+        self.router = SimulatedRouter(
             setup.router,
             profile=setup.profile,
             spec=setup.spec,
@@ -105,7 +105,7 @@ class Pool:
         self.spec = spec
         self.router.outlook.tpot_s = spec.slo.tpot_s
 
-    def fleet(self, role: Role) -> Fleet[PrefillPod] | Fleet[DecodePod]:
+    def fleet(self, role: Role) -> SimulatedFleet[PrefillPod] | SimulatedFleet[DecodePod]:
         """The role's pods."""
         return self.prefill if role is Role.PREFILL else self.decode
 
@@ -117,7 +117,7 @@ class Pool:
     def enter(self, request: TraceRequest) -> None:
         """Take a request from a client."""
         bound_s = self.spec.slo.ttft_bound_s(request.prompt_tokens)
-        flight = Flight(request, number=self.entered, deadline_s=request.at_s + bound_s)
+        flight = SimulatedFlight(request, number=self.entered, deadline_s=request.at_s + bound_s)
         self.entered += 1
         self.ledger.arrive(flight)
         tokens = request.prompt_tokens + request.output_tokens
@@ -143,12 +143,12 @@ class Pool:
     def _decode_ready(self) -> None:
         self.router.decode_ready()
 
-    def _start_pass(self, pod: Pod[PrefillPod]) -> None:
+    def _start_pass(self, pod: SimulatedPod[PrefillPod]) -> None:
         end_s = pod.engine.start_pass(self.clock.now_s)
         if end_s is not None:
             self.clock.at(end_s, partial(self._end_pass, pod))
 
-    def _end_pass(self, pod: Pod[PrefillPod]) -> None:
+    def _end_pass(self, pod: SimulatedPod[PrefillPod]) -> None:
         if pod.gone_s is not None:
             return
         done = pod.engine.end_pass(self.clock.now_s)
@@ -162,7 +162,7 @@ class Pool:
         if pod.leaving and pod.gone_s is None and pod.engine.requests == 0:
             self.prefill.end(pod, self.clock.now_s)
 
-    def _advance(self, pod: Pod[DecodePod]) -> None:
+    def _advance(self, pod: SimulatedPod[DecodePod]) -> None:
         engine = pod.engine
         engine.advance(self.clock.now_s)
         if engine.ended:
@@ -172,7 +172,7 @@ class Pool:
             if pod.leaving and pod.gone_s is None and engine.requests == 0:
                 self.decode.end(pod, engine.at_s)
 
-    def _finish(self, flight: Flight) -> None:
+    def _finish(self, flight: SimulatedFlight) -> None:
         self.router.outlook.left(flight, self.clock.now_s)
         verdict = found(flight, self.spec.slo)
         cause = self.router.outlook.learned.ended(
@@ -184,7 +184,7 @@ class Pool:
         self.ledger.finish(flight, verdict, cause)
         self.ended.append(flight)
 
-    def _fail(self, flight: Flight, ending: Ending = Ending.FAILED) -> None:
+    def _fail(self, flight: SimulatedFlight, ending: Ending = Ending.FAILED) -> None:
         flight.ending, flight.end_s = ending, self.clock.now_s
         self._finish(flight)
 
@@ -200,7 +200,7 @@ class Pool:
         else:
             self._reclaim(self.decode, fault.notice_s)
 
-    def _reclaim(self, fleet: Fleet[E], notice_s: float) -> None:
+    def _reclaim(self, fleet: SimulatedFleet[E], notice_s: float) -> None:
         """Another pod is made at once; what this one has not finished in time is lost with it."""
         self.catch_up()
         pod = fleet.oldest
@@ -209,7 +209,7 @@ class Pool:
             fleet.scale(fleet.asked)
             self.clock.after(notice_s, partial(self._lose, fleet, pod))
 
-    def _lose(self, fleet: Fleet[E], pod: Pod[E] | None) -> None:
+    def _lose(self, fleet: SimulatedFleet[E], pod: SimulatedPod[E] | None) -> None:
         """A pod dies: streams that had begun fail, what had not begins anew."""
         self.catch_up()
         if pod is None or pod.gone_s is not None:
@@ -231,6 +231,6 @@ class Pool:
             self._set_speed(pod.engine, fault.factor)
             self.clock.at(fault.until_s, partial(self._set_speed, pod.engine, 1.0))
 
-    def _set_speed(self, engine: Engine, factor: float) -> None:
+    def _set_speed(self, engine: PodEngine, factor: float) -> None:
         self.catch_up()
         engine.slowdown = factor

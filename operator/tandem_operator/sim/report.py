@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem_operator.core.role import Role
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.ledger import quantile
 from tandem_routing.verdict import Ending
 
@@ -104,7 +104,7 @@ class PoolReport:
         }
 
 
-def latency_quantiles(flights: Sequence[Flight]) -> tuple[dict[str, float | None], ...]:
+def latency_quantiles(flights: Sequence[SimulatedFlight]) -> tuple[dict[str, float | None], ...]:
     """TTFT and TPOT quantiles of requests that were answered."""
     answered = [f for f in flights if f.ending is Ending.ANSWERED]
     ttft = sorted(f.ttft_s for f in answered if f.ttft_s is not None)

@@ -21,7 +21,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class WriteOutcome:
     """What became of a plan's writes, each part a sentence for people.
 
     Attributes:

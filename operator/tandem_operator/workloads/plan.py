@@ -19,39 +19,39 @@ from tandem_operator.api import (
 from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.rollout import next_steps, with_reserve
-from tandem_operator.core.guard.routers import Doors, doors
+from tandem_operator.core.guard.router_count import RouterCount, doors
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.builders.children import children_of, templates_of
+from tandem_operator.workloads.builders.config_maps import memory_map
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence, roles_with_key
 from tandem_operator.workloads.builders.pods import Template
-from tandem_operator.workloads.builders.settings import memory_map
 from tandem_operator.workloads.checks.acceptance import objections
-from tandem_operator.workloads.effects import Event, EventType, Outcome
-from tandem_operator.workloads.memory import (
-    MemoryFormatError,
-    is_due,
-    memory_to_json,
-    stored_memory,
-)
+from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
 from tandem_operator.workloads.names import ROUTER, PoolName, key_of
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
 from tandem_operator.workloads.observed.live_objects import LiveObjects, see
 from tandem_operator.workloads.observed.turnover import turnovers
-from tandem_operator.workloads.policy import policy_of
-from tandem_operator.workloads.status.events import (
+from tandem_operator.workloads.pool_spec import policy_of
+from tandem_operator.workloads.status.pool_events import (
     KEY_REPLACED,
     MEMORY_UNREADABLE,
     events_of,
     routers_scaled,
 )
-from tandem_operator.workloads.status.facts import Facts
+from tandem_operator.workloads.status.pool_facts import PoolFacts
 from tandem_operator.workloads.status.pool_status import rejected_status, status_changed, status_of
+from tandem_operator.workloads.stored_memory import (
+    MemoryFormatError,
+    is_due,
+    memory_to_json,
+    stored_memory,
+)
 from tandem_operator.workloads.world import Object, World
 
-__all__ = ["Event", "EventType", "Outcome", "PassPlan", "PodCost", "conclude", "plan"]
+__all__ = ["Event", "EventType", "PassPlan", "PodCost", "WriteOutcome", "conclude", "plan"]
 
 REJECTED_REQUEUE_S = 15.0
 
@@ -86,7 +86,7 @@ class PassPlan:
     memory: Any = None
     unreadable: MemoryFormatError | None = field(default=None, compare=False)
     decision: Decision | None = None
-    routers: Doors | None = None
+    routers: RouterCount | None = None
     requeue_after_s: float = REJECTED_REQUEUE_S
 
     @property
@@ -115,10 +115,10 @@ def plan(world: World, *, now_s: float) -> PassPlan:
         return _planned(read, world, Memory(), unreadable=unreadable, now_s=now_s)
 
 
-def conclude(planned: PassPlan, outcome: Outcome, *, world: World, now_s: float) -> PassPlan:
+def conclude(planned: PassPlan, outcome: WriteOutcome, *, world: World, now_s: float) -> PassPlan:
     """The plan with status and Events as they are after its writes."""
     read = _read(world)
-    if outcome == Outcome() or planned.decision is None or isinstance(read, tuple):
+    if outcome == WriteOutcome() or planned.decision is None or isinstance(read, tuple):
         return planned
     seen = see(world, read.name)
     return _told(planned, read, seen=seen, outcome=outcome, world=world, now_s=now_s)
@@ -216,7 +216,7 @@ def _planned(
         routers=routers,
         requeue_after_s=decision.next_tick_s,
     )
-    return _told(planned, read, seen=seen, outcome=Outcome(), world=world, now_s=now_s)
+    return _told(planned, read, seen=seen, outcome=WriteOutcome(), world=world, now_s=now_s)
 
 
 def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan:
@@ -238,13 +238,13 @@ def _told(
     read: _Read,
     *,
     seen: LiveObjects,
-    outcome: Outcome,
+    outcome: WriteOutcome,
     world: World,
     now_s: float,
 ) -> PassPlan:
     assert planned.decision is not None  # noqa: S101
     assert planned.routers is not None  # noqa: S101
-    facts = Facts(
+    facts = PoolFacts(
         name=read.name,
         generation=read.pool.metadata.generation,
         policy=_policy(read, world),

@@ -9,7 +9,7 @@ from e2e.demo.calibrate import Speed
 from e2e.demo.phases import PHASES
 from e2e.demo.story import Change, Fleet, PhaseRun, Seconds, Sight, Story
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 START_S = 1_800_000_000.0
 COLD_START_S = 45.0

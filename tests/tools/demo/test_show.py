@@ -20,7 +20,7 @@ from e2e.demo.phases import CLIMB, MOST_STEPS, Phase
 from e2e.demo.show import SightPrinter, run_phases
 from e2e.demo.story import Fleet, Sight
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 SLO = Slo(ttft_s=5.0, ttft_s_per_thousand_prompt_tokens=0.0, tpot_s=5.0, attainment=0.95)
 

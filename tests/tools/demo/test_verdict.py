@@ -5,7 +5,7 @@ from e2e.demo.story import Change, Fleet
 from e2e.demo.verdict import INSURED, judge
 from tandem_operator.core.explain.sentences import held_for
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.targets import Bursts
+from tandem_operator.core.sizing.role_targets import Bursts
 
 
 def spoil(story, name, **changes):

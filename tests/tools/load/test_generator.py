@@ -10,7 +10,7 @@ from aiohttp import web
 from benchmarks.load.generator import LoadGenerator
 from benchmarks.load.plan import PlannedRequest
 from benchmarks.load.record import Outcome, Record, read_records, tally
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 
 def planned(number, *, at_s=0.0, output_tokens=3):

@@ -6,12 +6,12 @@ from typing import Any
 import yaml
 
 from tandem_operator.core.learn.engine_models import EngineModels
-from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.measurements import LearnedEngines
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import StartUp
-from tandem_operator.core.observe.fleet import Start, Starts
+from tandem_operator.core.observe.role_pods import Start, Starts
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.memory import memory_to_json
+from tandem_operator.workloads.stored_memory import memory_to_json
 from tests.unit.cli.files import POOL
 
 AT = "2026-05-04T10:00:00Z"
@@ -91,7 +91,7 @@ def learned_memory() -> dict[str, Any]:
     """Of a pool whose engines told of themselves before they were Ready, as fast as on an H200."""
     told = StartUp(prefill=((100, 0.0195), (1117, 0.0385)), steps=((1, 0.0062), (64, 0.0085)))
     engines = EngineModels().told(Role.PREFILL, told).told(Role.DECODE, told)
-    learned = Learned(engines={"abc": replace(engines, kv_capacity_tokens=600_000.0)})
+    learned = LearnedEngines(engines={"abc": replace(engines, kv_capacity_tokens=600_000.0)})
     starts = Starts({Role.PREFILL: tuple(Start(f"p{i}", 50.0 + i) for i in range(10))})
     return memory(memory_to_json(Memory(learned=learned, starts=starts)))
 

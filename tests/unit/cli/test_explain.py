@@ -12,19 +12,19 @@ import pytest
 from tandem_operator.api import ConditionType
 from tandem_operator.cli.output.explained import INPUTS
 from tandem_operator.core.learn.engine_models import EngineModels
-from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.measurements import LearnedEngines
 from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.error_budget import ErrorBudget
 from tandem_operator.core.objective.insurance import Cover
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.targets import Bursts
+from tandem_operator.core.sizing.role_targets import Bursts
 from tandem_operator.sim.policy import Tandem
 from tandem_operator.sim.simulate import simulate
-from tandem_operator.workloads.memory import memory_to_json
 from tandem_operator.workloads.status.conditions import BAD_WHEN_TRUE
+from tandem_operator.workloads.stored_memory import memory_to_json
 from tests.unit.cli.files import sentence, tandem, write
 from tests.unit.cli.saved import condition, event, memory, pool, saved
 from tests.unit.sim.setups import ENGINE, make_setup, steady
@@ -288,7 +288,7 @@ def test_tells_the_models_that_were_learned_of_the_engines(explain, tandem_that_
 
 def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain):
     engines = EngineModels().told(Role.PREFILL, StartUp(prefill=((32.0, 0.046), (1024.0, 0.245))))
-    before = memory_to_json(Memory(learned=Learned(engines={"r1": engines})))
+    before = memory_to_json(Memory(learned=LearnedEngines(engines={"r1": engines})))
 
     told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]
 
@@ -299,7 +299,7 @@ def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain
 def test_says_where_a_data_sheet_stands_in_for_what_nobody_has_measured(explain):
     prior = Prior(service=(0.04, 0.0002, 1e-6), step=(0.01, 0.00005, 1e-9))
     engines = EngineModels().told(Role.PREFILL, StartUp(), prior)
-    before = memory_to_json(Memory(learned=Learned(engines={"r1": engines})))
+    before = memory_to_json(Memory(learned=LearnedEngines(engines={"r1": engines})))
 
     told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tandem_operator.cli.output.figure_table import FigureTable
-from tandem_operator.cli.output.planned import FLEET_TITLES
+from tandem_operator.cli.output.plan_tables import FLEET_TITLES
 
 ROWS = (
     ("3P2D", "5", "yes", "100.00%", "129ms", "5.03ms", "363", "0.77", "1.91"),

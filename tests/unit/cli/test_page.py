@@ -12,7 +12,7 @@ from tandem_operator.cli.output.chart import Axis, Chart
 from tandem_operator.cli.output.page import render
 from tandem_operator.cli.output.report import simulation_page
 from tandem_operator.sim.cluster.pods import ColdStart
-from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.routing.router_queue import QueueSettings
 from tests.unit.cli.files import PROFILE, tandem, write
 from tests.unit.sim.setups import ENGINE, counts, make_spec, steady
 
@@ -29,7 +29,7 @@ def case():
         profile=ENGINE,
         cold_start=ColdStart(60.0),
         start=counts(1, 1),
-        router=RouterSettings(),
+        router=QueueSettings(),
         prefix_caching=True,
         seed=1,
         gpu_hour_price=None,

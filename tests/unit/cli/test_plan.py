@@ -11,11 +11,11 @@ from tandem_operator.cli.commands.plan import stepped
 from tandem_operator.cli.experiments.search import Search
 from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.output.chart import WIDTH
-from tandem_operator.cli.output.planned import frontiers, p95_s
+from tandem_operator.cli.output.plan_tables import frontiers, p95_s
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 from tandem_operator.sim.cluster.pods import ColdStart
-from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.routing.router_queue import QueueSettings
 from tests.unit.cli.files import POOL, PROFILE, tandem, write
 from tests.unit.sim.setups import ENGINE, counts, make_spec, steady
 
@@ -32,7 +32,7 @@ def make_case(rate_rps: float, *, ttft_s: float = 0.4) -> Case:
         profile=ENGINE,
         cold_start=ColdStart(60.0),
         start=counts(1, 1),
-        router=RouterSettings(),
+        router=QueueSettings(),
         prefix_caching=True,
         seed=1,
         gpu_hour_price=None,

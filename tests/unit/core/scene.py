@@ -14,7 +14,8 @@ from tandem_operator.core.observation import (
     RouterReport,
 )
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
 
 NOW_S = 1_790_000_000.0
 EDGES = (128, 512, 2048)

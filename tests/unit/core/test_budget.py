@@ -16,9 +16,9 @@ from tandem_operator.core.objective.error_budget import (
     ErrorBudget,
     Proof,
 )
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import RouterReport
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, ended, report
 
 LATE_PER_S, ENDED_PER_S = 1, 10

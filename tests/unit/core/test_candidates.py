@@ -13,7 +13,7 @@ from tandem_operator.core.objective.candidates import (
     pairs,
 )
 from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
-from tandem_operator.core.objective.what_if import Late, Option, Part, parts_of, unmoved
+from tandem_operator.core.objective.what_if import BucketPart, Late, Option, parts_of, unmoved
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import RoleSpec
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, SERVICE_S, WORK, lived
@@ -25,8 +25,8 @@ PLAYED = Played(60.0, PREFILL, DECODE)
 LIKE = Cover(floors={Role.PREFILL: 3, Role.DECODE: 2}, hold_s=60.0)
 
 
-def part(step: int) -> Part:
-    return Part(bucket=0, requests=1.0, steps=dict.fromkeys(Role, step), rate=step)
+def part(step: int) -> BucketPart:
+    return BucketPart(bucket=0, requests=1.0, steps=dict.fromkeys(Role, step), rate=step)
 
 
 def floors(

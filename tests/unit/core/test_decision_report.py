@@ -21,13 +21,13 @@ from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.observation import Latency, Observation, PodPhase, Quantiles
 from tandem_operator.core.observe.arrivals import Outcomes, outcomes
-from tandem_operator.core.observe.fleet import Starts, fleet
 from tandem_operator.core.observe.freshness import Freshness
+from tandem_operator.core.observe.role_pods import Starts, fleet
 from tandem_operator.core.quota.share import Share
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Situation
-from tandem_operator.core.sizing.optimizer import Choice, Demand
-from tandem_operator.core.sizing.targets import Bursts, Plan
+from tandem_operator.core.sizing.replica_counts import Choice, RoleDemand
+from tandem_operator.core.sizing.role_targets import Bursts, Plan
 from tandem_operator.core.spec import Mode
 from tests.unit.core import scene
 from tests.unit.core.scene import NOW_S, ended, make_spec, observe, pods
@@ -49,7 +49,7 @@ SITUATION = Situation(
     models=EngineModels(),
     replay=replay(SAMPLE, service_s=0.1),
     decode=decode_work(),
-    demands={role: Demand(late_share=late_share, busy=1.0 / EACH_RPS) for role in Role},
+    demands={role: RoleDemand(late_share=late_share, busy=1.0 / EACH_RPS) for role in Role},
 )
 FORECAST = Forecast(lead_s=60.0, levels=(Level(60.0, 25.0, (20.0, 30.0)),))
 

@@ -1,14 +1,21 @@
 import pytest
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.explain.sentences import Outlook, Words, cause, percent, seconds, sentence
+from tandem_operator.core.explain.sentences import (
+    LatencyOutlook,
+    Words,
+    cause,
+    percent,
+    seconds,
+    sentence,
+)
 from tandem_operator.core.guard.guard import Allowed
 from tandem_operator.core.role import Role
 
 LOAD = "4.2 requests/s of 1500 prompt tokens over the next 95 s"
 
 
-def words(role: Role, outlook: Outlook | None, **more: object) -> Words:
+def words(role: Role, outlook: LatencyOutlook | None, **more: object) -> Words:
     settings: dict[str, object] = {
         "role": role,
         "outlook": outlook,
@@ -24,7 +31,7 @@ def words(role: Role, outlook: Outlook | None, **more: object) -> Words:
     return Words(**(settings | more))  # type: ignore[arg-type]
 
 
-def outlook(**more: object) -> Outlook:
+def outlook(**more: object) -> LatencyOutlook:
     settings: dict[str, object] = {
         "quantity": "TTFT p95",
         "bound_s": 1.5,
@@ -34,7 +41,7 @@ def outlook(**more: object) -> Outlook:
         "late_share": 0.2,
         "load": LOAD,
     }
-    return Outlook(**(settings | more))  # type: ignore[arg-type]
+    return LatencyOutlook(**(settings | more))  # type: ignore[arg-type]
 
 
 def test_growth_names_the_predicted_ttft_the_bound_the_load_and_the_gain() -> None:

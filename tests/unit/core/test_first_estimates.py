@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem_operator.core.learn.first_estimates import First, Pair, through, told
+from tandem_operator.core.learn.first_estimates import FirstEstimate, Pair, through, told
 
 PRIOR = (0.02, 1e-4, 5e-9)
 SLOPE, FIXED = 1, 0
@@ -13,11 +13,11 @@ def test_nothing_is_told_without_a_measurement_or_a_prior() -> None:
 
 
 def test_a_prior_alone_is_a_guess_that_was_not_measured() -> None:
-    assert told(None, None, PRIOR, as_=SLOPE) == First(*PRIOR, measured=False)
+    assert told(None, None, PRIOR, as_=SLOPE) == FirstEstimate(*PRIOR, measured=False)
 
 
 def test_a_prior_changes_no_guess_that_there_is() -> None:
-    before = First(0.01, 2e-4, 1e-9)
+    before = FirstEstimate(0.01, 2e-4, 1e-9)
 
     assert told(before, None, PRIOR, as_=SLOPE) is before
 
@@ -36,40 +36,46 @@ def test_the_third_of_a_prior_shrinks_as_a_faster_engine_does(
 ) -> None:
     found = told(None, measured, PRIOR, as_=as_)
 
-    assert found == First(*measured, third_s=pytest.approx(third_s))
+    assert found == FirstEstimate(*measured, third_s=pytest.approx(third_s))
 
 
 @pytest.mark.parametrize(("as_", "times"), [(FIXED, 3.0), (SLOPE, 2.0)])
 def test_without_a_prior_the_third_moves_as_the_measurement_does(as_: int, times: float) -> None:
-    before = First(0.01, 1e-4, 1e-9)
+    before = FirstEstimate(0.01, 1e-4, 1e-9)
 
     found = told(before, (0.03, 2e-4), None, as_=as_)
 
-    assert found == First(0.03, 2e-4, third_s=pytest.approx(times * 1e-9))
+    assert found == FirstEstimate(0.03, 2e-4, third_s=pytest.approx(times * 1e-9))
 
 
 def test_without_any_third_a_measurement_stands_alone() -> None:
-    before = First(0.01, 1e-4)
+    before = FirstEstimate(0.01, 1e-4)
 
-    assert told(before, (0.03, 2e-4), None, as_=SLOPE) == First(0.03, 2e-4)
-    assert told(None, (0.03, 2e-4), None, as_=SLOPE) == First(0.03, 2e-4)
+    assert told(before, (0.03, 2e-4), None, as_=SLOPE) == FirstEstimate(0.03, 2e-4)
+    assert told(None, (0.03, 2e-4), None, as_=SLOPE) == FirstEstimate(0.03, 2e-4)
 
 
 def test_a_ratio_compares_two_measurements_at_one_place() -> None:
-    assert First(0.02, 2e-4).ratio(First(0.01, 1e-4), at=(1.0, 100.0)) == pytest.approx(2.0)
-    assert First(0.02, 1e-4).ratio(First(0.01, 1e-4), at=(0.0, 100.0)) == pytest.approx(1.0)
+    assert FirstEstimate(0.02, 2e-4).ratio(
+        FirstEstimate(0.01, 1e-4), at=(1.0, 100.0)
+    ) == pytest.approx(2.0)
+    assert FirstEstimate(0.02, 1e-4).ratio(
+        FirstEstimate(0.01, 1e-4), at=(0.0, 100.0)
+    ) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (First(0.02, 2e-4), None),
-        (First(0.02, 2e-4), First(0.01, 1e-4, measured=False)),
-        (First(0.02, 2e-4, measured=False), First(0.01, 1e-4)),
-        (First(0.02, 2e-4), First(0.0, 0.0)),
+        (FirstEstimate(0.02, 2e-4), None),
+        (FirstEstimate(0.02, 2e-4), FirstEstimate(0.01, 1e-4, measured=False)),
+        (FirstEstimate(0.02, 2e-4, measured=False), FirstEstimate(0.01, 1e-4)),
+        (FirstEstimate(0.02, 2e-4), FirstEstimate(0.0, 0.0)),
     ],
 )
-def test_what_cannot_be_compared_takes_as_long(one: First, other: First | None) -> None:
+def test_what_cannot_be_compared_takes_as_long(
+    one: FirstEstimate, other: FirstEstimate | None
+) -> None:
     assert one.ratio(other, at=(1.0, 1.0)) == 1.0
 
 

@@ -8,7 +8,7 @@ from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.forecast.change_point import last_step_s
 from tandem_operator.core.forecast.distribution import PROVEN_RISK, Forecast, Level
 from tandem_operator.core.forecast.forecaster import forecast
-from tandem_operator.core.forecast.seasonality import PERIODS_S, season
+from tandem_operator.core.forecast.seasonality_of_minutes import PERIODS_S, season
 from tandem_operator.core.observe.arrivals import Arrivals
 from tests.unit.core.scene import NOW_S
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard.guard import Allowed, Past, Scene, guard, remember
 from tandem_operator.core.observation import PodPhase, PodState
-from tandem_operator.core.observe.fleet import Fleet, Starts, fleet
+from tandem_operator.core.observe.role_pods import RolePods, Starts, fleet
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import Choice
-from tandem_operator.core.sizing.targets import Plan
+from tandem_operator.core.sizing.replica_counts import Choice
+from tandem_operator.core.sizing.role_targets import Plan
 from tandem_operator.core.spec import PoolSpec
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 
@@ -26,7 +26,7 @@ class Script:
         self.scene: Mapping[str, object] = {}
         self.limits: Mapping[Role, tuple[str, ...]] = {}
 
-    def fleets(self) -> dict[Role, Fleet]:
+    def fleets(self) -> dict[Role, RolePods]:
         seen = observe(
             prefill=self.asked[Role.PREFILL],
             decode=self.asked[Role.DECODE],

@@ -8,7 +8,7 @@ import pytest
 
 from tandem_operator.core.learn.engine_models import EngineModels, StepModel, through
 from tandem_operator.core.learn.least_squares import dot
-from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.measurements import LearnedEngines
 from tandem_operator.core.learn.measurements import learn as learn_one
 from tandem_operator.core.learn.roofline import Prior, roofline
 from tandem_operator.core.observation import (
@@ -100,7 +100,7 @@ def service_s(models: EngineModels, tokens: float) -> float:
 
 
 def test_prefill_service_time_is_learned_within_a_minute() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for i in range(13):
         totals.serve(6, 200 if i % 2 else 1500)
         learned = learn(learned, totals.observe())
@@ -112,7 +112,7 @@ def test_prefill_service_time_is_learned_within_a_minute() -> None:
 
 
 def test_service_time_that_doubles_is_followed_within_two_minutes() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for _ in range(20):
         totals.serve(6, 1000)
         learned = learn(learned, totals.observe())
@@ -127,7 +127,7 @@ def test_service_time_that_doubles_is_followed_within_two_minutes() -> None:
 
 
 def test_one_outlier_hardly_moves_the_model() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for _ in range(20):
         totals.serve(6, 1000)
         learned = learn(learned, totals.observe())
@@ -141,7 +141,7 @@ def test_one_outlier_hardly_moves_the_model() -> None:
 
 
 def test_totals_that_fell_teach_nothing() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for _ in range(5):
         totals.serve(6, 1000)
         learned = learn(learned, totals.observe())
@@ -154,7 +154,7 @@ def test_totals_that_fell_teach_nothing() -> None:
 
 
 def test_totals_of_more_streams_than_an_engine_runs_teach_nothing() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for _ in range(5):
         totals.stream(MAX_NUM_SEQS, 0.02)
         learned = learn(learned, totals.observe())
@@ -171,7 +171,7 @@ def test_totals_of_more_streams_than_an_engine_runs_teach_nothing() -> None:
 
 def test_a_clock_that_is_set_back_teaches_nothing() -> None:
     """What was made until it has caught up is not taken for the batch of one moment."""
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
 
     def stream(looks: int) -> float:
         nonlocal learned
@@ -188,7 +188,7 @@ def test_a_clock_that_is_set_back_teaches_nothing() -> None:
 
 
 def test_decode_step_is_learned_over_batch() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for i in range(24):
         batch = 2.0 + (i % 6) * 3.0
         totals.stream(batch, 0.012 + 0.001 * batch)
@@ -208,7 +208,7 @@ def test_many_pods_at_rest_do_not_forget_a_crest_sooner_than_one(count: int) -> 
 
     decode = pods(Role.DECODE, count, revision="r1")
     sums, counts = [0.0] * count, [0.0] * count
-    learned, now_s = Learned(), NOW_S
+    learned, now_s = LearnedEngines(), NOW_S
     # Minutes on a crest, then three times as many of rest.
     batches = [8.0 + 4.0 * (i % 8) for i in range(80)] + [2.0 + i % 5 for i in range(240)]
     for batch in batches:
@@ -228,7 +228,7 @@ def test_many_pods_at_rest_do_not_forget_a_crest_sooner_than_one(count: int) -> 
 
 def test_before_a_batch_varied_a_step_is_taken_for_weights_and_caches_read() -> None:
     def extrapolated_s(context_tokens: float) -> float:
-        totals, learned = Totals(), Learned()
+        totals, learned = Totals(), LearnedEngines()
         for _ in range(10):
             totals.stream(80.0, 0.009)
             totals.kv = 80.0 * context_tokens
@@ -253,7 +253,7 @@ def test_caches_that_are_seen_later_than_steps_count_whole_from_then_on() -> Non
 
 
 def test_step_time_that_grows_with_resident_kv_is_told_from_the_batch() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for i in range(120):
         batch, context = 2.0 + (i // 4 % 5) * 4.0, 200.0 + (i // 4 % 7) * 300.0
         totals.kv = batch * context
@@ -266,13 +266,13 @@ def test_step_time_that_grows_with_resident_kv_is_told_from_the_batch() -> None:
 
 
 def test_kv_capacity_comes_from_the_engine() -> None:
-    learned = learn(Learned(), Totals().observe())
+    learned = learn(LearnedEngines(), Totals().observe())
 
     assert learned.engines["r1"].kv_capacity_tokens == 10_000.0
 
 
 def test_a_new_revision_starts_from_the_old_one_and_then_learns_for_itself() -> None:
-    totals, learned = Totals(), Learned()
+    totals, learned = Totals(), LearnedEngines()
     for _ in range(10):
         totals.serve(6, 1000)
         learned = learn(learned, totals.observe())
@@ -289,7 +289,7 @@ def test_a_new_revision_starts_from_the_old_one_and_then_learns_for_itself() -> 
 
 def test_two_routers_that_keep_one_pod_busy_do_not_count_its_time_twice() -> None:
     (prefill,) = pods(Role.PREFILL, 1)
-    learned = Learned()
+    learned = LearnedEngines()
     for tick in range(1, 8):
         now_s = NOW_S + 5.0 * tick
         # The pod is saturated: both routers always have a request there; it serves 5 a second.
@@ -302,14 +302,14 @@ def test_two_routers_that_keep_one_pod_busy_do_not_count_its_time_twice() -> Non
 
 
 def test_nothing_is_known_before_the_first_row() -> None:
-    models = Learned().of("r1")
+    models = LearnedEngines().of("r1")
 
     assert not models.service.known
     assert not models.step.known
 
 
 def test_before_any_request_engines_are_as_they_measured_themselves() -> None:
-    models = learn(Learned(), told(Totals().observe())).of("r1")
+    models = learn(LearnedEngines(), told(Totals().observe())).of("r1")
 
     assert models.service.known
     assert models.step.known
@@ -320,7 +320,7 @@ def test_before_any_request_engines_are_as_they_measured_themselves() -> None:
 
 
 def test_the_first_requests_move_the_level_of_what_an_engine_measured_and_keep_its_shape() -> None:
-    totals, learned = Totals(fixed_s=0.08, token_s=0.0004, noise=0.0), Learned()
+    totals, learned = Totals(fixed_s=0.08, token_s=0.0004, noise=0.0), LearnedEngines()
     learned = learn(learned, told(totals.observe()))
     for _ in range(3):
         totals.serve(4, 500)
@@ -334,7 +334,7 @@ def test_the_first_requests_move_the_level_of_what_an_engine_measured_and_keep_i
 
 def test_what_streams_cost_is_known_before_batches_vary_where_the_engine_measured_it() -> None:
     def slope_share(start_up: StartUp) -> float:
-        totals, learned = Totals(), Learned()
+        totals, learned = Totals(), LearnedEngines()
         for _ in range(10):
             totals.stream(32.0, 0.0116)
             totals.kv = 32.0 * 10.0
@@ -366,12 +366,12 @@ def test_two_points_give_a_cost_and_a_slope_that_are_never_negative(points, line
 def test_a_step_that_seems_to_cost_nothing_by_itself_is_not_believed(batch: float) -> None:
     chance = StartUp(steps=((1.0, 0.0001), (batch, 0.0122)))
 
-    assert not learn(Learned(), told(Totals().observe(), chance)).of("r1").step.known
+    assert not learn(LearnedEngines(), told(Totals().observe(), chance)).of("r1").step.known
 
 
 @pytest.mark.parametrize("rows", [0, 30])
 def test_a_new_revision_is_as_its_own_engines_measured_themselves(rows: int) -> None:
-    totals, learned = Totals(), learn(Learned(), told(Totals().observe()))
+    totals, learned = Totals(), learn(LearnedEngines(), told(Totals().observe()))
     for _ in range(rows):
         totals.serve(4, 500)
         totals.stream(8.0, 0.0125)
@@ -390,7 +390,7 @@ def test_a_new_revision_is_as_its_own_engines_measured_themselves(rows: int) -> 
 
 def test_one_short_row_does_not_outvote_what_an_engine_measured() -> None:
     totals = Totals()
-    learned = learn(Learned(), told(totals.observe()))
+    learned = learn(LearnedEngines(), told(totals.observe()))
     # Under way when the row began: a request and its tokens, and hardly any time.
     totals.busy_s, totals.requests, totals.tokens = 0.02, 1, 1000
     for _ in range(3):
@@ -401,7 +401,7 @@ def test_one_short_row_does_not_outvote_what_an_engine_measured() -> None:
 
 
 def test_a_new_revision_is_known_before_its_engines_have_told() -> None:
-    learned = learn(Learned(), told(Totals().observe()))
+    learned = learn(LearnedEngines(), told(Totals().observe()))
     only_decode = told(Totals().observe(revision="r2"), StartUp(steps=START_UP.steps))
 
     assert learn(learned, only_decode).of("r2").service.known
@@ -411,10 +411,10 @@ def test_an_engine_whose_measurement_tells_nothing_leaves_the_next_to_be_heard()
     seen = Totals().observe()
     chance = StartUp(steps=((1.0, 0.0001), (64.0, 0.0122)))
 
-    learned = learn(learn(Learned(), told(seen, chance)), told(seen))
+    learned = learn(learn(LearnedEngines(), told(seen, chance)), told(seen))
 
     assert learned.of("r1").step.known
-    assert learn(Learned(), told(seen, StartUp())).of("r1").told_by == ()
+    assert learn(LearnedEngines(), told(seen, StartUp())).of("r1").told_by == ()
 
 
 PRIOR = Prior(service=(0.05, 0.0004, 1e-6), step=(0.02, 0.0001, 4e-9))
@@ -438,7 +438,7 @@ def test_what_an_engine_says_of_its_model_and_hardware_reaches_the_pools_models(
     sheet = roofline(shape, Hardware("NVIDIA L4"))
     assert sheet is not None
 
-    models = learn(Learned(), told(Totals().observe(), start_up)).of("r1")
+    models = learn(LearnedEngines(), told(Totals().observe(), start_up)).of("r1")
 
     # Faster than an L4 in both: its third coefficients go along.
     assert models.service.coefficients()[2] == pytest.approx(
@@ -466,7 +466,7 @@ def test_an_engine_that_measured_nothing_is_taken_for_what_its_data_sheet_says()
 
 def test_the_next_engine_that_measured_itself_corrects_the_data_sheet_and_nothing_learned() -> None:
     guessed = EngineModels().told(Role.PREFILL, StartUp(), PRIOR)
-    learned = Learned(engines={"r1": guessed})
+    learned = LearnedEngines(engines={"r1": guessed})
     totals = Totals(noise=0.0)
     for _ in range(6):
         learned = learn(learned, totals.observe())
@@ -489,7 +489,7 @@ def test_what_the_data_sheet_said_follows_a_new_revision_whose_hardware_is_not_l
 
 def test_attention_is_part_of_what_tokens_cost_once_requests_have_come() -> None:
     prior = Prior(service=(0.04, 0.0002, 4e-7), step=(0.01, 0.00005, 1e-9))
-    learned = Learned(engines={"r1": EngineModels().told(Role.PREFILL, START_UP, prior)})
+    learned = LearnedEngines(engines={"r1": EngineModels().told(Role.PREFILL, START_UP, prior)})
     totals = Totals(fixed_s=0.04, token_s=0.0003, noise=0.0)
     for _ in range(4):
         learned = learn(learned, totals.observe())

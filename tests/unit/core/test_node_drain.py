@@ -9,7 +9,7 @@ from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard.guard import Allowed
 from tandem_operator.core.guard.node_drain import Relief, relieve
 from tandem_operator.core.observation import PodPhase, PodState
-from tandem_operator.core.observe.fleet import Starts, fleet
+from tandem_operator.core.observe.role_pods import Starts, fleet
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods

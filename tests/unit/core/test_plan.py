@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.learn.engine_models import EngineModels
-from tandem_operator.core.observe.fleet import Starts, fleet
+from tandem_operator.core.observe.role_pods import Starts, fleet
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Situation
-from tandem_operator.core.sizing.optimizer import Demand
-from tandem_operator.core.sizing.targets import Plan, plan_for
+from tandem_operator.core.sizing.replica_counts import RoleDemand
+from tandem_operator.core.sizing.role_targets import Plan, plan_for
 from tests.unit.core.scene import NOW_S, make_spec, observe
 from tests.unit.core.test_sizing import decode as decode_work
 from tests.unit.core.test_sizing import poisson, replay, sampled
@@ -40,7 +40,7 @@ def planned(
     """The plan for a rate of which every prefill replica bears ten requests a second."""
     bears = {Role.PREFILL: STEP_RPS, Role.DECODE: decode_rps}
     demands = {
-        role: Demand(late_share=partial(late_share, each), busy=1.0 / each)
+        role: RoleDemand(late_share=partial(late_share, each), busy=1.0 / each)
         for role, each in bears.items()
     }
     return plan_of(
@@ -49,7 +49,7 @@ def planned(
 
 
 def plan_of(
-    demands: Mapping[Role, Demand],
+    demands: Mapping[Role, RoleDemand],
     rate_rps: float,
     asked: Mapping[Role, int],
     *,
@@ -155,8 +155,8 @@ def test_a_full_budget_trades_no_role_beyond_what_is_wanted(
     """More load, or less, is best met by another pair of the same size."""
     queue, steps = replay(SAMPLE, service_s=service_s), decode_work(outputs=output_tokens)
     demands = {
-        Role.PREFILL: Demand(queue.late_share, queue.work.mean_service_s),
-        Role.DECODE: Demand(steps.late_share, steps.load(1.0), price_weight=0.05),
+        Role.PREFILL: RoleDemand(queue.late_share, queue.work.mean_service_s),
+        Role.DECODE: RoleDemand(steps.late_share, steps.load(1.0), price_weight=0.05),
     }
 
     plan = plan_of(

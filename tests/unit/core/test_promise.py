@@ -12,15 +12,15 @@ from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.error_budget import ErrorBudget
 from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observe.arrivals import Arrivals
 from tandem_operator.core.observe.demand_history import BUCKET_S, KEPT_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Situation, Work
-from tandem_operator.core.sizing.optimizer import Choice
-from tandem_operator.core.sizing.targets import Bursts, Plan
+from tandem_operator.core.sizing.replica_counts import Choice
+from tandem_operator.core.sizing.role_targets import Bursts, Plan
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, WORK, covered, lived, lulls_and_bursts
 from tests.unit.core.scene import NOW_S, make_spec, observe, report
 

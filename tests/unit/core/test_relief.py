@@ -11,7 +11,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 
 COMING, THERE = PodPhase.STARTING, PodPhase.READY

@@ -6,9 +6,9 @@ import pytest
 
 from tandem_operator.core.guard.replacements import with_stand_ins
 from tandem_operator.core.observation import PodPhase, PodState
-from tandem_operator.core.observe.fleet import Starts, fleet
+from tandem_operator.core.observe.role_pods import Starts, fleet
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import Choice
+from tandem_operator.core.sizing.replica_counts import Choice
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 
 SICK = PodPhase.STARTING

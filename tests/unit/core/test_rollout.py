@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.guard.rollout import Step, Turnover, next_steps, with_reserve
+from tandem_operator.core.guard.rollout import RolloutStep, Turnover, next_steps, with_reserve
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tests.unit.core.scene import make_spec
@@ -23,11 +23,11 @@ def steps(prefill, decode, *, budget, surge_gpus=None):
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
-        (None, (Step.SURGE, Step.SURGE)),
-        (8, (Step.SURGE, Step.SURGE)),
-        (6, (Step.SURGE, Step.WAIT)),
-        (5, (Step.IN_PLACE, Step.WAIT)),
-        (4, (Step.WAIT, Step.WAIT)),
+        (None, (RolloutStep.SURGE, RolloutStep.SURGE)),
+        (8, (RolloutStep.SURGE, RolloutStep.SURGE)),
+        (6, (RolloutStep.SURGE, RolloutStep.WAIT)),
+        (5, (RolloutStep.IN_PLACE, RolloutStep.WAIT)),
+        (4, (RolloutStep.WAIT, RolloutStep.WAIT)),
     ],
 )
 def test_roles_go_on_together_only_as_far_as_the_budget_has_room(budget, expected):
@@ -37,32 +37,35 @@ def test_roles_go_on_together_only_as_far_as_the_budget_has_room(budget, expecte
 def test_the_role_that_is_further_behind_goes_next():
     ahead = Turnover(asked=2, pods=2, old=1)
 
-    assert steps(ahead, BEFORE, budget=5) == (Step.WAIT, Step.IN_PLACE)
+    assert steps(ahead, BEFORE, budget=5) == (RolloutStep.WAIT, RolloutStep.IN_PLACE)
 
 
 def test_nobody_else_serves_with_less_while_a_new_pod_starts():
     under_way = Turnover(asked=2, pods=2, old=1, starting=1)
 
-    assert steps(under_way, BEFORE, budget=5) == (Step.SURGE, Step.WAIT)
+    assert steps(under_way, BEFORE, budget=5) == (RolloutStep.SURGE, RolloutStep.WAIT)
 
 
 def test_a_pod_that_terminates_holds_what_the_next_one_needs():
     leaving = Turnover(asked=2, pods=2, old=1, leaving=1)
 
-    assert steps(leaving, DONE, budget=5) == (Step.WAIT, Step.IN_PLACE)
+    assert steps(leaving, DONE, budget=5) == (RolloutStep.WAIT, RolloutStep.IN_PLACE)
 
 
 def test_an_only_pod_without_room_for_another_is_gone_before_the_next_is_made():
     only = Turnover(asked=1, pods=1, old=1)
     gone = Turnover(asked=1, leaving=1)
 
-    assert steps(only, only, budget=2) == (Step.STOP_FIRST, Step.WAIT)
-    assert steps(gone, only, budget=2) == (Step.STOP_FIRST, Step.WAIT)
-    assert steps(only, only, budget=3) == (Step.SURGE, Step.WAIT)
+    assert steps(only, only, budget=2) == (RolloutStep.STOP_FIRST, RolloutStep.WAIT)
+    assert steps(gone, only, budget=2) == (RolloutStep.STOP_FIRST, RolloutStep.WAIT)
+    assert steps(only, only, budget=3) == (RolloutStep.SURGE, RolloutStep.WAIT)
 
 
 def test_a_quota_refuses_by_itself_and_nothing_waits_for_it():
-    assert steps(BEFORE, BEFORE, budget=None, surge_gpus=4) == (Step.IN_PLACE, Step.WAIT)
+    assert steps(BEFORE, BEFORE, budget=None, surge_gpus=4) == (
+        RolloutStep.IN_PLACE,
+        RolloutStep.WAIT,
+    )
 
 
 def test_a_rollout_takes_a_replica_of_a_fleet_at_its_budget():
@@ -91,7 +94,7 @@ def test_a_count_that_is_not_set_by_tandem_is_rolled_out_in_place(mode):
     reserved = with_reserve(spec, fleets)
 
     assert reserved == spec
-    assert next_steps(reserved, fleets, surge_gpus=None)[Role.DECODE] is Step.IN_PLACE
+    assert next_steps(reserved, fleets, surge_gpus=None)[Role.DECODE] is RolloutStep.IN_PLACE
 
 
 def test_nothing_is_reserved_without_a_rollout():

@@ -11,12 +11,12 @@ from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.quota.allocate import Claim, allocate
-from tandem_operator.core.quota.demand_curve import Curve, Point, demand_curve
+from tandem_operator.core.quota.demand_curve import Curve, CurvePoint, demand_curve
 from tandem_operator.core.quota.share import CREST_S, Crest, Quota, crest_of
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import Demand
+from tandem_operator.core.sizing.replica_counts import RoleDemand
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
-from tandem_operator.workloads.memory import memory_from_json, memory_to_json
+from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 from tests.unit.core.test_sizing import decode, poisson, replay, sampled
 
@@ -32,8 +32,8 @@ def curve_of(
 ) -> Curve:
     played, decoding = replay(sampled(poisson(8.0)), service_s=0.3), decode()
     demands = {
-        Role.PREFILL: Demand(played.late_share, played.work.mean_service_s),
-        Role.DECODE: Demand(
+        Role.PREFILL: RoleDemand(played.late_share, played.work.mean_service_s),
+        Role.DECODE: RoleDemand(
             decoding.late_share, decoding.outputs.mean_tokens / decoding.tokens_per_s
         ),
     }
@@ -50,7 +50,7 @@ def curve_of(
 
 def line(*points: tuple[int, float]) -> Curve:
     """A curve of GPUs and good requests per second."""
-    return tuple(Point(gpus, dict.fromkeys(Role, 1), goodput) for gpus, goodput in points)
+    return tuple(CurvePoint(gpus, dict.fromkeys(Role, 1), goodput) for gpus, goodput in points)
 
 
 def tick(

@@ -14,11 +14,12 @@ from tandem_operator.core.observation import StartUp
 from tandem_operator.core.observe.arrivals import Arrivals, PromptGroup, Second
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.arrival_sample import Workload, workload
-from tandem_operator.core.sizing.decode import DecodeWork, Limit, decode_work
+from tandem_operator.core.sizing.decode_lateness import DecodeWork, Limit, decode_work
 from tandem_operator.core.sizing.demand import Backlog, assess
-from tandem_operator.core.sizing.optimizer import Choice, Demand, alone, choose
-from tandem_operator.core.sizing.prefill import Replay, prefill_work
-from tandem_operator.core.spec import PoolSpec, Slo
+from tandem_operator.core.sizing.prefill_lateness import Replay, prefill_work
+from tandem_operator.core.sizing.replica_counts import Choice, RoleDemand, alone, choose
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import PoolSpec
 from tests.unit.core.scene import NOW_S, make_spec
 
 SLO = Slo(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.0, tpot_s=0.03, attainment=0.95)
@@ -87,8 +88,8 @@ def chosen(
     decoding = decoding or decode()
     level = Level(30.0, rate_rps, tuple(rate_rps * f for f in (0.85, 0.95, 1.0, 1.05, 1.15)))
     demands = {
-        Role.PREFILL: Demand(prefill.late_share, prefill.work.mean_service_s),
-        Role.DECODE: Demand(
+        Role.PREFILL: RoleDemand(prefill.late_share, prefill.work.mean_service_s),
+        Role.DECODE: RoleDemand(
             decoding.late_share, decoding.outputs.mean_tokens / decoding.tokens_per_s
         ),
     }
@@ -107,7 +108,7 @@ def test_lateness_that_weighs_less_buys_fewer_replicas() -> None:
 
     def bought(weight: float) -> int:
         busy = decoding.outputs.mean_tokens / decoding.tokens_per_s
-        demands = {Role.DECODE: Demand(decoding.late_share, busy, price_weight=weight)}
+        demands = {Role.DECODE: RoleDemand(decoding.late_share, busy, price_weight=weight)}
         forecast = Forecast(30.0, (Level(30.0, 30.0, rates_rps),))
         choice = choose(make_spec(high=64), forecast, demands, fixed={}, late_price=20.0)
         return choice.wanted[Role.DECODE]
@@ -131,7 +132,7 @@ def test_room_for_a_jump_is_bought_for_prompts_rather_than_for_streams() -> None
     rates_rps = tuple(30.0 * f for f in (0.8, 0.95, 1.0, 1.05, 1.3))
     forecast = Forecast(30.0, (Level(30.0, 30.0, rates_rps),))
 
-    def wanted(demands: Mapping[Role, Demand]) -> Mapping[Role, int]:
+    def wanted(demands: Mapping[Role, RoleDemand]) -> Mapping[Role, int]:
         return choose(spec, forecast, demands, fixed={}, late_price=20.0).wanted
 
     at_full_price = {r: replace(d, price_weight=1.0) for r, d in situation.demands.items()}
@@ -202,7 +203,7 @@ def test_a_short_prompt_waits_for_a_long_one_beside_idle_servers_that_take_turns
 
 def test_waiting_beside_idle_servers_is_bought_off_up_to_the_objective_and_no_further() -> None:
     def count(routed: dict[int, float]) -> int:
-        demand = Demand(
+        demand = RoleDemand(
             late_share=lambda _, n: routed.get(n, 0.0), busy=1.0, priced_share=lambda _, n: 0.0
         )
         level = Level(30.0, 1.0, (1.0,) * 5)
@@ -218,8 +219,8 @@ def test_a_role_alone_wants_what_it_wants_beside_one_that_keeps_up() -> None:
     decoding = decode()
     busy = decoding.outputs.mean_tokens / decoding.tokens_per_s
     demands = {
-        Role.PREFILL: Demand(lambda rate_rps, n: float(rate_rps > 10.0 * n), 0.1),
-        Role.DECODE: Demand(decoding.late_share, busy),
+        Role.PREFILL: RoleDemand(lambda rate_rps, n: float(rate_rps > 10.0 * n), 0.1),
+        Role.DECODE: RoleDemand(decoding.late_share, busy),
     }
     forecast = Forecast(30.0, (Level(30.0, 30.0, (25.0, 30.0, 35.0)),))
     same = {"late_price": 20.0, "floors": dict.fromkeys(Role, 1)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.objective.surprises import is_ruinous, surprises_of
-from tandem_operator.core.objective.what_if import Fleet, Late, Part
+from tandem_operator.core.objective.what_if import BucketPart, Late, PlayedFleet
 from tandem_operator.core.observe.demand_history import BUCKET_S, DemandHistory
 from tandem_operator.core.role import Role
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, Span, covered, lived, lulls_and_bursts
@@ -109,10 +109,12 @@ CALM, BURST = 0, 4
 ONE_EACH = dict.fromkeys(Role, 1)
 
 
-def felt(*buckets: int, of: int = 30) -> tuple[Part, ...]:
+def felt(*buckets: int, of: int = 30) -> tuple[BucketPart, ...]:
     """A calm with a burst in each of these buckets."""
     steps = [BURST if at in buckets else CALM for at in range(of)]
-    return tuple(Part(at, 1.0, dict.fromkeys(Role, step), step) for at, step in enumerate(steps))
+    return tuple(
+        BucketPart(at, 1.0, dict.fromkeys(Role, step), step) for at, step in enumerate(steps)
+    )
 
 
 def late(share: float = 0.5) -> dict[Role, Late]:
@@ -125,14 +127,14 @@ def late(share: float = 0.5) -> dict[Role, Late]:
 
 def ready(
     prefill: Sequence[int] = (1,) * 30, decode: Sequence[int] = (1,) * 30
-) -> dict[Role, Fleet]:
-    return {Role.PREFILL: Fleet(prefill, prefill), Role.DECODE: Fleet(decode, decode)}
+) -> dict[Role, PlayedFleet]:
+    return {Role.PREFILL: PlayedFleet(prefill, prefill), Role.DECODE: PlayedFleet(decode, decode)}
 
 
 def times(
     *buckets: int,
     share: float = 0.5,
-    fleets: dict[Role, Fleet] | None = None,
+    fleets: dict[Role, PlayedFleet] | None = None,
     least: dict[Role, int] | None = None,
 ) -> int:
     return surprises_of(

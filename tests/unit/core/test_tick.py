@@ -9,7 +9,7 @@ from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision, Reason, RoleDecision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.insurance import Cover
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import (
     Latency,
     Observation,
@@ -19,7 +19,7 @@ from tandem_operator.core.observation import (
 )
 from tandem_operator.core.observe.demand_history import BUCKET_S, DemandHistory
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.core.spec import Mode, PoolSpec
 from tests.unit.core.scene import NOW_S, arrival, ended, make_spec, observe, pods, report
 
@@ -220,7 +220,7 @@ def test_of_seconds_of_history_neither_rest_nor_a_rate_is_told() -> None:
 
 
 def test_what_the_routers_are_told_is_remembered() -> None:
-    memory = Memory(pace=DecodePace((0.01, 0.001, 0.0), 5000.0, 64))
+    memory = Memory(pace=TimedDecodePace((0.01, 0.001, 0.0), 5000.0, 64))
 
     decision, after = decide(make_spec(), observe(), memory, NOW_S)
 

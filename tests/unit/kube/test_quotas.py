@@ -3,7 +3,7 @@
 import pytest
 
 from tandem_operator.core.quota.allocate import Claim
-from tandem_operator.kube.client import ApiError
+from tandem_operator.kube.client import ApiServerError
 from tandem_operator.kube.quotas import READ_FOR_S, Sharing
 from tests.unit.kube.apiserver import Clock
 
@@ -78,5 +78,5 @@ async def test_pods_that_cannot_be_read_are_no_free_gpus(api):
     kube, recorder = api
     recorder.lists = {"resourcequotas": [GPUS]}
 
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiServerError):
         await Sharing(kube, clock=Clock()).gpus("ns")

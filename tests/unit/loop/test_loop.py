@@ -1,6 +1,6 @@
 import pytest
 
-from tandem_operator.kube.client import ApiError
+from tandem_operator.kube.client import ApiServerError
 from tandem_operator.kube.counts import as_if_ours, replicas_last_decided
 from tandem_operator.workloads.world import Installation, World
 from tests.unit.loop.store import KEY, own
@@ -167,7 +167,7 @@ async def test_an_edit_that_is_told_while_its_kind_is_listed_is_taken_back_by_th
 async def test_a_child_that_cannot_be_written_now_is_tried_again_and_not_called_refused(store):
     store.refusals["deployments", "tiny-decode"] = (500, "etcdserver: request timed out")
 
-    with pytest.raises(ApiError, match="timed out"):
+    with pytest.raises(ApiServerError, match="timed out"):
         await store.passes()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem_operator.kube.client import ApiError
+from tandem_operator.kube.client import ApiServerError
 from tandem_operator.kube.operators import GONE_AFTER_S
 
 OWN, OTHER = "tandem-system/tandem-operator", "team-a/tandem-operator-team-a"
@@ -97,7 +97,7 @@ async def test_a_definition_without_the_field_is_served_all_the_same(store):
     store.restart(lease=OWN)
     message = "failed to create typed patch object (x): .status.operator: field not declared"
     store.refusals["inferencepools", "tiny"] = (500, message)
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiServerError):
         await store.passes()
     store.refusals.clear()
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tandem_operator.workqueue import KeyedQueue, Pace
+from tandem_operator.workqueue import KeyedQueue, WorkPace
 from tests.unit.loop.virtualtime import run_virtual
 
 
@@ -98,7 +98,7 @@ def test_failures_back_off_exponentially_per_key_and_leave_other_keys_alone():
             return 5.0
 
         worker = Worker(fails_for_a)
-        queue = KeyedQueue(worker, pace=Pace(first_backoff_s=1, last_backoff_s=60))
+        queue = KeyedQueue(worker, pace=WorkPace(first_backoff_s=1, last_backoff_s=60))
         async with running(queue):
             queue.add("a")
             queue.add("b")
@@ -227,7 +227,7 @@ def test_a_pass_that_hangs_is_cut_off_and_tried_again():
         worker = Worker(hangs_once)
         outcomes = []
         queue = KeyedQueue(
-            worker, pace=Pace(limit_s=60), done=lambda result, _seconds: outcomes.append(result)
+            worker, pace=WorkPace(limit_s=60), done=lambda result, _seconds: outcomes.append(result)
         )
         async with running(queue):
             queue.add("a")

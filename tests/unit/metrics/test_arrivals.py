@@ -4,7 +4,7 @@ import pytest
 
 from tandem_operator.core.observation import SickPod
 from tandem_operator.core.role import Role
-from tandem_operator.metrics.arrivals import parse_arrivals
+from tandem_operator.metrics.router_arrivals import parse_arrivals
 
 REPORT = {
     "schema": 1,

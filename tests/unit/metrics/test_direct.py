@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tandem_engine.serve import shape as engine_shape
+from tandem_engine.serve import served_shape as engine_shape
 from tandem_operator.api.v1alpha1.scaling import Metrics
 from tandem_operator.core.observation import Hardware, ModelShape, StartUp
 from tandem_operator.core.role import Role
@@ -97,7 +97,7 @@ async def test_hears_what_model_and_hardware_an_engine_has(source):
 
 
 def test_an_engine_and_the_operator_mean_the_same_by_a_shape():
-    told = engine_shape.ModelShape(1.5e10, 131072.0, 1.4e10, 524288.0, 16)
+    told = engine_shape.ServedShape(1.5e10, 131072.0, 1.4e10, 524288.0, 16)
 
     shape = parse_start_up(json.dumps({"shape": asdict(told)}).encode()).shape
 

@@ -12,12 +12,12 @@ from aiohttp import web
 from tandem_operator.api.v1alpha1.scaling import Metrics
 from tandem_operator.core.role import Role
 from tandem_operator.metrics import departed, direct, prometheus
-from tandem_operator.metrics.arrivals import parse_arrivals
-from tandem_operator.metrics.budget import AT_ONCE, Budget, NoAnswerError
 from tandem_operator.metrics.collect import MOST_PROBLEMS, Collector
 from tandem_operator.metrics.departed import Departed
 from tandem_operator.metrics.direct import DirectSource
 from tandem_operator.metrics.prometheus import ANSWER_LIMIT_BYTES, PrometheusSource
+from tandem_operator.metrics.router_arrivals import parse_arrivals
+from tandem_operator.metrics.scrape_budget import AT_ONCE, NoAnswerError, ScrapeBudget
 from tandem_operator.metrics.sessions import pods_session, servers_session
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
 from tests.unit.metrics.servers import serving
@@ -257,7 +257,7 @@ async def test_silent_pods_of_other_pools_hold_no_connection_that_a_pool_needs()
                 source.read(
                     engines(silent, count=2 * AT_ONCE, name=f"bad{number}"),
                     now_s=7.0,
-                    budget=Budget(pods=2 * AT_ONCE, seconds=60.0),
+                    budget=ScrapeBudget(pods=2 * AT_ONCE, seconds=60.0),
                 )
             )
             for number in range(SILENT_POOLS)
@@ -284,14 +284,14 @@ async def test_pods_that_were_silent_are_asked_after_the_others():
         both = Targets(
             namespace="ns", pool="tiny", engines=first.engines + last.engines, routers=()
         )
-        await source.read(both, now_s=7.0, budget=Budget(pods=128, seconds=30.0))
-        again = await source.read(both, now_s=12.0, budget=Budget(pods=128, seconds=2.0))
+        await source.read(both, now_s=7.0, budget=ScrapeBudget(pods=128, seconds=30.0))
+        again = await source.read(both, now_s=12.0, budget=ScrapeBudget(pods=128, seconds=2.0))
 
     assert sorted(each.pod for each in again.engines) == sorted(each.pod for each in last.engines)
 
 
 async def test_a_pool_that_sends_too_much_in_one_tick_is_not_read_further():
-    budget = Budget(pods=1)
+    budget = ScrapeBudget(pods=1)
     budget.spend(8_000_000, of="e-1")
 
     with pytest.raises(NoAnswerError, match="e-2: not read, since its pool sent too much"):
@@ -299,7 +299,7 @@ async def test_a_pool_that_sends_too_much_in_one_tick_is_not_read_further():
 
 
 async def test_answers_that_take_long_to_read_use_up_their_own_pools_time():
-    mine, theirs = Budget(pods=0), Budget(pods=0)
+    mine, theirs = ScrapeBudget(pods=0), ScrapeBudget(pods=0)
 
     def work():
         return sum(range(40_000_000))

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tandem_contracts.names import ROLE_LABEL
-from tandem_operator.metrics.targets import targets_of
+from tandem_operator.metrics.scrape_targets import targets_of
 
 NOW_S = 1_790_000_000.0
 

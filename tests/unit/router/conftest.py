@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 import uvloop
 
-from tandem_engine.router.app import Options, Router
+from tandem_engine.router.app import Router, RouterOptions
 from tests.unit.router.pool import Pool
 
 
@@ -24,7 +24,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture
 async def bare_pool(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Pool]:
     """A router with settings and without any engine; its parameter are options of its drain."""
-    options = Options(
+    options = RouterOptions(
         name="tiny-router-0",
         host="127.0.0.1",
         port=0,

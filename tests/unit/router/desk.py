@@ -4,11 +4,11 @@ import asyncio
 import json
 from typing import Any
 
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
+from tandem_engine.router.scheduling.request_queue import QueueFull, RequestQueue
 from tandem_engine.router.scheduling.waiter import Waiter
-from tandem_engine.router.scheduling.waiting import QueueFull, Waiting
-from tandem_engine.router.settings import SettingsHolder, parse_settings
+from tandem_engine.router.settings_in_force import SettingsHolder, parse_settings
 from tandem_routing.deadline_queue import Expected
 from tests.unit.router.pool import settings_document
 
@@ -18,14 +18,14 @@ class Desk:
 
     def __init__(self, *, decode: Any = None, tpot_s: float = 0.0128, **limits: Any) -> None:
         self.now = 0.0
-        self.fleet = fleet = Fleet(lambda: self.now)
+        self.fleet = fleet = EnginePods(lambda: self.now)
         limits = {"prefill_requests_per_pod": 1, **limits}
         slo = {"tpot_s": tpot_s}
         document = settings_document(
             limits=limits, slo=slo, **({"decode": decode} if decode else {})
         )
         self.settings = SettingsHolder(parse_settings(json.dumps(document)))
-        self.waiting = Waiting(fleet=fleet, settings=self.settings, clock=lambda: self.now)
+        self.waiting = RequestQueue(fleet=fleet, settings=self.settings, clock=lambda: self.now)
         fleet.replace(
             [
                 Endpoint(name="p", role=Role.PREFILL, host="h", port=1),

@@ -10,7 +10,7 @@ from multidict import CIMultiDictProxy
 
 from tandem_engine.router.app import Router
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.fake_engine import FakeEngine
 
 

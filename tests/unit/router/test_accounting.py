@@ -13,7 +13,7 @@ import pytest
 from tandem_contracts.arrivals import ArrivalsReport, InSystem
 from tandem_contracts.router_settings import SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
-from tandem_engine.router.accounting.metrics import log_spaced_buckets
+from tandem_engine.router.accounting.router_metrics import log_spaced_buckets
 from tandem_engine.router.accounting.timing_record import TimingRecord
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
 from tandem_engine.router.probing.polls import DecodeReads

@@ -10,13 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tandem_engine.router.discovery.cluster import ClusterSource, endpoint_of
 from tandem_engine.router.discovery.kube import ApiServer
+from tandem_engine.router.discovery.kubernetes_discovery import ClusterSource, endpoint_of
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Role
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.settings_in_force import SettingsHolder
 from tests.unit.router.fake_api_server import KINDS, FakeApiServer, config_map, pod, replica_set
 from tests.unit.router.pool import settings_document, until
 
@@ -27,7 +27,7 @@ class Followed:
     def __init__(self, server: FakeApiServer, token_path: Path) -> None:
         self.server = server
         self.token_path = token_path
-        self.fleet = Fleet(asyncio.get_running_loop().time)
+        self.fleet = EnginePods(asyncio.get_running_loop().time)
         self.settings = SettingsHolder()
         clock = asyncio.get_running_loop().time
         killers = Killers(clock, pool_key=None)

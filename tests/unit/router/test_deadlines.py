@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tandem_routing.deadlines import begin_by_s, needed_s
+from tandem_routing.time_shares import begin_by_s, needed_s
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from tandem_engine.router.app import Options, Router
+from tandem_engine.router.app import Router, RouterOptions
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.fake_engine import FakeEngine
 from tests.unit.router.pool import Pool, events, settings_document, until
 
@@ -111,7 +111,7 @@ class Rollout:
 
     async def start(self) -> Router:
         router = Router(
-            Options(
+            RouterOptions(
                 host="127.0.0.1", port=0, internal_port=0, drain_quiet_s=0.3, drain_timeout_s=20.0
             )
         )

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tandem_engine.router.app import Options
+from tandem_engine.router.app import RouterOptions
 from tests.unit.router.pool import Pool
 
 KEY = "open-sesame"
@@ -55,4 +55,4 @@ async def test_the_key_is_in_no_log_and_in_no_answer(
 
     assert KEY not in str([vars(record) for record in caplog.records])
     assert KEY not in str(answers)
-    assert KEY not in repr(Options(engine_key=KEY))
+    assert KEY not in repr(RouterOptions(engine_key=KEY))

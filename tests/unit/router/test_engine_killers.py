@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_engine.router.openai.call import Call, Kind, parse_call
+from tandem_engine.router.openai.call import Call, EndpointKind, parse_call
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.peers.killers import REFUSED_S, Killers
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, settings_document, until
 
@@ -160,7 +160,9 @@ class Clock:
 
 def call(prompt: str) -> Call:
     body = json.dumps({"model": "tiny", "prompt": prompt}).encode()
-    return parse_call(Kind.COMPLETIONS, body, parse_settings(json.dumps(settings_document())))
+    return parse_call(
+        EndpointKind.COMPLETIONS, body, parse_settings(json.dumps(settings_document()))
+    )
 
 
 def test_many_copies_at_one_engine_that_ends_are_one_end() -> None:

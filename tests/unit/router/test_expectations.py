@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from tandem_engine.router.forwarding.flight import Flight, Learned
-from tandem_engine.router.openai.call import Kind, parse_call
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.forwarding.flight import Flight, LearnedByRouter
+from tandem_engine.router.openai.call import EndpointKind, parse_call
+from tandem_engine.router.settings_in_force import parse_settings
 from tandem_routing.verdict import Timeline
 from tests.unit.router.pool import decode_pace, settings_document
 
@@ -18,7 +18,7 @@ def flight(prompt_tokens: int = 10, *, max_model_len: int | None = 2048, **field
     settings = parse_settings(json.dumps(document))
     body = {"model": "tiny", "prompt": [5] * prompt_tokens, **fields}
     return Flight(
-        call=parse_call(Kind.COMPLETIONS, json.dumps(body).encode(), settings),
+        call=parse_call(EndpointKind.COMPLETIONS, json.dumps(body).encode(), settings),
         request_id="x",
         headers={},
         settings=settings,
@@ -45,15 +45,15 @@ def flight(prompt_tokens: int = 10, *, max_model_len: int | None = 2048, **field
 def test_an_answer_is_as_long_as_the_mean_and_no_longer_than_it_may_be(
     learned: float | None, fields: dict[str, Any], tokens: int
 ) -> None:
-    known = Learned()
+    known = LearnedByRouter()
     known.output_tokens.value = learned
 
     assert known.expected_output_tokens(flight(**fields)) == tokens
 
 
-def learned_with_hits(share: float) -> Learned:
+def learned_with_hits(share: float) -> LearnedByRouter:
     """Return what is learned of prompts whose uncached tokens take 0.1 ms each, after 20 ms."""
-    known = Learned()
+    known = LearnedByRouter()
     known.newest_revision = "a"
     for tokens in range(1000, 2000, 5):
         cached = round(share * tokens)
@@ -88,5 +88,5 @@ def test_a_number_of_choices_that_no_engine_makes_is_one_that_can_be_reckoned_wi
     many.call = replace(many.call, choices=10**400)
 
     assert many.streams == 16_384
-    assert Learned().expected_output_tokens(many) == 16_384 * 128
+    assert LearnedByRouter().expected_output_tokens(many) == 16_384 * 128
     assert one.streams == 1

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tandem_engine.router.app import Options, Router
+from tandem_engine.router.app import Router, RouterOptions
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.notice import MOST_IN_A_NOTICE, REFUSED_S, Answer, End, Notice
 from tandem_engine.router.peers.telling import Peer, authorization
@@ -60,7 +60,7 @@ class Twins:
 
 
 async def router_before(name: str, key: str | None) -> Pool:
-    options = Options(name=name, host="127.0.0.1", port=0, internal_port=0, engine_key=key)
+    options = RouterOptions(name=name, host="127.0.0.1", port=0, internal_port=0, engine_key=key)
     router = Router(options)
     await router.start()
     router.fleet.replace(())

@@ -14,7 +14,7 @@ from tandem_engine.router.pods.kv_lease import (
     LEASE_S_FIELD,
     Early,
     LeaseOver,
-    PeerClock,
+    PeerOffset,
     usable_until_s,
 )
 from tests.unit.router.fake_engine import Seen
@@ -41,7 +41,7 @@ def stamping(pool: Pool, name: str = "p0") -> None:
 def test_blocks_are_never_taken_to_be_there_for_longer_than_their_lease(
     ahead_s: float, legs: list[tuple[float, float, float, float]]
 ) -> None:
-    clock, now = PeerClock(), 0.0
+    clock, now = PeerOffset(), 0.0
     for pause_s, computed_s, on_its_way_s, drift in legs:
         sent_s = now + pause_s
         began_s = sent_s + computed_s
@@ -56,7 +56,7 @@ def test_blocks_are_never_taken_to_be_there_for_longer_than_their_lease(
 
 
 def test_a_long_prefill_costs_no_lease_once_the_engines_clock_is_known() -> None:
-    clock = PeerClock()
+    clock = PeerOffset()
     quick = {ENDS_FIELD: 7000.0 + 30.0}
     usable_until_s(quick, clock=clock, sent_s=9.99, now=10.02, lease_s=30.0)
     long = {ENDS_FIELD: 7060.0 + 30.0}
@@ -70,13 +70,13 @@ def test_a_long_prefill_costs_no_lease_once_the_engines_clock_is_known() -> None
 def test_an_engine_that_tells_no_end_is_taken_to_have_finished_at_once(told: object) -> None:
     parameters = {ENDS_FIELD: told}
 
-    until_s = usable_until_s(parameters, clock=PeerClock(), sent_s=5.0, now=6.0, lease_s=30.0)
+    until_s = usable_until_s(parameters, clock=PeerOffset(), sent_s=5.0, now=6.0, lease_s=30.0)
 
     assert until_s == 30.0
 
 
 def test_a_lease_is_as_long_as_the_engine_says_where_the_settings_changed_since() -> None:
-    clock = PeerClock()
+    clock = PeerOffset()
     parameters = {ENDS_FIELD: 7000.0 + 30.0, LEASE_S_FIELD: 30}
     usable_until_s(parameters, clock=clock, sent_s=9.99, now=10.02, lease_s=30.0)
     later = {ENDS_FIELD: 7010.0 + 30.0, LEASE_S_FIELD: 30}
@@ -87,7 +87,7 @@ def test_a_lease_is_as_long_as_the_engine_says_where_the_settings_changed_since(
 
 
 def test_a_clock_that_jumped_is_learned_anew() -> None:
-    clock = PeerClock()
+    clock = PeerOffset()
     usable_until_s({ENDS_FIELD: 1030.0}, clock=clock, sent_s=0.0, now=0.1, lease_s=30.0)
     ahead = {ENDS_FIELD: 9030.0}
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tandem_contracts.router_settings import PaceSettings
-from tandem_engine.router.forwarding.flight import Learned
+from tandem_engine.router.forwarding.flight import LearnedByRouter
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
-from tandem_engine.router.scheduling.placement import DecodeOnly, Placement
+from tandem_engine.router.scheduling.placement import DecodeOnly, PrefillPlacement
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.decode_admission import bears
 from tandem_routing.outstanding import Load
@@ -197,7 +197,7 @@ class Helped(Desk):
         (self.prefill,) = self.fleet.usable(Role.PREFILL)
         (self.decode,) = self.fleet.usable(Role.DECODE)
 
-    def ask_for(self, deadline_s: float) -> "asyncio.Task[Placement]":
+    def ask_for(self, deadline_s: float) -> "asyncio.Task[PrefillPlacement]":
         expected = Expected(service_s=1.0, whole_s=1.0, output_tokens=100)
         return asyncio.create_task(self.waiting.admit(self.waiter(deadline_s, expected)))
 
@@ -317,7 +317,7 @@ async def test_who_gave_up_is_passed_over_wherever_it_stands_in_line() -> None:
 
 
 def test_one_hiccup_does_not_make_overflow_look_hopeless() -> None:
-    learned = Learned()
+    learned = LearnedByRouter()
 
     learned.overflowed("a", first_s=100.0, service_s=1.0)
     learned.overflowed("a", first_s=100.0, service_s=None)

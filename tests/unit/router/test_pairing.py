@@ -3,7 +3,7 @@
 import asyncio
 
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
-from tandem_engine.router.scheduling.placement import Placement
+from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.outstanding import Load
 from tests.unit.router.desk import Desk
@@ -31,7 +31,7 @@ class Rollout(Desk):
         )
         self.pods = {pod.name: pod for pod in self.fleet.pods()}
 
-    def ask_for(self, output_tokens: int = 100) -> "asyncio.Task[Placement]":
+    def ask_for(self, output_tokens: int = 100) -> "asyncio.Task[PrefillPlacement]":
         expected = Expected(service_s=0.01, output_tokens=output_tokens)
         return asyncio.create_task(self.waiting.admit(self.waiter(99.0, expected)))
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from e2e.cluster.ports import free_ports
 from tandem_contracts.logs import formatter
-from tandem_engine.router.app import Options
+from tandem_engine.router.app import RouterOptions
 from tandem_engine.router.entry import parser, run
 from tandem_engine.router.http.connections import listen
 from tests.unit.router.fake_engine import FakeEngine, Script
@@ -269,7 +269,7 @@ async def test_clients_come_by_ipv4_and_ipv6() -> None:
         return web.Response(text="hello")
 
     [port] = free_ports(1)
-    runner, _ = await listen(hello, host=Options().host, port=port, settings=lambda: None)
+    runner, _ = await listen(hello, host=RouterOptions().host, port=port, settings=lambda: None)
 
     async with aiohttp.ClientSession() as session:
         for address in ("127.0.0.1", "[::1]"):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tandem_engine.router.accounting.recent import COLUMNS, Recent, RecentRequest
-from tandem_engine.router.openai.call import Kind, parse_call
+from tandem_engine.router.openai.call import EndpointKind, parse_call
 from tandem_engine.router.openai.prefixes import CHUNK_BYTES, MARK_BYTES, MOST_CHUNKS, PrefixMarks
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.pool import Pool, settings_document
 
 SECRET = "the patient is called Ada Lovelace and lives at 12 St James's Square. "
@@ -186,7 +186,7 @@ def test_what_has_no_room_goes_oldest_first(bound: dict[str, int]) -> None:
 
 
 def marks(prompt: Any, *, key: str | None = "k", salt: str | None = None, **fields: Any) -> list:
-    kind = Kind.COMPLETIONS if "messages" not in fields else Kind.CHAT
+    kind = EndpointKind.COMPLETIONS if "messages" not in fields else EndpointKind.CHAT
     body = {"model": "tiny", **({"prompt": prompt} if prompt is not None else {}), **fields}
     raw = json.dumps(body).encode()
     call = parse_call(kind, raw, SETTINGS, salt=salt, prefixes=PrefixMarks(key))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.openai.call import Kind, parse_call
+from tandem_engine.router.openai.call import EndpointKind, parse_call
 from tandem_engine.router.openai.fields import DROPPED, PASSED, REFUSED
 from tests.unit.router.pool import Pool, until
 
@@ -188,7 +188,7 @@ async def test_of_a_prompt_that_is_truncated_what_is_kept_counts(
     prompt = [5] * (1200 if asked is None else 4000)
     body = {"model": "tiny", "prompt": prompt, "truncate_prompt_tokens": asked}
 
-    call = parse_call(Kind.COMPLETIONS, json.dumps(body).encode(), settings)
+    call = parse_call(EndpointKind.COMPLETIONS, json.dumps(body).encode(), settings)
 
     assert call.prompt.exact_tokens == tokens
 
@@ -198,7 +198,7 @@ async def test_no_more_output_is_reckoned_with_than_the_model_can_make(pool: Poo
     assert settings is not None
     raw = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 10**400}).encode()
 
-    call = parse_call(Kind.COMPLETIONS, raw, settings)
+    call = parse_call(EndpointKind.COMPLETIONS, raw, settings)
 
     assert call.max_output_tokens == 2048
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tandem_engine.router.discovery.files import FileSource, parse_endpoints
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Role
-from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
+from tandem_engine.router.settings_in_force import SettingsError, SettingsHolder, parse_settings
 from tests.unit.router.pool import decode_pace, settings_document, until
 
 
@@ -64,7 +64,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.settings_path = folder / "router.json"
         self.endpoints_path = folder / "endpoints.json"
-        self.fleet = Fleet(asyncio.get_running_loop().time)
+        self.fleet = EnginePods(asyncio.get_running_loop().time)
         self.settings = SettingsHolder()
         self.source = FileSource(
             settings_path=self.settings_path,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_engine.router.openai.assembly import Assembly
-from tandem_engine.router.openai.call import Kind
+from tandem_engine.router.openai.call import EndpointKind
 from tandem_engine.router.openai.sse import Events, TokenCount
 
 
@@ -123,7 +123,7 @@ def test_several_choices_are_counted_together() -> None:
 
 
 def test_tool_calls_are_assembled_piece_by_piece() -> None:
-    assembly = Assembly(Kind.CHAT)
+    assembly = Assembly(EndpointKind.CHAT)
     pieces = [
         {"role": "assistant", "content": None},
         {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "f"}}]},
@@ -146,7 +146,7 @@ def test_tool_calls_are_assembled_piece_by_piece() -> None:
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_reasoning_survives_assembly_and_token_ids_do_if_asked_for(asked: bool) -> None:
-    assembly = Assembly(Kind.CHAT, token_ids=asked)
+    assembly = Assembly(EndpointKind.CHAT, token_ids=asked)
     for number in (1, 2):
         assembly.add(
             {

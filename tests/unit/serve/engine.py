@@ -13,17 +13,17 @@ from typing import Any
 import aiohttp
 
 from e2e.cluster.ports import free_ports
-from tandem_engine.serve.command import vllm_command
-from tandem_engine.serve.facts import look_around
+from tandem_engine.serve.engine_command import vllm_command
+from tandem_engine.serve.engine_facts import look_around
+from tandem_engine.serve.engine_settings import EngineSettings
 from tandem_engine.serve.launcher import Launcher
-from tandem_engine.serve.pace import Pace
-from tandem_engine.serve.settings import Settings
+from tandem_engine.serve.pace import LauncherPace
 
 FAKE = Path(__file__).parent / "fake"
 PACKAGES = ":".join(str(Path(__file__).parents[3] / part) for part in ("contracts", "engine"))
 PATIENCE_S = 60.0
 COSTS = ("token_s", "step_s", "stream_s")
-QUICK = Pace(health_poll_s=0.05, watch_s=0.05, drain_poll_s=0.05, last_words_s=0.1)
+QUICK = LauncherPace(health_poll_s=0.05, watch_s=0.05, drain_poll_s=0.05, last_words_s=0.1)
 
 
 def options(model: Path, **changes: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ async def until(what: Callable[[], Any]) -> Any:
 
 @dataclass
 class Engine:
-    settings: Settings
+    settings: EngineSettings
     launcher: Launcher
     session: aiohttp.ClientSession
     task: "asyncio.Task[None]"
@@ -65,7 +65,7 @@ class Engine:
         fault, pace = changes.pop("fault", None), changes.pop("pace", QUICK)
         key = changes.pop("key", None)
         costs = {name: changes.pop(name) for name in COSTS if name in changes}
-        settings = Settings.model_validate(options(model, **changes))
+        settings = EngineSettings.model_validate(options(model, **changes))
         facts = look_around(
             settings.model, python=sys.executable, environment={"PYTHONPATH": str(FAKE)}
         )

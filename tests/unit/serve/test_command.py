@@ -3,12 +3,12 @@ import json
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tandem_engine.serve.command import PLUGINS, Command, vllm_command
-from tandem_engine.serve.settings import Device, Role
+from tandem_engine.serve.engine_command import PLUGINS, EngineCommand, vllm_command
+from tandem_engine.serve.engine_settings import Device, Role
 from tests.unit.serve.given import facts, settings
 
 
-def option(command: Command, name: str) -> str | None:
+def option(command: EngineCommand, name: str) -> str | None:
     prefix = f"--{name}="
     return next((a.removeprefix(prefix) for a in command.argv if a.startswith(prefix)), None)
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_engine.serve.drain import Drain, Drained
-from tandem_engine.serve.metrics import Load
+from tandem_engine.serve.vllm_metrics import EngineLoad
 
-IDLE = Load(running=0, waiting=0, kv_usage_share=0.0, finished=7)
+IDLE = EngineLoad(running=0, waiting=0, kv_usage_share=0.0, finished=7)
 BUSY = replace(IDLE, running=1, kv_usage_share=0.1)
 LEASED = replace(IDLE, kv_usage_share=0.1)
 
@@ -64,7 +64,7 @@ def test_an_unknown_load_is_not_taken_for_none(drain: Drain) -> None:
 
 
 loads = st.builds(
-    Load,
+    EngineLoad,
     running=st.sampled_from([0.0, 0.0, 1.0, 9.0]),
     waiting=st.sampled_from([0.0, 0.0, 2.0]),
     kv_usage_share=st.sampled_from([0.0, 0.0, 0.01]),
@@ -74,7 +74,7 @@ loads = st.builds(
 
 @given(st.lists(st.tuples(st.floats(0.01, 20.0), st.none() | loads), max_size=60))
 def test_no_engine_with_requests_stops_before_the_deadline_and_none_outlives_it(
-    looks: list[tuple[float, Load | None]],
+    looks: list[tuple[float, EngineLoad | None]],
 ) -> None:
     drain = Drain(started_s=0.0, timeout_s=200.0, settle_s=3.0, lease_s=30.0)
     now_s = 0.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem_engine.serve.facts import Checkpoint, gpu_name, look_around
+from tandem_engine.serve.engine_facts import Checkpoint, gpu_name, look_around
 
 
 def test_a_model_that_is_not_there_is_a_problem_with_a_remedy(tmp_path: Path) -> None:

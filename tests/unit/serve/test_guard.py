@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tandem_contracts.names import KEY_ENV
-from tandem_engine.serve.command import PLUGINS, vllm_command
+from tandem_engine.serve.engine_command import PLUGINS, vllm_command
 from tests.unit.serve.given import facts, settings
 
 KEY = "open-sesame"

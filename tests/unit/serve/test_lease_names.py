@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.serve.command import PLUGINS
+from tandem_engine.serve.engine_command import PLUGINS
 
 KEPT_S = 30.0
 

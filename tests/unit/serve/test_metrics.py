@@ -1,6 +1,6 @@
 import pytest
 
-from tandem_engine.serve.metrics import (
+from tandem_engine.serve.vllm_metrics import (
     MissingMetricError,
     counters,
     kv_capacity_tokens,

@@ -1,7 +1,7 @@
 import pytest
 
+from tandem_engine.serve.engine_settings import Device, EngineSettings, Role
 from tandem_engine.serve.options import OptionError, parse
-from tandem_engine.serve.settings import Device, Role, Settings
 
 NEEDED = ("--role=decode", "--model=/models/tiny")
 
@@ -22,8 +22,8 @@ def test_every_setting_is_an_option_of_the_same_name() -> None:
     settings, print_command = parse(given)
 
     named = {argument.removeprefix("--no-").removeprefix("--").split("=")[0] for argument in given}
-    assert named == {name.replace("_", "-") for name in Settings.model_fields}
-    assert settings.model_fields_set == set(Settings.model_fields)
+    assert named == {name.replace("_", "-") for name in EngineSettings.model_fields}
+    assert settings.model_fields_set == set(EngineSettings.model_fields)
     assert settings.device is Device.CUDA
     assert settings.prefix_caching is False
     assert settings.extra_arg == ("--a=b", "--c")
@@ -76,5 +76,5 @@ def test_help_tells_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    for name in Settings.model_fields:
+    for name in EngineSettings.model_fields:
         assert f"--{name.replace('_', '-')}" in shown

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_engine.serve.command import PLUGINS
+from tandem_engine.serve.engine_command import PLUGINS
 
 # A pause, the way there and the way back, each stopped for minutes at worst; and a drift.
 stamp = st.tuples(st.floats(0, 4000), st.floats(0, 90), st.floats(0, 90), st.floats(-4e-4, 4e-4))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.serve.command import PLUGINS, PROGRESS_DELAY_ENV
+from tandem_engine.serve.engine_command import PLUGINS, PROGRESS_DELAY_ENV
 
 
 class AgentConfig:

@@ -1,6 +1,6 @@
 import pytest
 
-from tandem_engine.serve.facts import Checkpoint
+from tandem_engine.serve.engine_facts import Checkpoint
 from tandem_engine.serve.pool_fields import in_pool_fields
 from tandem_engine.serve.refusals import refusal
 from tandem_operator.workloads.builders.engine_args import MODEL_MOUNT

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_engine.serve.metrics import Counters
+from tandem_engine.serve.engine_settings import EngineSettings
 from tandem_engine.serve.progress import Bounds, Look, Progress, Standing, bounds_of
-from tandem_engine.serve.settings import Settings
+from tandem_engine.serve.vllm_metrics import Counters
 
 IDLE = Counters(running=0, waiting=0, tokens=7, steps=7, kv_usage_share=0.0, asleep=False)
 BUSY = replace(IDLE, running=3, kv_usage_share=0.5)
@@ -157,8 +157,8 @@ def test_what_never_moves_is_never_hung_before_its_time(
         assert (standing is Standing.FINE) == (still_s < BOUNDS.doubted_s)
 
 
-def settings(**changes: object) -> Settings:
-    return Settings.model_validate({"role": "decode", "model": "m"} | changes)
+def settings(**changes: object) -> EngineSettings:
+    return EngineSettings.model_validate({"role": "decode", "model": "m"} | changes)
 
 
 def test_a_quick_engine_has_the_bounds_of_its_settings() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.serve.facts import Checkpoint
+from tandem_engine.serve.engine_facts import Checkpoint
 from tandem_engine.serve.refusals import refusal
 from tests.unit.serve.given import AMX, AVX2, AVX512, facts, settings
 

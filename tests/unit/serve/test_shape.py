@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.serve.settings import Settings
-from tandem_engine.serve.shape import ModelShape, model_shape
+from tandem_engine.serve.engine_settings import EngineSettings
+from tandem_engine.serve.served_shape import ServedShape, model_shape
 
 LLAMA_8B: dict[str, Any] = {
     "num_hidden_layers": 32,
@@ -50,8 +50,8 @@ DEEPSEEK_V3: dict[str, Any] = {
 }
 
 
-def shape(config: dict[str, Any], **options: Any) -> ModelShape:
-    found = model_shape(config, Settings(role="prefill", model="any", **options))
+def shape(config: dict[str, Any], **options: Any) -> ServedShape:
+    found = model_shape(config, EngineSettings(role="prefill", model="any", **options))
     assert found is not None
     return found
 
@@ -136,11 +136,11 @@ def test_a_model_of_text_and_pictures_is_as_its_text_part() -> None:
 def test_a_model_that_does_not_say_enough_has_no_shape(missing: str) -> None:
     config = {key: value for key, value in LLAMA_8B.items() if key != missing}
 
-    assert model_shape(config, Settings(role="prefill", model="any")) is None
+    assert model_shape(config, EngineSettings(role="prefill", model="any")) is None
 
 
 @pytest.mark.parametrize("size", [10**400, float("inf"), float("nan")], ids=["huge", "inf", "nan"])
 def test_a_model_of_a_size_beyond_numbers_has_no_shape(size: float) -> None:
     config = LLAMA_8B | {"hidden_size": size}
 
-    assert model_shape(config, Settings(role="prefill", model="any")) is None
+    assert model_shape(config, EngineSettings(role="prefill", model="any")) is None

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec, Slo
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import Insurance, Mode, PoolSpec, RoleSpec
 from tandem_operator.sim.cluster.faults import Fault
 from tandem_operator.sim.engines.profile import EngineProfile, straight_profile
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.routing.router_queue import QueueSettings
 from tandem_operator.sim.traces.generate import Lengths, Mix, constant, poisson
 from tandem_operator.sim.traces.trace import Trace, TraceRequest
 
@@ -46,7 +47,7 @@ def make_setup(
     name: str = "pool",
     spec: PoolSpec | None = None,
     profile: EngineProfile = ENGINE,
-    router: RouterSettings | None = None,
+    router: QueueSettings | None = None,
     faults: tuple[Fault, ...] = (),
     metric_delay_s: float = 0.0,
 ) -> PoolSetup:
@@ -56,7 +57,7 @@ def make_setup(
         trace=trace,
         profile=profile,
         start=counts(prefill, decode),
-        router=RouterSettings() if router is None else router,
+        router=QueueSettings() if router is None else router,
         faults=faults,
         metric_delay_s=metric_delay_s,
     )

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.traces.trace import TraceRequest
 from tests.unit.sim.setups import ENGINE, small_kv
 
 
-def flight(number: int, prompt: int, output: int, *, at_s: float = 0.0) -> Flight:
-    return Flight(TraceRequest(at_s, prompt, output), number=number, deadline_s=at_s + 1.0)
+def flight(number: int, prompt: int, output: int, *, at_s: float = 0.0) -> SimulatedFlight:
+    return SimulatedFlight(TraceRequest(at_s, prompt, output), number=number, deadline_s=at_s + 1.0)
 
 
 def test_a_lone_request_gets_one_token_per_step_at_the_profiles_speed() -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.learn.engine_models import EngineModels
-from tandem_operator.core.learn.measurements import Learned
+from tandem_operator.core.learn.measurements import LearnedEngines
 from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import StartUp
-from tandem_operator.core.observe.fleet import Start, Starts
+from tandem_operator.core.observe.role_pods import Start, Starts
 from tandem_operator.core.role import Role
 from tandem_operator.sim.engines.learned_profile import NotLearnedError, learned_profile, origins
 from tandem_operator.sim.engines.profile_files import ProfileError, read_cold_start, read_profile
@@ -42,7 +42,7 @@ def models():
 
 
 def memory(engines=None, **fields):
-    learned = Learned(engines={"abc": models() if engines is None else engines})
+    learned = LearnedEngines(engines={"abc": models() if engines is None else engines})
     return Memory(learned=learned, **fields)
 
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tandem_operator.sim.traces.readers import TraceFormat, read_trace
-from tandem_operator.sim.traces.recorded import Seen, recorded, trace_lines
+from tandem_operator.sim.traces.recorded import LoggedRequest, recorded, trace_lines
 
 BYTES_PER_TOKEN = 4.4
 CHUNK_BYTES = 1024
@@ -13,7 +13,7 @@ CHUNK_BYTES = 1024
 
 def seen(at_s=0.0, *, prompt=1000, output=10, whole=True, cached=0, names=()):
     marks = tuple(f"{name:>8}".encode() for name in names)
-    return Seen(at_s, prompt, cached, output, whole, marks)
+    return LoggedRequest(at_s, prompt, cached, output, whole, marks)
 
 
 def made(*requests, since_s=0.0):

@@ -7,20 +7,20 @@ import pytest
 
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.faults import PodLoss
 from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.flight import found, judge
-from tandem_operator.sim.policy import Answer, Static, Told
+from tandem_operator.sim.policy import PolicyAnswer, Static, Told
 from tandem_operator.sim.pool import PoolSetup
-from tandem_operator.sim.routing.router_queue import Order, RouterSettings, Spread
+from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tandem_routing.verdict import Ending
 from tests.unit.sim.setups import make_setup, make_spec, of, small_kv, steady
 
-FRUGAL = RouterSettings(requests_per_prefill_pod=2, overflow=False, decode_gate=False)
+FRUGAL = QueueSettings(requests_per_prefill_pod=2, overflow=False, decode_gate=False)
 
 
 def finished(setup: PoolSetup) -> Simulation:
@@ -167,11 +167,11 @@ def gated_setup(*, tpot_s: float = 0.006) -> PoolSetup:
 class Teller(Static):
     """Tells the router `pace` at the first tick."""
 
-    def __init__(self, setup: PoolSetup, pace: DecodePace | None) -> None:
+    def __init__(self, setup: PoolSetup, pace: TimedDecodePace | None) -> None:
         super().__init__(setup.start)
         self._told = Told(pace)
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         return replace(super().tick(spec, observation, now_s), told=self._told)
 
 
@@ -179,14 +179,14 @@ class Teller(Static):
     ("pace", "late"),
     [
         # As it is; half as fast; not known; twice as fast.
-        (DecodePace((0.004, 2e-5, 0.0), 200_000.0, 256), (0.0, 0.05)),
-        (DecodePace((0.008, 4e-5, 0.0), None, 256), (0.5, 1.0)),
+        (TimedDecodePace((0.004, 2e-5, 0.0), 200_000.0, 256), (0.0, 0.05)),
+        (TimedDecodePace((0.008, 4e-5, 0.0), None, 256), (0.5, 1.0)),
         (None, (0.5, 1.0)),
-        (DecodePace((0.002, 1e-5, 0.0), 200_000.0, 256), (0.5, 1.0)),
+        (TimedDecodePace((0.002, 1e-5, 0.0), 200_000.0, 256), (0.5, 1.0)),
     ],
 )
 def test_the_gate_goes_by_what_the_router_is_told(
-    pace: DecodePace | None, late: tuple[float, float]
+    pace: TimedDecodePace | None, late: tuple[float, float]
 ) -> None:
     setup = gated_setup()
     # Before the first tick the router knows the engines: the load begins after it.
@@ -236,13 +236,13 @@ def test_who_could_have_no_first_token_in_time_is_shed_and_not_sent() -> None:
 
 
 def test_short_prompts_share_a_pass_and_long_ones_wait_in_the_router() -> None:
-    def ttft_p95_s(prompt_tokens: int, router: RouterSettings) -> float:
+    def ttft_p95_s(prompt_tokens: int, router: QueueSettings) -> float:
         clump = of(*((0.0, prompt_tokens, 5) for _ in range(30)))
         setup = make_setup(clump, prefill=1, decode=1, router=router)
         return simulate(setup, Static(setup.start)).ttft_s["p95"] or 0.0
 
     two_only = replace(FRUGAL, tokens_per_prefill_pod=1)
-    together = RouterSettings(overflow=False)
+    together = QueueSettings(overflow=False)
 
     assert ttft_p95_s(100, together) < 0.5 * ttft_p95_s(100, two_only)
     assert ttft_p95_s(6000, together) == ttft_p95_s(6000, two_only)
@@ -273,7 +273,7 @@ def test_cached_prompts_are_expected_to_be_quick_once_the_router_has_seen_hits(
         Trace("shared", tuple(shared)),
         prefill=1,
         decode=1,
-        router=RouterSettings(Order.DEADLINE, Spread.PREFIX_AFFINE, overflow=True),
+        router=QueueSettings(Order.DEADLINE, Spread.PREFIX_AFFINE, overflow=True),
         profile=small_kv(200_000),
     )
 
@@ -285,7 +285,7 @@ def test_cached_prompts_are_expected_to_be_quick_once_the_router_has_seen_hits(
 
 @pytest.mark.parametrize("order", Order)
 def test_nobody_waits_longer_than_for_the_first_token_whatever_the_bound(order: Order) -> None:
-    router = RouterSettings(order, first_token_s=2.0, overflow=False, decode_gate=False)
+    router = QueueSettings(order, first_token_s=2.0, overflow=False, decode_gate=False)
     spec = make_spec(ttft_s=10.0)
     setup = make_setup(steady(60.0, 20.0), prefill=1, decode=2, spec=spec, router=router)
 

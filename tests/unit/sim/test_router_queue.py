@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.router_queue import Order, RouterQueue
 from tandem_operator.sim.traces.trace import TraceRequest
 from tandem_routing.deadline_queue import RECONSIDERED_EVERY_S, Expected, Prospect
@@ -15,22 +15,22 @@ from tandem_routing.deadline_queue import RECONSIDERED_EVERY_S, Expected, Prospe
 SECONDS_PER_TOKEN = 0.001
 
 
-def flight(number: int, *, tokens: int = 100, deadline_s: float = 1.0) -> Flight:
-    return Flight(TraceRequest(0.0, tokens, 10), number=number, deadline_s=deadline_s)
+def flight(number: int, *, tokens: int = 100, deadline_s: float = 1.0) -> SimulatedFlight:
+    return SimulatedFlight(TraceRequest(0.0, tokens, 10), number=number, deadline_s=deadline_s)
 
 
-def expected(each: Flight) -> Expected:
+def expected(each: SimulatedFlight) -> Expected:
     return Expected(service_s=each.request.prompt_tokens * SECONDS_PER_TOKEN)
 
 
-def make_queue(order: Order, *flights: Flight) -> RouterQueue:
+def make_queue(order: Order, *flights: SimulatedFlight) -> RouterQueue:
     queue = RouterQueue(order, expected=expected)
     for each in flights:
         queue.add(each)
     return queue
 
 
-Looked = tuple[Flight | None, list[Flight], bool]
+Looked = tuple[SimulatedFlight | None, list[SimulatedFlight], bool]
 
 
 def look(
@@ -58,7 +58,7 @@ def emptied(queue: RouterQueue, now_s: float = 0.0, **around: Any) -> list[int]:
     return order
 
 
-def numbers(flights: list[Flight]) -> list[int]:
+def numbers(flights: list[SimulatedFlight]) -> list[int]:
     return [each.number for each in flights]
 
 

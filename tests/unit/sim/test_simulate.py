@@ -18,9 +18,9 @@ from tandem_operator.sim.cluster.faults import (
     SlowStarts,
 )
 from tandem_operator.sim.cluster.pods import ColdStart
-from tandem_operator.sim.policy import Answer, Static, Tandem
+from tandem_operator.sim.policy import PolicyAnswer, Static, Tandem
 from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.routing.router_queue import Order, RouterSettings, Spread
+from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
 from tandem_operator.sim.traces.trace import Trace, TraceRequest
 from tests.unit.sim.setups import ENGINE, counts, make_setup, make_spec, of, steady
@@ -38,10 +38,10 @@ class Plan:
         self.tick_s = tick_s
         self.seen: list[Observation] = []
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         step = min(len(self.seen), len(self.asked) - 1)
         self.seen.append(observation)
-        return Answer(self.asked[step], self.tick_s)
+        return PolicyAnswer(self.asked[step], self.tick_s)
 
 
 def test_ttft_of_a_lone_request_is_prefill_transfer_and_one_step() -> None:
@@ -195,7 +195,7 @@ def test_prefix_affine_requests_find_their_blocks_again() -> None:
     trace = Trace("shared", requests)
 
     def hits(spread: Spread) -> int:
-        setup = make_setup(trace, prefill=4, router=RouterSettings(spread=spread))
+        setup = make_setup(trace, prefill=4, router=QueueSettings(spread=spread))
         run = Simulation(Scenario(pools=(setup,)), {"pool": Static(setup.start)})
         run.run()
         return sum(flight.cached_tokens > 0 for flight in run.pool("pool").ended)
@@ -221,7 +221,7 @@ def test_metrics_are_never_younger_than_their_delay(delay_s: float) -> None:
     class Ages(Plan):
         ages: tuple[float, ...] = ()
 
-        def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+        def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
             self.ages += tuple(now_s - report.sampled_s for report in observation.routers)
             return super().tick(spec, observation, now_s)
 
@@ -254,7 +254,7 @@ def test_a_blocked_cluster_binds_nothing_until_it_is_free_again() -> None:
 def test_deadline_order_saves_in_an_overload_whom_first_come_first_served_loses() -> None:
     trace = steady(40.0, 60.0)
     settings = [
-        RouterSettings(order=order, overflow=False) for order in (Order.FIFO, Order.DEADLINE)
+        QueueSettings(order=order, overflow=False) for order in (Order.FIFO, Order.DEADLINE)
     ]
     setups = [make_setup(trace, prefill=1, decode=4, router=each) for each in settings]
 
@@ -265,7 +265,7 @@ def test_deadline_order_saves_in_an_overload_whom_first_come_first_served_loses(
 
 def test_overflow_to_decode_pods_with_slack_helps_at_once() -> None:
     trace = steady(40.0, 30.0)
-    routers = [RouterSettings(overflow=overflow) for overflow in (False, True)]
+    routers = [QueueSettings(overflow=overflow) for overflow in (False, True)]
     setups = [make_setup(trace, prefill=1, decode=4, router=each) for each in routers]
 
     without, with_overflow = (simulate(setup, Static(setup.start)) for setup in setups)
@@ -314,7 +314,7 @@ faults = st.lists(
     max_size=3,
 )
 routers = st.builds(
-    RouterSettings,
+    QueueSettings,
     order=st.sampled_from(Order),
     spread=st.sampled_from(Spread),
     requests_per_prefill_pod=st.sampled_from([None, 1, 4]),
@@ -325,7 +325,7 @@ plans = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, ma
 
 
 def small_run(
-    seed: int, asked: list[tuple[int, int]], router: RouterSettings, mishaps: list[object]
+    seed: int, asked: list[tuple[int, int]], router: QueueSettings, mishaps: list[object]
 ) -> tuple[PoolReport, Simulation]:
     profile = replace(ENGINE, kv_capacity_tokens=12_000)
     setup = make_setup(
@@ -345,7 +345,7 @@ def small_run(
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1000), asked=plans, router=routers, mishaps=faults)
 def test_no_request_is_lost_whatever_happens(
-    seed: int, asked: list[tuple[int, int]], router: RouterSettings, mishaps: list[object]
+    seed: int, asked: list[tuple[int, int]], router: QueueSettings, mishaps: list[object]
 ) -> None:
     report, run = small_run(seed, asked, router, mishaps)
     again, _ = small_run(seed, asked, router, mishaps)

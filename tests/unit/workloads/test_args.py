@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandem_engine.router.entry import parser
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.settings_in_force import parse_settings
+from tandem_engine.serve.engine_settings import Device, Role
 from tandem_engine.serve.options import parse
 from tandem_engine.serve.refusals import FORBIDDEN, OWNED, refusal
-from tandem_engine.serve.settings import Device, Role
 from tandem_operator.workloads.plan import plan
 from tests.unit.serve.given import facts
 from tests.unit.workloads.cluster import NOW_S, child, container, pool, world

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_engine.router.settings import parse_settings
+from tandem_engine.router.settings_in_force import parse_settings
 from tandem_operator.api import parse_pool
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.workloads.plan import plan
-from tandem_operator.workloads.policy import policy_of
+from tandem_operator.workloads.pool_spec import policy_of
 from tests.unit.workloads.cluster import INSTALLATION, NOW, NOW_S, child, pod, pool, running, world
 
 
@@ -144,7 +144,7 @@ def test_the_router_reads_the_settings_that_are_written():
     }  # fmt: skip
 
 
-PACE = DecodePace((0.0051234567, 0.0001, 0.0), 123_456.7, 16, output_tokens=98.7)
+PACE = TimedDecodePace((0.0051234567, 0.0001, 0.0), 123_456.7, 16, output_tokens=98.7)
 
 
 def settings_with(pace, *changes):

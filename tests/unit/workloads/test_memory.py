@@ -7,15 +7,19 @@ import pytest
 
 from tandem_operator.core.forecast.backtest import ERRORS_KEPT, Miss, Track
 from tandem_operator.core.guard.guard import Past
-from tandem_operator.core.guard.stabilization import RUNS_KEPT, Run, Wants
-from tandem_operator.core.learn.measurements import Learned, LegStart, StepStart
+from tandem_operator.core.guard.stabilization import RUNS_KEPT, WantedRun, Wants
+from tandem_operator.core.learn.measurements import LearnedEngines, LegStart, StepStart
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observe.fleet import KEPT_STARTS, Start, Starts
-from tandem_operator.core.quota.demand_curve import Point
+from tandem_operator.core.observe.role_pods import KEPT_STARTS, Start, Starts
+from tandem_operator.core.quota.demand_curve import CurvePoint
 from tandem_operator.core.quota.share import Crest
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
-from tandem_operator.workloads.memory import MemoryFormatError, memory_from_json, memory_to_json
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
+from tandem_operator.workloads.stored_memory import (
+    MemoryFormatError,
+    memory_from_json,
+    memory_to_json,
+)
 from tests.unit.core.scene import NOW_S
 
 CONFIG_MAP_BYTES = 1024 * 1024
@@ -29,13 +33,13 @@ def lived(*, prefill: int, decode: int, routers: int) -> Memory:
     def pod(component: str, index: int) -> str:
         return f"{component}-{index:05d}".rjust(LONGEST_POD_NAME, "x")
 
-    runs = tuple(Run(NOW_S + i + LONG, 1000 - i % 2) for i in range(RUNS_KEPT))
+    runs = tuple(WantedRun(NOW_S + i + LONG, 1000 - i % 2) for i in range(RUNS_KEPT))
     wants = Wants(runs=runs, seen_s=NOW_S + LONG)
     rates = {f"expert-{i}": 100.0 + LONG for i in range(12)}
     each = {Role.PREFILL: 1000, Role.DECODE: 1000}
     return Memory(
         at_s=NOW_S,
-        learned=Learned(
+        learned=LearnedEngines(
             legs={
                 f"{pod('router', r)} {pod('prefill', p)}": LegStart(
                     NOW_S + LONG, 12345.0 + LONG, 123456, 123456789, 1.0e12 + LONG
@@ -59,7 +63,9 @@ def lived(*, prefill: int, decode: int, routers: int) -> Memory:
             )
         ),
         past={role: Past(wants, wants, wants) for role in Role},
-        crest=Crest(NOW_S, tuple(Point(n, each, 100.0 + LONG) for n in range(prefill + decode))),
+        crest=Crest(
+            NOW_S, tuple(CurvePoint(n, each, 100.0 + LONG) for n in range(prefill + decode))
+        ),
     )
 
 
@@ -128,7 +134,7 @@ WRITTEN = Memory(
     at_s=5.0,
     floors={Role.PREFILL: 2},
     relieved=(Role.DECODE,),
-    pace=DecodePace(
+    pace=TimedDecodePace(
         steps=(0.1, 0.2, 0.1 + 0.2),
         kv_capacity_tokens=None,
         max_num_seqs=8,

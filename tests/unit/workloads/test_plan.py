@@ -11,8 +11,8 @@ from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import ArrivalSecond
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.memory import memory_to_json
-from tandem_operator.workloads.plan import Outcome, conclude, plan
+from tandem_operator.workloads.plan import WriteOutcome, conclude, plan
+from tandem_operator.workloads.stored_memory import memory_to_json
 from tests.unit.workloads.cluster import (
     INSTALLATION,
     NOW_S,
@@ -211,7 +211,7 @@ def test_a_memory_of_no_use_is_told_also_where_a_write_had_an_outcome():
     live = remembering(running(), '{"version": 999}')
     planned = plan(live, now_s=NOW_S)
 
-    concluded = conclude(planned, Outcome(taken=("a field",)), world=live, now_s=NOW_S)
+    concluded = conclude(planned, WriteOutcome(taken=("a field",)), world=live, now_s=NOW_S)
 
     assert {"MemoryUnreadable", "FieldTaken"} <= told(concluded)
 

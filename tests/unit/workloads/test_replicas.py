@@ -7,7 +7,7 @@ import pytest
 
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.workloads.observed.deletion_cost import LEAVING_COST, UNKNOWN_LOAD_COST
 from tandem_operator.workloads.plan import plan
 from tests.unit.workloads.cluster import (
@@ -23,7 +23,7 @@ from tests.unit.workloads.cluster import (
     world,
 )
 
-PACE = DecodePace((0.005, 0.0001, 0.0), 123_456.0, 16, output_tokens=98.0)
+PACE = TimedDecodePace((0.005, 0.0001, 0.0), 123_456.0, 16, output_tokens=98.0)
 PAUSED = {"scaling": {"mode": "Paused"}}
 RECOMMEND = {"scaling": {"mode": "Recommend"}}
 EXTERNAL = {"prefill": {"management": "External"}, "decode": {"management": "External"}}

@@ -8,10 +8,10 @@ from tandem_operator.api import parse_status
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.error_budget import ErrorBudget
-from tandem_operator.core.objective.objective import Promise
+from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles, SickPod
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.plan import EventType, Outcome, conclude, plan
+from tandem_operator.workloads.plan import EventType, WriteOutcome, conclude, plan
 from tandem_operator.workloads.status.conditions import rfc3339
 from tests.unit.workloads.cluster import (
     NOW,
@@ -531,7 +531,7 @@ def test_a_refused_child_leaves_the_generation_out_of_force():
     live = running()
     edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
     live = replace(live, pool=edit)
-    refused = Outcome(refused="Deployment tiny-decode: spec.template.spec.volumes: bad")
+    refused = WriteOutcome(refused="Deployment tiny-decode: spec.template.spec.volumes: bad")
 
     told = conclude(plan(live, now_s=NOW_S), refused, world=live, now_s=NOW_S)
 
@@ -548,7 +548,7 @@ def test_a_field_of_somebody_else_is_reported_and_then_forgotten():
     sentence = "Service tiny-router: another manager owns spec.ports (by helm)."
     planned = plan(live, now_s=NOW_S)
 
-    told = conclude(planned, Outcome(blocked=sentence), world=live, now_s=NOW_S)
+    told = conclude(planned, WriteOutcome(blocked=sentence), world=live, now_s=NOW_S)
     healed = status_of(after(live, told), now_s=NOW_S + 5)
 
     assert condition(told.status, "FieldConflict")["status"] == "True"
@@ -558,7 +558,7 @@ def test_a_field_of_somebody_else_is_reported_and_then_forgotten():
 
 def test_a_field_taken_back_is_told():
     live = running()
-    taken = Outcome(taken=("Deployment tiny-decode: took back spec.replicas (by kubectl).",))
+    taken = WriteOutcome(taken=("Deployment tiny-decode: took back spec.replicas (by kubectl).",))
 
     told = conclude(plan(live, now_s=NOW_S), taken, world=live, now_s=NOW_S)
 

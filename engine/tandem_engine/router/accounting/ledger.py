@@ -19,8 +19,8 @@ from tandem_engine.router.pods.pod import Pod, Role
 from tandem_routing.history import (
     BUCKET_EDGES_TOKENS,
     HISTORY_S,
-    Arrivals,
     Finished,
+    SecondOfArrivals,
 )
 from tandem_routing.verdict import Cause, Verdict
 
@@ -55,7 +55,7 @@ class Ledger:
         self._wall = wall
         self._clock = clock
         self._started_s = wall()
-        self._arrivals: dict[int, Arrivals] = {}
+        self._arrivals: dict[int, SecondOfArrivals] = {}
         self._finished: dict[int, Finished] = {}
         self._legs: dict[str, LegTotals] = {}
 
@@ -70,7 +70,7 @@ class Ledger:
         row = self._arrivals.get(second)
         if row is None:
             self._forget(second)
-            row = self._arrivals[second] = Arrivals()
+            row = self._arrivals[second] = SecondOfArrivals()
         row.add(tokens)
         return second
 

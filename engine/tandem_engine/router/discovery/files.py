@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.settings import SettingsError, SettingsHolder, parse_settings
+from tandem_engine.router.settings_in_force import SettingsError, SettingsHolder, parse_settings
 
 _LOOK_EVERY_S = 0.2
 
@@ -44,7 +44,12 @@ class FileSource:
     """Follows two files."""
 
     def __init__(
-        self, *, settings_path: Path, endpoints_path: Path, settings: SettingsHolder, fleet: Fleet
+        self,
+        *,
+        settings_path: Path,
+        endpoints_path: Path,
+        settings: SettingsHolder,
+        fleet: EnginePods,
     ) -> None:
         self._settings_path = settings_path
         self._endpoints_path = endpoints_path

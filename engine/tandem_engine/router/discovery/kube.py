@@ -60,7 +60,7 @@ class Listeners:
     refused: Callable[[], None] = lambda: None
 
 
-class Watch:
+class ObjectWatch:
     """Follows the objects of one path and selector."""
 
     def __init__(

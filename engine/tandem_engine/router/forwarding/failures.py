@@ -5,17 +5,19 @@ import logging
 from dataclasses import dataclass, field
 
 from tandem_engine.router.forwarding.flight import Flight
-from tandem_engine.router.forwarding.upstream import Reason, Upstream, UpstreamFailure
+from tandem_engine.router.forwarding.upstream import FailureReason, Upstream, UpstreamFailure
 from tandem_engine.router.openai.errors import ApiError, unavailable
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.health import Attempt, Why
 from tandem_engine.router.pods.pod import Pod
 
 _BUSY_RETRY_S = 5
 # Of what else went wrong the engine itself told.
-_MAY_HAVE_ENDED = frozenset({Reason.DISCONNECTED, Reason.STATUS, Reason.ABORTED})
+_MAY_HAVE_ENDED = frozenset(
+    {FailureReason.DISCONNECTED, FailureReason.STATUS, FailureReason.ABORTED}
+)
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Failures:
     """Tells ejection what failures mean, and finds out which requests end engines."""
 
-    fleet: Fleet
+    fleet: EnginePods
     upstream: Upstream
     killers: Killers
     peers: Peers
@@ -37,9 +39,11 @@ class Failures:
             "engine pod did not serve a request",
             extra={"pod": pod.name, "reason": failure.reason.value, "status": failure.status},
         )
-        if failure.reason is Reason.REFUSED:
+        if failure.reason is FailureReason.REFUSED:
             self.fleet.ejection.eject(pod, Why.REFUSED)
-        elif failure.reason is Reason.SILENT or (failure.reason is Reason.BUSY and pod.requests):
+        elif failure.reason is FailureReason.SILENT or (
+            failure.reason is FailureReason.BUSY and pod.requests
+        ):
             # Known before it was given up; busy, and with work to be busy with.
             return
         else:
@@ -89,9 +93,9 @@ class Failures:
 
 def gateway_error(failure: UpstreamFailure) -> ApiError:
     """Return what the client of a request is told that no engine served."""
-    if failure.reason is Reason.BUSY:
+    if failure.reason is FailureReason.BUSY:
         return busy_error()
-    if failure.reason is Reason.SILENT:
+    if failure.reason is FailureReason.SILENT:
         return unavailable(
             "No engine began the answer in time; try again later.",
             code="engine_silent",

@@ -5,20 +5,20 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tandem_contracts.router_settings import Settings, SloSettings
+from tandem_contracts.router_settings import RouterSettings, SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
-from tandem_engine.router.accounting.metrics import Metrics
 from tandem_engine.router.accounting.recent import Recent, RecentRequest
+from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.accounting.timing_record import TimingRecord
 from tandem_engine.router.openai.call import Call
 from tandem_engine.router.openai.prompt_sizes import PromptSizes
 from tandem_engine.router.openai.sse import TokenCount
 from tandem_engine.router.pods.pod import Pod
-from tandem_engine.router.scheduling.placement import NOWHERE, DecodeOnly, Placement
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.scheduling.placement import NOWHERE, DecodeOnly, PrefillPlacement
+from tandem_engine.router.settings_in_force import SettingsHolder
 from tandem_routing import learned
 from tandem_routing.deadline_queue import Expected
-from tandem_routing.deadlines import Stage
+from tandem_routing.time_shares import Stage
 from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, judge
 
 # No engine makes more at once, whatever number a client gives.
@@ -45,7 +45,7 @@ class Flight:
     request_id: str
     headers: dict[str, str]
     credentials: str | None = field(default=None, repr=False, kw_only=True)
-    settings: Settings
+    settings: RouterSettings
     timeline: Timeline
     received_wall_s: float
     prompt_tokens: int
@@ -57,7 +57,7 @@ class Flight:
     output_tokens: int = 0
     longest_tokens: int = 0
     ending: Ending = Ending.FAILED
-    placement: Placement = NOWHERE
+    placement: PrefillPlacement = NOWHERE
     decode_only: DecodeOnly | None = None
     prefill_pod: str | None = None
     decode_pod: str | None = None
@@ -114,7 +114,7 @@ class Flight:
 
 
 @dataclass(slots=True)
-class Learned(learned.Learned):
+class LearnedByRouter(learned.Learned):
     """What the router has learned so far, and how many tokens prompts of each kind have."""
 
     sizes: dict[str, PromptSizes] = field(default_factory=lambda: defaultdict(PromptSizes))
@@ -157,8 +157,8 @@ class Accounts:
         *,
         ledger: Ledger,
         recent: Recent,
-        metrics: Metrics,
-        learned: Learned,
+        metrics: RouterMetrics,
+        learned: LearnedByRouter,
         settings: SettingsHolder,
         clock: Callable[[], float],
         record: TimingRecord | None,

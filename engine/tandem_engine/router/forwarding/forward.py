@@ -21,28 +21,28 @@ from tandem_engine.router.forwarding.prefill_leg import PrefillLeg
 from tandem_engine.router.forwarding.relay import Relay
 from tandem_engine.router.forwarding.silence import Silence
 from tandem_engine.router.forwarding.sink import Sink
-from tandem_engine.router.forwarding.upstream import Reason, Upstream, UpstreamFailure
+from tandem_engine.router.forwarding.upstream import FailureReason, Upstream, UpstreamFailure
 from tandem_engine.router.forwarding.watchdog import Watchdog
 from tandem_engine.router.openai.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
-from tandem_engine.router.pods.fleet import Deserted, Fleet
+from tandem_engine.router.pods.fleet import Deserted, EnginePods
 from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.kv_lease import Handover, LeaseOver, Lost
 from tandem_engine.router.pods.pod import Pod, Role
-from tandem_engine.router.scheduling.placement import DecodeOnly, Placement
+from tandem_engine.router.scheduling.placement import DecodeOnly, PrefillPlacement
+from tandem_engine.router.scheduling.request_queue import QueueFull, RequestQueue
 from tandem_engine.router.scheduling.waiter import Waiter
-from tandem_engine.router.scheduling.waiting import QueueFull, Waiting
-from tandem_routing.deadlines import Stage, begin_by_s
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
+from tandem_routing.time_shares import Stage, begin_by_s
 from tandem_routing.verdict import Ending
 
 _MOST_TRIES = 2
 _MOST_LEASES = 2
 _NO_POD_RETRY_S = 5
 # No engine failed: none had room, or none began while it was waited for.
-_REFUSED_LATE = frozenset({Reason.BUSY, Reason.SILENT})
+_REFUSED_LATE = frozenset({FailureReason.BUSY, FailureReason.SILENT})
 _LONGEST_RETRY_S = 60
 
 logger = logging.getLogger(__name__)
@@ -54,8 +54,8 @@ class Forwarder:
     def __init__(
         self,
         *,
-        fleet: Fleet,
-        waiting: Waiting,
+        fleet: EnginePods,
+        waiting: RequestQueue,
         upstream: Upstream,
         accounts: Accounts,
         killers: Killers,
@@ -93,7 +93,9 @@ class Forwarder:
             except LeaseOver as over:
                 self._anew(flight, over)
 
-    async def _legs(self, flight: Flight, sink: Sink, placement: Placement) -> web.StreamResponse:
+    async def _legs(
+        self, flight: Flight, sink: Sink, placement: PrefillPlacement
+    ) -> web.StreamResponse:
         """Serve a request from where it was placed; raises `LeaseOver` where it has to go again."""
         flight.decode_only = placement.decode_only
         if flight.leases_lost == _MOST_LEASES:
@@ -137,7 +139,7 @@ class Forwarder:
             self._accounts.metrics.killers.inc()
             raise
 
-    async def _queue(self, flight: Flight) -> Placement:
+    async def _queue(self, flight: Flight) -> PrefillPlacement:
         call = flight.call
         waiter = Waiter(
             deadline_s=flight.timeline.received_s
@@ -329,7 +331,7 @@ class Forwarder:
                     response.release() if response.content.at_eof() else response.close()
         except TimeoutError:
             if attempt.given_up:
-                raise UpstreamFailure(Reason.SILENT) from None
+                raise UpstreamFailure(FailureReason.SILENT) from None
             if until_s < flight.first_token_deadline_s and flight.timeline.last_token_s is None:
                 self._failures.silent(flight, attempt, silent_s=self._clock() - began)
                 flight.given_up = pod

@@ -7,7 +7,7 @@ whether it still pulls the blocks, so it is the one that is told.
 import asyncio
 from typing import Any
 
-from tandem_engine.router.accounting.metrics import Metrics
+from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.forwarding.upstream import Upstream
 from tandem_engine.router.openai.kv_fields import LET_GO_FIELD
 from tandem_engine.router.pods.kv_lease import Handover
@@ -17,7 +17,7 @@ from tandem_engine.router.pods.pod import Pod
 class KvReturn:
     """Tells pods to let go, beside whatever else is done."""
 
-    def __init__(self, *, upstream: Upstream, metrics: Metrics) -> None:
+    def __init__(self, *, upstream: Upstream, metrics: RouterMetrics) -> None:
         self._upstream = upstream
         self._metrics = metrics
         self._tasks: set[asyncio.Task[None]] = set()

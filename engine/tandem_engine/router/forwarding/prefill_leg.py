@@ -9,33 +9,33 @@ from tandem_engine.router.forwarding.failures import Failures, gateway_error
 from tandem_engine.router.forwarding.flight import Accounts, Flight
 from tandem_engine.router.forwarding.kv_return import KvReturn
 from tandem_engine.router.forwarding.upstream import (
+    FailureReason,
     PrefillAnswer,
-    Reason,
     Upstream,
     UpstreamFailure,
 )
 from tandem_engine.router.openai.errors import ApiError
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.kv_lease import Handover, usable_until_s
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_engine.router.scheduling.placement import DecodeOnly
-from tandem_engine.router.scheduling.waiting import Waiting
-from tandem_routing.deadlines import Stage, begin_by_s
+from tandem_engine.router.scheduling.request_queue import RequestQueue
 from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
+from tandem_routing.time_shares import Stage, begin_by_s
 from tandem_routing.verdict import Ending
 
 # The engine may have finished the prompt all the same.
-_UNREAD = frozenset({Reason.DISCONNECTED, Reason.MALFORMED})
+_UNREAD = frozenset({FailureReason.DISCONNECTED, FailureReason.MALFORMED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillLeg:
     """Runs prefill legs."""
 
-    fleet: Fleet
-    waiting: Waiting
+    fleet: EnginePods
+    waiting: RequestQueue
     upstream: Upstream
     accounts: Accounts
     failures: Failures

@@ -10,16 +10,16 @@ from aiohttp import web
 
 from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.forwarding.sink import Sink
-from tandem_engine.router.forwarding.upstream import Reason, UpstreamFailure, fault_in_stream
+from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure, fault_in_stream
 from tandem_engine.router.forwarding.watchdog import Watchdog
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.kv_lease import Early
-from tandem_engine.router.scheduling.waiting import Waiting
+from tandem_engine.router.scheduling.request_queue import RequestQueue
 from tandem_routing.verdict import Ending
 
 _AFTER_DONE_S = 1.0
@@ -29,8 +29,8 @@ _AFTER_DONE_S = 1.0
 class Relay:
     """Passes streams on."""
 
-    fleet: Fleet
-    waiting: Waiting
+    fleet: EnginePods
+    waiting: RequestQueue
     killers: Killers
     peers: Peers
     clock: Callable[[], float]
@@ -56,11 +56,11 @@ class Relay:
         while not done:
             data = await _next(content)
             if not data:
-                raise UpstreamFailure(Reason.DISCONNECTED)
+                raise UpstreamFailure(FailureReason.DISCONNECTED)
             payloads, fresh, done, broken = _read(events, count, data)
             if done and not count.output_tokens and flight.call.max_output_tokens != 0:
                 # An engine that ends a stream at once counts the token that ends it.
-                raise UpstreamFailure(Reason.EMPTY)
+                raise UpstreamFailure(FailureReason.EMPTY)
             if early is not None:
                 payloads, early = early.passed_on(payloads, token=fresh or done, now=clock())
             # Until the client has taken it nothing is the engine's silence; the sink bounds that.
@@ -113,7 +113,7 @@ def _read(
             if chunk.payload is not None:
                 payloads.append(chunk.payload)
     except SHAPE_ERRORS:
-        return payloads, fresh, done, UpstreamFailure(Reason.MALFORMED)
+        return payloads, fresh, done, UpstreamFailure(FailureReason.MALFORMED)
     return payloads, fresh, done, None
 
 
@@ -122,11 +122,11 @@ async def _next(content: aiohttp.StreamReader) -> bytes:
     try:
         return await content.readany()
     except (aiohttp.ClientError, OSError) as error:
-        raise UpstreamFailure(Reason.DISCONNECTED) from error
+        raise UpstreamFailure(FailureReason.DISCONNECTED) from error
 
 
 def _broken_by(chunk: Chunk, payload: bytes) -> ApiError | UpstreamFailure:
     """Return what an event that ends a stream early says of it."""
     if not chunk.error:
-        return UpstreamFailure(Reason.ABORTED)
-    return fault_in_stream(payload) or UpstreamFailure(Reason.STATUS)
+        return UpstreamFailure(FailureReason.ABORTED)
+    return fault_in_stream(payload) or UpstreamFailure(FailureReason.STATUS)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tandem_engine.router.forwarding.failures import Failures, busy_error
-from tandem_engine.router.forwarding.flight import Flight, Learned
+from tandem_engine.router.forwarding.flight import Flight, LearnedByRouter
 from tandem_engine.router.forwarding.sink import Sink
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.pod import Pod
-from tandem_routing.deadlines import Stage
+from tandem_routing.time_shares import Stage
 from tandem_routing.verdict import Ending
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class Silence:
     """Ends requests whose pod said nothing for as long as it may."""
 
     failures: Failures
-    learned: Learned
+    learned: LearnedByRouter
     clock: Callable[[], float]
 
     async def ended(

@@ -6,9 +6,9 @@ from typing import Protocol
 from aiohttp import web
 
 from tandem_engine.router.forwarding.client import Client
-from tandem_engine.router.forwarding.upstream import Reason, UpstreamFailure
+from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure
 from tandem_engine.router.openai.assembly import Assembly
-from tandem_engine.router.openai.call import Kind
+from tandem_engine.router.openai.call import EndpointKind
 from tandem_engine.router.openai.errors import ApiError, error_event
 from tandem_engine.router.openai.sse import SHAPE_ERRORS
 
@@ -88,7 +88,7 @@ class AnswerSink:
     """Collects the stream for a client that wants one document."""
 
     def __init__(
-        self, client: Client, kind: Kind, headers: dict[str, str], *, token_ids: bool
+        self, client: Client, kind: EndpointKind, headers: dict[str, str], *, token_ids: bool
     ) -> None:
         self._client = client
         self._assembly = Assembly(kind, token_ids=token_ids)
@@ -104,14 +104,14 @@ class AnswerSink:
                 if payload != b"[DONE]":
                     self._assembly.add(json.loads(payload))
         except SHAPE_ERRORS as error:
-            raise UpstreamFailure(Reason.MALFORMED) from error
+            raise UpstreamFailure(FailureReason.MALFORMED) from error
 
     async def finish(self) -> web.StreamResponse:
         """Write the whole answer: what the engine does after it is not waited for."""
         try:
             body = json.dumps(self._assembly.answer()).encode()
         except SHAPE_ERRORS as error:
-            raise UpstreamFailure(Reason.MALFORMED) from error
+            raise UpstreamFailure(FailureReason.MALFORMED) from error
         self._response.content_length = len(body)
         await self._client.write(self._response, body)
         await self._client.end(self._response)

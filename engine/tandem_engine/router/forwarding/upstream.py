@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from tandem_engine.router.openai.call import Kind
+from tandem_engine.router.openai.call import EndpointKind
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.kv_fields import KV_PARAMS
 from tandem_engine.router.openai.sse import SHAPE_ERRORS, prompt_usage
@@ -32,7 +32,7 @@ _KEEPALIVE_S = 3.0
 _HEALTH_TIMEOUT_S = 1.0
 
 
-class Reason(StrEnum):
+class FailureReason(StrEnum):
     """Why an engine pod did not serve a request."""
 
     REFUSED = "refused"
@@ -48,7 +48,7 @@ class Reason(StrEnum):
 class UpstreamFailure(Exception):  # noqa: N818 - named for what happened, not a bug
     """An engine pod did not serve a request."""
 
-    def __init__(self, reason: Reason, *, status: int | None = None) -> None:
+    def __init__(self, reason: FailureReason, *, status: int | None = None) -> None:
         super().__init__(reason.value)
         self.reason = reason
         self.status = status
@@ -56,7 +56,7 @@ class UpstreamFailure(Exception):  # noqa: N818 - named for what happened, not a
     @property
     def never_sent(self) -> bool:
         """Return whether the engine cannot have seen the request."""
-        return self.reason is Reason.REFUSED
+        return self.reason is FailureReason.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Upstream:
             choices: Any = document.get("choices") or ({},)
             complete = choices[0].get("finish_reason") == "length"
         except SHAPE_ERRORS as error:
-            raise UpstreamFailure(Reason.MALFORMED) from error
+            raise UpstreamFailure(FailureReason.MALFORMED) from error
         return PrefillAnswer(kv_params, prompt_tokens, cached_tokens, complete)
 
     async def decode(
@@ -128,7 +128,7 @@ class Upstream:
         response = await self._post(pod, path, body, headers, connect_s)
         if response.content_type != "text/event-stream":
             response.close()
-            raise UpstreamFailure(Reason.MALFORMED)
+            raise UpstreamFailure(FailureReason.MALFORMED)
         return response
 
     async def let_go(self, pod: Pod, kv_params: dict[str, Any], *, connect_s: float) -> None:
@@ -141,7 +141,7 @@ class Upstream:
         with suppress(UpstreamFailure, ApiError, TimeoutError):
             async with asyncio.timeout(_LET_GO_S):
                 response = await self._post(
-                    pod, Kind.COMPLETIONS.path, json.dumps(body).encode(), {}, connect_s
+                    pod, EndpointKind.COMPLETIONS.path, json.dumps(body).encode(), {}, connect_s
                 )
                 response.close()
 
@@ -151,10 +151,10 @@ class Upstream:
         try:
             async with self._session.get(pod.url + path, timeout=timeout) as response:
                 if response.status != 200:
-                    raise UpstreamFailure(Reason.STATUS, status=response.status)
+                    raise UpstreamFailure(FailureReason.STATUS, status=response.status)
                 return await _read(response, most_bytes)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise UpstreamFailure(Reason.REFUSED) from error
+            raise UpstreamFailure(FailureReason.REFUSED) from error
 
     async def lives(self, pod: Pod) -> bool:
         """Return whether the pod's engine still says that it is well."""
@@ -173,9 +173,9 @@ class Upstream:
                 pod.url + path, data=body, headers=headers, timeout=timeout, allow_redirects=False
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UpstreamFailure(Reason.REFUSED) from error
+            raise UpstreamFailure(FailureReason.REFUSED) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise UpstreamFailure(Reason.DISCONNECTED) from error
+            raise UpstreamFailure(FailureReason.DISCONNECTED) from error
         if response.status == 200:
             return response
         try:
@@ -187,7 +187,9 @@ class Upstream:
         if is_client_fault(response.status):
             raise _client_fault(response.status, raw)
         busy = response.status in _BUSY
-        raise UpstreamFailure(Reason.BUSY if busy else Reason.STATUS, status=response.status)
+        raise UpstreamFailure(
+            FailureReason.BUSY if busy else FailureReason.STATUS, status=response.status
+        )
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
@@ -196,10 +198,10 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
         async for data in response.content.iter_any():
             size += len(data)
             if size > most_bytes:
-                raise UpstreamFailure(Reason.MALFORMED)
+                raise UpstreamFailure(FailureReason.MALFORMED)
             parts.append(data)
     except (aiohttp.ClientError, OSError) as error:
-        raise UpstreamFailure(Reason.DISCONNECTED) from error
+        raise UpstreamFailure(FailureReason.DISCONNECTED) from error
     return b"".join(parts)
 
 

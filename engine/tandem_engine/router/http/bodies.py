@@ -11,7 +11,7 @@ from types import TracebackType
 
 from tandem_contracts.router_settings import LimitSettings
 from tandem_engine.router.openai.errors import ApiError, unavailable
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.settings_in_force import SettingsHolder
 
 LEAST_BYTES_PER_S = 16 * 1024
 """A body that comes more slowly over a whole `timeouts.body_s` is given up."""

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from tandem_contracts.router_settings import Settings
+from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.accounting.recent import RecentRequest
 from tandem_engine.router.accounting.visits import Visits
 from tandem_engine.router.forwarding.client import Client, ClientGone
@@ -19,17 +19,17 @@ from tandem_engine.router.forwarding.sink import AnswerSink, Sink, StreamSink
 from tandem_engine.router.http.bodies import Bodies, Body
 from tandem_engine.router.http.connections import error_response
 from tandem_engine.router.http.intake import check_head, id_of, read_body, salt_of, upstream_headers
-from tandem_engine.router.openai.call import Call, Kind, parse_call
+from tandem_engine.router.openai.call import Call, EndpointKind, parse_call
 from tandem_engine.router.openai.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.openai.prompts import Prompt
-from tandem_engine.router.pods.fleet import Fleet
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.pods.fleet import EnginePods
+from tandem_engine.router.settings_in_force import SettingsHolder
 from tandem_routing.verdict import Outcome, Timeline
 
 # A body of this size takes a good millisecond to read, which every stream would stand still for.
 _LARGE_BYTES = 64 * 1024
-_GENERATE = {kind.path: kind for kind in Kind}
+_GENERATE = {kind.path: kind for kind in EndpointKind}
 _PROBES = frozenset({"/health", "/ready", "/accepting"})
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class ClientServer:
     def __init__(
         self,
         *,
-        fleet: Fleet,
+        fleet: EnginePods,
         forwarder: Forwarder,
         accounts: Accounts,
         settings: SettingsHolder,
@@ -196,7 +196,7 @@ class ClientServer:
                 return web.json_response(card)
         raise ApiError(404, "This model is not served here.", code="model_not_found")
 
-    def _settings_in_force(self) -> Settings:
+    def _settings_in_force(self) -> RouterSettings:
         settings = self._settings.current
         if settings is None:
             raise unavailable(
@@ -206,7 +206,7 @@ class ClientServer:
             )
         return settings
 
-    async def _generate(self, request: web.BaseRequest, kind: Kind) -> web.StreamResponse:
+    async def _generate(self, request: web.BaseRequest, kind: EndpointKind) -> web.StreamResponse:
         settings = self._settings_in_force()
         if self.closed:
             raise _shutting_down()
@@ -226,7 +226,7 @@ class ClientServer:
                 self._idle.set()
 
     async def _accepted(
-        self, request: web.BaseRequest, kind: Kind, settings: Settings, body: Body
+        self, request: web.BaseRequest, kind: EndpointKind, settings: RouterSettings, body: Body
     ) -> web.StreamResponse:
         """Read a body and serve what it asks for."""
         try:
@@ -252,14 +252,14 @@ class ClientServer:
         finally:
             self._whole -= 1
 
-    def _shed(self, kind: Kind, body_bytes: int, settings: Settings) -> None:
+    def _shed(self, kind: EndpointKind, body_bytes: int, settings: RouterSettings) -> None:
         """Count a request that was shed before anybody looked into its body."""
         tokens = self._estimate(kind, Prompt(size=body_bytes), settings)
         self._accounts.arrive(tokens)
         self._accounts.finish_unread(tokens, arrived_wall_s=time.time(), slo=settings.slo)
 
     async def _call(
-        self, request: web.BaseRequest, kind: Kind, raw: bytes, settings: Settings
+        self, request: web.BaseRequest, kind: EndpointKind, raw: bytes, settings: RouterSettings
     ) -> Call:
         salt, prefixes = salt_of(request, settings), self._prefixes
         try:
@@ -273,7 +273,7 @@ class ClientServer:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
 
-    def _estimate(self, kind: Kind, prompt: Prompt, settings: Settings) -> int:
+    def _estimate(self, kind: EndpointKind, prompt: Prompt, settings: RouterSettings) -> int:
         """Return the tokens of a prompt as far as known: no more than the model takes."""
         if prompt.exact_tokens is not None:
             return prompt.exact_tokens
@@ -282,7 +282,7 @@ class ClientServer:
         return tokens if longest is None else min(tokens, longest * prompt.prompts)
 
     async def _flown(
-        self, request: web.BaseRequest, call: Call, settings: Settings, *, received_s: float
+        self, request: web.BaseRequest, call: Call, settings: RouterSettings, *, received_s: float
     ) -> web.StreamResponse:
         """Serve a call from here to its end, and write down how it went."""
         kind = call.kind

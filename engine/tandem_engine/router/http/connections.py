@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tandem_contracts.router_settings import LimitSettings, Settings, TimeoutSettings
+from tandem_contracts.router_settings import LimitSettings, RouterSettings, TimeoutSettings
 from tandem_engine.router.openai.errors import ApiError
 
 # Beyond this aiohttp refuses by itself; below it the settings decide.
@@ -89,7 +89,7 @@ class _Connection(web.RequestHandler):
 
 
 class _Server(web.Server):
-    def __init__(self, handler: Handler, settings: Callable[[], Settings | None]) -> None:
+    def __init__(self, handler: Handler, settings: Callable[[], RouterSettings | None]) -> None:
         super().__init__(
             handler,
             handler_cancellation=True,
@@ -133,7 +133,7 @@ async def listen(
     *,
     host: str | None,
     port: int,
-    settings: Callable[[], Settings | None],
+    settings: Callable[[], RouterSettings | None],
 ) -> tuple[web.ServerRunner, int]:
     """Serve `handler` and return the runner and the port it got."""
     runner = web.ServerRunner(_Server(handler, settings))

@@ -9,7 +9,7 @@ from itertools import chain
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from tandem_contracts.router_settings import Settings
+from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.http.bodies import LEAST_BYTES_PER_S, Body, body_too_large
 from tandem_engine.router.openai.errors import ApiError, unavailable
 
@@ -18,7 +18,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
 _PASSED_HEADERS = ("traceparent", "tracestate")
 
 
-def check_head(request: web.BaseRequest, settings: Settings) -> None:
+def check_head(request: web.BaseRequest, settings: RouterSettings) -> None:
     """Raise `ApiError` for what says itself that it is too large or packed: nobody need read it."""
     limits = settings.limits
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
@@ -40,7 +40,7 @@ def check_head(request: web.BaseRequest, settings: Settings) -> None:
         raise body_too_large(limits.body_bytes)
 
 
-async def read_body(request: web.BaseRequest, settings: Settings, body: Body) -> bytes:
+async def read_body(request: web.BaseRequest, settings: RouterSettings, body: Body) -> bytes:
     """Return the whole body; raises `ApiError`, or `OSError` where the client leaves."""
     limits, body_s, content = settings.limits, settings.timeouts.body_s, request.content
     if content.is_eof() and content.exception() is None:
@@ -85,7 +85,7 @@ def id_of(request: web.BaseRequest) -> str:
     return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
 
 
-def salt_of(request: web.BaseRequest, settings: Settings) -> str | None:
+def salt_of(request: web.BaseRequest, settings: RouterSettings) -> str | None:
     """Return what keeps a tenant's prefixes apart in caches, `None` where all share one.
 
     It tells nobody the header's value. Requests without the header share one salt.

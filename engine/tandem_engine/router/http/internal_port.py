@@ -14,9 +14,9 @@ from tandem_engine.router.http.connections import error_response
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.peers.hearing import Hearing
 from tandem_engine.router.peers.telling import KILLERS_PATH
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Role
-from tandem_engine.router.scheduling.waiting import Waiting
+from tandem_engine.router.scheduling.request_queue import RequestQueue
 
 STILL_READ_S = 30.0
 """Who read `/arrivals` within so long will read it again."""
@@ -28,8 +28,8 @@ class InternalServer:
     def __init__(
         self,
         *,
-        fleet: Fleet,
-        waiting: Waiting,
+        fleet: EnginePods,
+        waiting: RequestQueue,
         accounts: Accounts,
         busy: Busy,
         hearing: Hearing,

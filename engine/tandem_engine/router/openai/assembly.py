@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tandem_engine.router.openai.call import Kind
+from tandem_engine.router.openai.call import EndpointKind
 
 _JOINED = ("content", "reasoning", "reasoning_content", "refusal")
 _CARRIED = ("system_fingerprint", "service_tier")
@@ -16,7 +16,7 @@ class Assembly:
     Token ids are kept only for a client that asked: the engine streams some of them unasked.
     """
 
-    def __init__(self, kind: Kind, *, token_ids: bool = False) -> None:
+    def __init__(self, kind: EndpointKind, *, token_ids: bool = False) -> None:
         self._kind = kind
         self._carried = _CARRIED + (_TOKEN_IDS if token_ids else ())
         self._ids = _TOKEN_IDS if token_ids else ()
@@ -43,14 +43,14 @@ class Assembly:
                 if piece.get(key):
                     choice.setdefault(key, []).extend(piece[key])
             _join_logprobs(choice, piece.get("logprobs"))
-            if self._kind is Kind.CHAT:
+            if self._kind is EndpointKind.CHAT:
                 _join_delta(choice["message"], piece.get("delta") or {})
             else:
                 choice["text"] += piece.get("text") or ""
 
     def answer(self) -> dict[str, Any]:
         """Return the whole answer as the engine would have given it unstreamed."""
-        chat = self._kind is Kind.CHAT
+        chat = self._kind is EndpointKind.CHAT
         return {
             "id": self._head.get("id"),
             "object": "chat.completion" if chat else "text_completion",
@@ -63,7 +63,7 @@ class Assembly:
 
     def _empty_choice(self, index: int) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": None}
-        if self._kind is Kind.CHAT:
+        if self._kind is EndpointKind.CHAT:
             choice["message"] = {"role": "assistant", "content": None, "refusal": None}
         else:
             choice["text"] = ""

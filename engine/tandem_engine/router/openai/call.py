@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from tandem_contracts.router_settings import LimitSettings, Settings
+from tandem_contracts.router_settings import LimitSettings, RouterSettings
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.fields import checked
+from tandem_engine.router.openai.json_cost import check_shape
 from tandem_engine.router.openai.kv_fields import KV_PARAMS, NAME_FIELD, REMOTE_DECODE
 from tandem_engine.router.openai.logprobs import check_logprobs
 from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.openai.prompts import Prompt, chat_prompt, completion_prompt
-from tandem_engine.router.openai.shape import check_shape
 
 # They shape the answer, not the KV cache, and the prefill pod's answer is thrown away.
 _DECODE_ONLY = (
@@ -36,7 +36,7 @@ _OURS = ("stream", "stream_options")
 _NOT_SHARED = frozenset(_DECODE_ONLY + _OURS)
 
 
-class Kind(StrEnum):
+class EndpointKind(StrEnum):
     """The two generating endpoints."""
 
     COMPLETIONS = "completions"
@@ -45,7 +45,7 @@ class Kind(StrEnum):
     @property
     def path(self) -> str:
         """Return the path, the same at the router and at the engine."""
-        return "/v1/chat/completions" if self is Kind.CHAT else "/v1/completions"
+        return "/v1/chat/completions" if self is EndpointKind.CHAT else "/v1/completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Call:
         marks: what tells which other prompts begin as this one does.
     """
 
-    kind: Kind
+    kind: EndpointKind
     shared: bytes
     decode_only: bytes
     stream: bool
@@ -89,9 +89,9 @@ class Call:
 
 
 def parse_call(
-    kind: Kind,
+    kind: EndpointKind,
     raw: bytes,
-    settings: Settings,
+    settings: RouterSettings,
     *,
     salt: str | None = None,
     prefixes: PrefixMarks | None = None,
@@ -111,7 +111,9 @@ def parse_call(
     max_output_tokens = _max_output_tokens(body)
     longest = settings.max_model_len
     prompt = (
-        chat_prompt(body) if kind is Kind.CHAT else completion_prompt(body, max_model_len=longest)
+        chat_prompt(body)
+        if kind is EndpointKind.CHAT
+        else completion_prompt(body, max_model_len=longest)
     )
     _check_choices(choices, prompt.prompts, limits)
     if longest is not None:
@@ -196,8 +198,8 @@ def _members(values: Mapping[str, Any]) -> bytes:
 
 _KV_ASKED = {KV_PARAMS: {**REMOTE_DECODE, NAME_FIELD: "%b"}}
 _PREFILL = {
-    Kind.COMPLETIONS: _members({"stream": False, "max_tokens": 1, **_KV_ASKED}),
-    Kind.CHAT: _members(
+    EndpointKind.COMPLETIONS: _members({"stream": False, "max_tokens": 1, **_KV_ASKED}),
+    EndpointKind.CHAT: _members(
         {"stream": False, "max_tokens": 1, "max_completion_tokens": 1, **_KV_ASKED}
     ),
 }
@@ -221,7 +223,7 @@ def _not_finite(name: str) -> ApiError:
     )
 
 
-def _check_model(model: Any, settings: Settings) -> None:
+def _check_model(model: Any, settings: RouterSettings) -> None:
     if not isinstance(model, str) or not model:
         raise ApiError(400, f"model must be a name, such as {settings.models[0]!r}.", param="model")
     if model not in settings.models:

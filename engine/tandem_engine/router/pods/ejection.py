@@ -10,7 +10,7 @@ of those a probe makes sure at once.
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from tandem_engine.router.pods.health import CERTAIN, Attempt, Health, Series, State, Why, work
+from tandem_engine.router.pods.health import CERTAIN, Attempt, PodHealth, Series, State, Why, work
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_engine.router.pods.slowness import is_slow, slow_s
 
@@ -31,7 +31,7 @@ _TRIAL_S = 30.0
 _TRIAL_TOKENS = 16
 _NOT_PULLED = ""
 
-Kind = Callable[[Health], Series]
+Kind = Callable[[PodHealth], Series]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ class Ejection:
         self.ejected(pod, why)
         self._changed()
 
-    def _longer(self, health: Health, now: float) -> None:
+    def _longer(self, health: PodHealth, now: float) -> None:
         """Put off the next probe: for longer each time, but where nothing is lost by asking."""
         if health.why in CERTAIN:
             health.until_s = now + _AGAIN_S
@@ -362,13 +362,13 @@ class Ejection:
         self._changed()
 
 
-def _legs(health: Health) -> Series:
+def _legs(health: PodHealth) -> Series:
     return health.legs
 
 
-def _pulls(health: Health) -> Series:
+def _pulls(health: PodHealth) -> Series:
     return health.pulls
 
 
-def _worked(health: Health, *, without: str, now: float) -> bool:
+def _worked(health: PodHealth, *, without: str, now: float) -> bool:
     return any(at_s > now - _ALIBI_S for name, at_s in health.well_with.items() if name != without)

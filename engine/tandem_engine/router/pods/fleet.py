@@ -18,7 +18,7 @@ class Deserted(Exception):  # noqa: N818 - an event of ordinary operation, not a
     """There is no decode pod, and this router is too near its end to wait for one."""
 
 
-class Fleet:
+class EnginePods:
     """All engine pods of the pool; listeners hear of every change in who is usable.
 
     Attributes:

@@ -44,7 +44,7 @@ CERTAIN = frozenset({Why.REFUSED, Why.SILENT})
 """Nothing reached the pod, so nothing is lost by leaving it out, whatever others do."""
 
 
-class First(NamedTuple):
+class FirstToken(NamedTuple):
     """How long a prompt took to its first token; `tokens` with those that were before it."""
 
     at_s: float
@@ -76,7 +76,7 @@ class Series:
     _outcomes: deque[tuple[float, bool]] = field(
         default_factory=lambda: deque(maxlen=_MOST_OUTCOMES)
     )
-    _firsts: deque[First] = field(default_factory=lambda: deque(maxlen=_MOST_FIRSTS))
+    _firsts: deque[FirstToken] = field(default_factory=lambda: deque(maxlen=_MOST_FIRSTS))
 
     def well(self, now: float) -> None:
         """Take work that went well."""
@@ -89,7 +89,7 @@ class Series:
         self.failures += 1
         self._outcomes.append((now, False))
 
-    def first(self, first: First) -> None:
+    def first(self, first: FirstToken) -> None:
         """Take the time to a first token."""
         self._firsts.append(first)
 
@@ -98,7 +98,7 @@ class Series:
         ended = [well for at_s, well in self._outcomes if at_s > now - WINDOW_S]
         return len(ended) - sum(ended), len(ended)
 
-    def firsts(self, now: float) -> list[First]:
+    def firsts(self, now: float) -> list[FirstToken]:
         """Return the latest times to first token."""
         return [first for first in self._firsts if first.at_s > now - WINDOW_S]
 
@@ -114,7 +114,7 @@ def work(tokens: int) -> int:
     return _LEAST_WORK_TOKENS + tokens
 
 
-class Health:
+class PodHealth:
     """The record of one pod.
 
     Attributes:
@@ -260,9 +260,9 @@ class Attempt:
             return False
         return health.well_with.get(source.name, self.began_s) > self.began_s
 
-    def first(self, now: float) -> First:
+    def first(self, now: float) -> FirstToken:
         """Return how long it took to its first token, if that comes now."""
-        return First(now, now - self.began_s, self.tokens + self.ahead)
+        return FirstToken(now, now - self.began_s, self.tokens + self.ahead)
 
     def abandon(self) -> None:
         """End the wait for the first token, where it lets itself be ended."""

@@ -37,7 +37,7 @@ class LeaseOver(Exception):  # noqa: N818 - named for what happened, not a bug
 
 
 @dataclass(slots=True)
-class PeerClock:
+class PeerOffset:
     """What is known of another machine's clock: how far this one is ahead of it, at the least.
 
     Whatever it stamped after a request was sent, it stamped after that: each stamp gives a bound,
@@ -110,7 +110,7 @@ class Early:
 
 
 def usable_until_s(
-    kv_params: Any, *, clock: PeerClock, sent_s: float, now: float, lease_s: float
+    kv_params: Any, *, clock: PeerOffset, sent_s: float, now: float, lease_s: float
 ) -> float:
     """Return until when KV parameters that have just come may be used.
 

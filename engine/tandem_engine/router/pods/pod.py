@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tandem_engine.router.pods.health import Health
-from tandem_engine.router.pods.kv_lease import PeerClock
+from tandem_engine.router.pods.health import PodHealth
+from tandem_engine.router.pods.kv_lease import PeerOffset
 from tandem_routing.outstanding import Load, Outstanding
 
 
@@ -44,9 +44,9 @@ class Pod(Outstanding):
         super().__init__(endpoint.name)
         self.endpoint = endpoint
         self.doubted = False
-        self.clock = PeerClock()
+        self.clock = PeerOffset()
         self.names_leases = False
-        self.health = Health()
+        self.health = PodHealth()
 
     @property
     def url(self) -> str:

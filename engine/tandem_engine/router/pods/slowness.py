@@ -7,7 +7,7 @@ requests meet is one, and what befalls all pods, now one and now another, is the
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from tandem_engine.router.pods.health import First, Series, work
+from tandem_engine.router.pods.health import FirstToken, Series, work
 
 _TIMES_PEERS = 5.0
 _TIMES_SLOWEST = 2.0
@@ -17,7 +17,7 @@ _SHARE = 0.6
 _SPREAD_S = 1.0
 
 
-def is_slow(own: Series, waits: Iterable[First], peers: Sequence[Series], now: float) -> bool:
+def is_slow(own: Series, waits: Iterable[FirstToken], peers: Sequence[Series], now: float) -> bool:
     """Return whether most of the latest first tokens took far longer than at its peers.
 
     Args:

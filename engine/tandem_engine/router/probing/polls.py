@@ -5,9 +5,9 @@ import logging
 import re
 from collections.abc import Iterable
 
-from tandem_engine.router.forwarding.flight import Learned
+from tandem_engine.router.forwarding.flight import LearnedByRouter
 from tandem_engine.router.forwarding.upstream import Upstream, UpstreamFailure
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Pod, Role
 
 _SCRAPE_EVERY_S = 10.0
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class DecodeReads:
     """Learns from the decode pods' own metrics: the mean KV transfer time, and others' requests."""
 
-    def __init__(self, *, fleet: Fleet, upstream: Upstream, learned: Learned) -> None:
+    def __init__(self, *, fleet: EnginePods, upstream: Upstream, learned: LearnedByRouter) -> None:
         self._fleet = fleet
         self._upstream = upstream
         self._learned = learned

@@ -15,9 +15,9 @@ import aiohttp
 from tandem_engine.router.forwarding.upstream import Upstream, UpstreamFailure
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.sse import SHAPE_ERRORS, Events, TokenCount
-from tandem_engine.router.pods.fleet import Fleet
+from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Pod
-from tandem_engine.router.settings import SettingsHolder
+from tandem_engine.router.settings_in_force import SettingsHolder
 
 PROBE_ID = "tandem-probe-"
 """What the request ids of probes begin with."""
@@ -30,7 +30,7 @@ _TOKENS = 4
 class Probes:
     """Asks doubted pods for their health, and ejected pods for a few tokens."""
 
-    def __init__(self, *, fleet: Fleet, upstream: Upstream, settings: SettingsHolder) -> None:
+    def __init__(self, *, fleet: EnginePods, upstream: Upstream, settings: SettingsHolder) -> None:
         self._fleet = fleet
         self._upstream = upstream
         self._settings = settings

@@ -22,7 +22,7 @@ class DecodeOnly(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placement:
+class PrefillPlacement:
     """Where a request goes; `load` is counted at its prefill pod until `Waiting.release`.
 
     Attributes:
@@ -35,5 +35,5 @@ class Placement:
     decode: Pod | None = None
 
 
-NOWHERE = Placement(prefill=None, load=Load(0))
+NOWHERE = PrefillPlacement(prefill=None, load=Load(0))
 """Where a request is that still waits."""

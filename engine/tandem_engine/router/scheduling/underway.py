@@ -1,6 +1,6 @@
 """What was let in and is at no decode pod yet: it counts there already."""
 
-from tandem_engine.router.scheduling.placement import Placement
+from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_routing.outstanding import NO_LOAD, Load
 
 
@@ -11,21 +11,21 @@ class Underway:
     """
 
     def __init__(self) -> None:
-        self._loads: dict[Placement, tuple[str | None, Load]] = {}
+        self._loads: dict[PrefillPlacement, tuple[str | None, Load]] = {}
         self._totals: dict[str | None, Load] = {}
 
     def __len__(self) -> int:
         """Return how many requests these are."""
         return len(self._loads)
 
-    def begin(self, placement: Placement, load: Load) -> None:
+    def begin(self, placement: PrefillPlacement, load: Load) -> None:
         """Count a request as what it will be to its decode pod."""
         pod = placement.prefill or placement.decode
         revision = None if pod is None else pod.endpoint.revision
         self._loads[placement] = revision, load
         self._totals[revision] = self._totals.get(revision, NO_LOAD) + load
 
-    def end(self, placement: Placement) -> bool:
+    def end(self, placement: PrefillPlacement) -> bool:
         """Count it no more; return whether it was counted."""
         counted = self._loads.pop(placement, None)
         if counted is None:

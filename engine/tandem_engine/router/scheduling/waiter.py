@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tandem_engine.router.scheduling.placement import Placement
+from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_routing.deadline_queue import Expected
 
 
@@ -25,7 +25,7 @@ class Waiter:
     split: bool
     entered_s: float = 0.0
     held_before_s: float = 0.0
-    placed: asyncio.Future[Placement] = field(
+    placed: asyncio.Future[PrefillPlacement] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 

@@ -8,13 +8,13 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from tandem_operator.cli.faults import BAD_INPUT, EXIT_BAD_INPUT, EXIT_FAILED, FailedError
+from tandem_operator.cli.command_errors import BAD_INPUT, EXIT_BAD_INPUT, EXIT_FAILED, FailedError
 from tandem_operator.cli.output.destination import STANDARD_OUTPUT
 
 BARE_OUTPUTS = frozenset({"--json", "--markdown"})
 
 
-class Command(TyperCommand):
+class TandemCommand(TyperCommand):
     """A command that says what is wrong in one sentence, and whose outputs may go to the screen."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

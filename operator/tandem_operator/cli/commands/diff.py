@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from tandem_operator.cli.command_errors import BadInputError, FailedError
 from tandem_operator.cli.commands.command import spelled_out
-from tandem_operator.cli.experiments.budget import budget_of, sentences, stripped
 from tandem_operator.cli.experiments.experiment import Run, run
+from tandem_operator.cli.experiments.objective_costs import budget_of, sentences, stripped
 from tandem_operator.cli.experiments.policies import PolicyName, policy_for
-from tandem_operator.cli.faults import BadInputError, FailedError
-from tandem_operator.cli.input.cluster import ClusterOptions
+from tandem_operator.cli.input.cluster_access import ClusterOptions
 from tandem_operator.cli.input.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.input.manifest import STANDARD_INPUT, read_pool
 from tandem_operator.cli.input.options import ENGINES, OUTPUT, EngineOptions, JsonOption

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.commands.command import spelled_out
-from tandem_operator.cli.faults import BadInputError
-from tandem_operator.cli.input.cluster import CLUSTER, ClusterOptions, Where
-from tandem_operator.cli.input.evidence import Evidence, from_file, gather
+from tandem_operator.cli.input.cluster_access import CLUSTER, ClusterOptions, Where
 from tandem_operator.cli.input.options import OUTPUT, JsonOption
+from tandem_operator.cli.input.pool_evidence import Evidence, from_file, gather
 from tandem_operator.cli.output.destination import check_outputs, screen, write_json
 from tandem_operator.cli.output.explained import show, to_json
 

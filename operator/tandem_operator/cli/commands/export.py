@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tandem_operator.cli.commands.command import spelled_out
-from tandem_operator.cli.input.cluster import ClusterOptions
+from tandem_operator.cli.input.cluster_access import ClusterOptions
 from tandem_operator.cli.input.live import profile_text, read_live
 from tandem_operator.cli.input.options import OUTPUT
 from tandem_operator.cli.output.destination import check_outputs, screen, write

@@ -5,13 +5,13 @@ from dataclasses import replace
 from rich.console import Console
 
 from tandem_operator.cli.commands.command import spelled_out
-from tandem_operator.cli.experiments.budget import TITLES as BUDGET_TITLES
-from tandem_operator.cli.experiments.budget import budget_of, sentences, stripped
-from tandem_operator.cli.experiments.budget import rows as budget_rows
 from tandem_operator.cli.experiments.experiment import run
+from tandem_operator.cli.experiments.objective_costs import TITLES as BUDGET_TITLES
+from tandem_operator.cli.experiments.objective_costs import budget_of, sentences, stripped
+from tandem_operator.cli.experiments.objective_costs import rows as budget_rows
 from tandem_operator.cli.experiments.policies import PolicyName, policy_for
-from tandem_operator.cli.experiments.search import Found, Point, Search, Size
-from tandem_operator.cli.input.cluster import ClusterOptions
+from tandem_operator.cli.experiments.search import FleetPoint, Found, Search, Size
+from tandem_operator.cli.input.cluster_access import ClusterOptions
 from tandem_operator.cli.input.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.input.options import (
     EngineOptions,
@@ -23,7 +23,7 @@ from tandem_operator.cli.input.traffic_options import SeedsOption, TrafficOption
 from tandem_operator.cli.output.destination import bars, check_outputs, screen, write, write_json
 from tandem_operator.cli.output.figure_table import FigureTable
 from tandem_operator.cli.output.plan_page import plan_page
-from tandem_operator.cli.output.planned import (
+from tandem_operator.cli.output.plan_tables import (
     CHANGE_TITLES,
     FLEET_TITLES,
     CapacityPlan,
@@ -39,7 +39,7 @@ from tandem_operator.cli.output.planned import (
 from tandem_operator.cli.output.tables import case_lines
 from tandem_operator.cli.units import latency
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 
 STEPS = (0.5, 0.75, 1.5, 2.0)
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (1, 1), (1, -1), (-1, 1))
@@ -106,10 +106,10 @@ def plan(
         write(html, plan_page(found))
 
 
-def _by_objective(search: Search) -> dict[float, Point | None]:
+def _by_objective(search: Search) -> dict[float, FleetPoint | None]:
     """The smallest fleet for each objective, from the loosest on; runs are shared."""
     slo = search.case.spec.slo
-    found: dict[float, Point | None] = {}
+    found: dict[float, FleetPoint | None] = {}
     looser: Found | None = None
     for target in sorted({slo.attainment, *TARGETS}):
         smallest = search.smallest(replace(slo, attainment=target), tighter_than=looser)
@@ -151,7 +151,7 @@ def _sizes(search: Search) -> tuple[Found | None, list[SloChange]]:
     return own, [changes[key] for key in sorted(changes, key=lambda k: (k[0] == "TPOT", k[1]))]
 
 
-def _points(search: Search, cheapest: Found | None) -> list[Point]:
+def _points(search: Search, cheapest: Found | None) -> list[FleetPoint]:
     """The fleets run so far, and those around the cheapest that are worth a look."""
     slo, low, most = search.case.spec.slo, search.low, search.most
     p, d = search.most

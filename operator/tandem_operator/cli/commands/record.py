@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from tandem_operator.cli.commands.command import spelled_out
-from tandem_operator.cli.input.cluster import ClusterOptions, Where, connected, told_plainly
-from tandem_operator.cli.input.evidence import live_pool
+from tandem_operator.cli.input.cluster_access import ClusterOptions, Where, connected, told_plainly
 from tandem_operator.cli.input.options import OUTPUT
+from tandem_operator.cli.input.pool_evidence import live_pool
 from tandem_operator.cli.input.recording import Recording, Told, record_pool, since_of
 from tandem_operator.cli.output.destination import bars, check_outputs, screen, write
 from tandem_operator.sim.traces.recorded import trace_lines

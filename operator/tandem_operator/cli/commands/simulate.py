@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.commands.command import spelled_out
 from tandem_operator.cli.experiments.experiment import Run, run
 from tandem_operator.cli.experiments.overspent import overspent
 from tandem_operator.cli.experiments.policies import PolicyName, lent, policy_for
 from tandem_operator.cli.experiments.search import Search, fixed_case
-from tandem_operator.cli.faults import BadInputError
 from tandem_operator.cli.input.case import Case, check_fleet
-from tandem_operator.cli.input.cluster import ClusterOptions
+from tandem_operator.cli.input.cluster_access import ClusterOptions
 from tandem_operator.cli.input.live import LivePoolOption, live_of, pool_in
 from tandem_operator.cli.input.options import (
     EngineOptions,

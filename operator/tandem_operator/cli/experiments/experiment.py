@@ -8,9 +8,10 @@ from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.units import Fleet
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec, Slo
-from tandem_operator.sim.flight import Flight, judge
-from tandem_operator.sim.policy import EPOCH_S, Answer, Policy, Tandem
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.sim.flight import SimulatedFlight, judge
+from tandem_operator.sim.policy import EPOCH_S, Policy, PolicyAnswer, Tandem
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.report import PoolReport
 from tandem_operator.sim.simulate import Scenario, Simulation
@@ -37,7 +38,7 @@ class Run:
 
     case: Case
     report: PoolReport
-    flights: tuple[Flight, ...]
+    flights: tuple[SimulatedFlight, ...]
     changes: tuple[Change, ...]
 
     @property
@@ -121,7 +122,7 @@ class _Watched:
         self._policy = policy
         self._told = told
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """The policy's own answer."""
         self._told(now_s - EPOCH_S)
         return self._policy.tick(spec, observation, now_s)

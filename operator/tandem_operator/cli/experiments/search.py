@@ -15,7 +15,7 @@ from tandem_operator.cli.experiments.experiment import Run, Told, run
 from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.units import Fleet
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 from tandem_operator.sim.flight import judge
 from tandem_operator.sim.policy import Static
 
@@ -23,7 +23,7 @@ Size = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class FleetPoint:
     """What one fleet gives.
 
     Attributes:
@@ -74,7 +74,7 @@ class _Judged:
 class Found:
     """The smallest fleet, and the least that each role needs however large the other is."""
 
-    point: Point
+    point: FleetPoint
     least: Size
 
 
@@ -87,14 +87,14 @@ class Search:
     runs: int = 0
     _judged: dict[tuple[float, float, Size], _Judged] = field(default_factory=dict)
 
-    def at(self, size: Size, slo: Slo) -> Point:
+    def at(self, size: Size, slo: Slo) -> FleetPoint:
         """What a fleet gives under an SLO."""
         fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
         key = (slo.ttft_s, slo.ttft_s_per_thousand_prompt_tokens, size)
         judged = self._judged.get(key)
         if judged is None:
             judged = self._judged[key] = self._run(fleet, slo)
-        return Point(
+        return FleetPoint(
             fleet=fleet,
             gpus=self.case.gpus(fleet),
             within=self._within(size),
@@ -105,7 +105,7 @@ class Search:
             tpot_needed_s=judged.tpot_needed_s,
         )
 
-    def points(self, slo: Slo) -> list[Point]:
+    def points(self, slo: Slo) -> list[FleetPoint]:
         """All fleets that were run under these TTFT bounds, smallest first."""
         ttft = (slo.ttft_s, slo.ttft_s_per_thousand_prompt_tokens)
         found = [self.at(size, slo) for *bounds, size in list(self._judged) if (*bounds,) == ttft]
@@ -125,7 +125,7 @@ class Search:
             self._least(slo, lambda n: (most[0], n), low[1], most[1]),
         )
         failed: list[Size] = []
-        best: Point | None = None
+        best: FleetPoint | None = None
         for size in self._by_gpus(least, most):
             if any(size[0] <= p and size[1] <= d for p, d in failed):
                 continue

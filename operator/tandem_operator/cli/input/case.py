@@ -5,16 +5,16 @@ from functools import cached_property
 from math import ceil
 
 from tandem_operator.api import InferencePool, Router, duration_s
-from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.oversize import Oversize, oversize_of
 from tandem_operator.cli.units import Fleet, fleet_name
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.routing.router_queue import RouterSettings
+from tandem_operator.sim.routing.router_queue import QueueSettings
 from tandem_operator.sim.traces.trace import Trace
-from tandem_operator.workloads.policy import insurance_of, policy_of
+from tandem_operator.workloads.pool_spec import insurance_of, policy_of
 
 START_LOAD = 0.7
 START_WINDOW_S = 60.0
@@ -37,7 +37,7 @@ class Case:
     profile: EngineProfile
     cold_start: ColdStart
     start: Fleet
-    router: RouterSettings
+    router: QueueSettings
     prefix_caching: bool
     seed: int
     gpu_hour_price: float | None
@@ -71,10 +71,10 @@ def spec_of(pool: InferencePool) -> PoolSpec:
     return replace(spec, mode=Mode.AUTO, roles=roles)
 
 
-def router_of(router: Router) -> RouterSettings:
+def router_of(router: Router) -> QueueSettings:
     """A pool's router, as its spec has it."""
     insurance = insurance_of(router)
-    return RouterSettings(
+    return QueueSettings(
         requests_per_prefill_pod=router.limits.prefill_requests_per_pod,
         tokens_per_prefill_pod=router.limits.prefill_tokens_per_pod,
         first_token_s=duration_s(router.timeouts.first_token),

@@ -11,20 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from tandem_operator.api import InferencePool, parse_pool
-from tandem_operator.cli.faults import BadInputError, FailedError
-from tandem_operator.cli.input.cluster import (
+from tandem_operator.cli.command_errors import BadInputError, FailedError
+from tandem_operator.cli.input.cluster_access import (
     CLUSTER,
     ClusterOptions,
     Where,
     connected,
     told_plainly,
 )
-from tandem_operator.cli.input.evidence import live_memory, live_pool
 from tandem_operator.cli.input.manifest import read_pool
+from tandem_operator.cli.input.pool_evidence import live_memory, live_pool
 from tandem_operator.cli.input.recording import Recording, Told, record_pool
 from tandem_operator.core.memory import Memory
 from tandem_operator.sim.engines.learned_profile import NotLearnedError, learned_profile, origins
-from tandem_operator.workloads.policy import policy_of
+from tandem_operator.workloads.pool_spec import policy_of
 
 LivePoolOption = Annotated[
     str | None,

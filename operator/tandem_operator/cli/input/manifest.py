@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from tandem_operator.api import GROUP, KIND, InferencePool, InvalidPoolError, parse_pool
 from tandem_operator.api.parse import faults
-from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.command_errors import BadInputError
 
 STANDARD_INPUT = "-"
 

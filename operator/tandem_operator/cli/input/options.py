@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tandem_operator.api import InferencePool
-from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.case import (
     Case,
     check_fleet,

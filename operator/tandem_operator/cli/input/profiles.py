@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.manifest import read_text
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.pods import ColdStart
@@ -19,7 +19,7 @@ MEASURED = ("h200-llama-3.1-8b-fp8", "h100-llama-3.1-8b")
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class ProfileFile:
     """A profile that ships with Tandem.
 
     Attributes:
@@ -33,15 +33,15 @@ class Shipped:
 
 
 @cache
-def shipped() -> dict[str, Shipped]:
+def shipped() -> dict[str, ProfileFile]:
     """All of them by name, the measured ones first."""
-    found = {name: Shipped(f"{name}.json", None, gpus=1) for name in MEASURED}
+    found = {name: ProfileFile(f"{name}.json", None, gpus=1) for name in MEASURED}
     for table in json.loads(_shipped_text(ESTIMATES))["tables"]:
         model = table["model"].rsplit("/", 1)[-1]
         key = f"{table['system']}/{model}/tp{table['tp']}"
         system, short = table["system"].removesuffix("_sxm"), model.lower().removeprefix("meta-")
         name = f"{system}-{short}-tp{table['tp']}"
-        found[name] = Shipped(ESTIMATES, key, gpus=int(table["tp"]))
+        found[name] = ProfileFile(ESTIMATES, key, gpus=int(table["tp"]))
     return found
 
 

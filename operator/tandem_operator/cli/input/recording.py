@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tandem_contracts.names import ROUTER_INTERNAL_PORT
-from tandem_operator.cli.faults import BadInputError, FailedError
+from tandem_operator.cli.command_errors import BadInputError, FailedError
 from tandem_operator.cli.units import amount, duration, seconds, share
-from tandem_operator.sim.traces.recorded import Recorded, Seen, recorded
+from tandem_operator.sim.traces.recorded import LoggedRequest, RecordedTrace, recorded
 from tandem_operator.workloads.labels import selector_of
 from tandem_operator.workloads.names import ROUTER, PoolName
 
 if TYPE_CHECKING:
     from tandem_operator.kube.client import Kube
-    from tandem_operator.kube.forward import PodPort
+    from tandem_operator.kube.port_forward import PodPort
     from tandem_operator.metrics.requests import Page
 
 KEPT_S = 1200.0
@@ -34,7 +34,7 @@ class Recording:
         notes: what is missing in it, in sentences.
     """
 
-    recorded: Recorded
+    recorded: RecordedTrace
     routers: int
     span_s: float
     notes: tuple[str, ...]
@@ -61,7 +61,7 @@ class _Told:
 
     router: str
     complete_since_s: float
-    seen: tuple[Seen, ...]
+    seen: tuple[LoggedRequest, ...]
 
 
 def since_of(option: str, text: str) -> float:
@@ -83,7 +83,7 @@ async def record_pool(
 
     Raises:
         FailedError: no router tells of any request.
-        ApiError: the API server refuses.
+        ApiServerError: the API server refuses.
     """
     from tandem_operator.kube.kinds import POD  # noqa: PLC0415
 
@@ -112,8 +112,8 @@ async def record_pool(
 
 
 async def _ask(kube: "Kube", namespace: str, pod: str, *, now_s: float, told: Told) -> _Told:
-    from tandem_operator.kube.client import ApiError  # noqa: PLC0415
-    from tandem_operator.kube.forward import ForwardError, forwarded  # noqa: PLC0415
+    from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
+    from tandem_operator.kube.port_forward import ForwardError, forwarded  # noqa: PLC0415
 
     pages: list[Page] = []
     try:
@@ -126,7 +126,7 @@ async def _ask(kube: "Kube", namespace: str, pod: str, *, now_s: float, told: To
                 told(float(len(page.requests)))
     except ForwardError as error:
         raise FailedError(f"router {pod} does not answer: {error}") from None
-    except ApiError as error:
+    except ApiServerError as error:
         if error.status == FORBIDDEN:
             raise FailedError(
                 f"you have no right to forward ports to the routers in namespace {namespace}; ask"
@@ -139,7 +139,7 @@ async def _ask(kube: "Kube", namespace: str, pod: str, *, now_s: float, told: To
         router=pod,
         complete_since_s=pages[-1].complete_since_s + shift_s,
         seen=tuple(
-            Seen(
+            LoggedRequest(
                 at_s=each.arrived_s + shift_s,
                 prompt_tokens=each.prompt_tokens,
                 cached_tokens=each.cached_tokens,

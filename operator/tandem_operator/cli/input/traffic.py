@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import isfinite
 from pathlib import Path
 
-from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.units import amount, clock, duration
 from tandem_operator.sim.traces.generate import (
     Agents,
@@ -80,7 +80,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTraffic:
     """Traffic from a file. `form` is told from the file's first line where it is `None`."""
 
     path: Path
@@ -89,14 +89,14 @@ class Recorded:
     span_s: float | None
 
 
-def trace_of(traffic: Made | Recorded, *, seed: int) -> Trace:
+def trace_of(traffic: Made | RecordedTraffic, *, seed: int) -> Trace:
     """The requests.
 
     Raises:
         BadInputError: numbers that make no traffic, or a file that cannot be read.
         TraceError: a broken trace, with file and line.
     """
-    return _read(traffic, seed) if isinstance(traffic, Recorded) else _make(traffic, seed)
+    return _read(traffic, seed) if isinstance(traffic, RecordedTraffic) else _make(traffic, seed)
 
 
 def times(trace: Trace, factor: float, *, seed: int) -> Trace:
@@ -129,7 +129,7 @@ def describe(trace: Trace) -> str:
     )
 
 
-def _read(recorded: Recorded, seed: int) -> Trace:
+def _read(recorded: RecordedTraffic, seed: int) -> Trace:
     path = recorded.path
     try:
         with path.open(encoding="utf-8") as lines:

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tandem_operator.cli.faults import BadInputError
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.input.live import Live
 from tandem_operator.cli.input.recording import KEPT_S, since_of
-from tandem_operator.cli.input.traffic import LEVEL, Made, Recorded, Shape, times, trace_of
+from tandem_operator.cli.input.traffic import LEVEL, Made, RecordedTraffic, Shape, times, trace_of
 from tandem_operator.cli.units import duration, seconds
 from tandem_operator.sim.traces.readers import TraceFormat
 from tandem_operator.sim.traces.trace import Trace, resampled
@@ -204,7 +204,7 @@ class TrafficOptions:
             return trace if scale is None else times(trace, scale, seed=self.seed)
         span_s = None if self.span is None else seconds("--span", self.span)
         if self.trace is not None:
-            recorded = Recorded(self.trace, self.form, _or(self.rate_scale, 1.0), span_s)
+            recorded = RecordedTraffic(self.trace, self.form, _or(self.rate_scale, 1.0), span_s)
             return trace_of(recorded, seed=self.seed)
         shape = self.generate or Shape.POISSON
         return trace_of(self._made(shape, span_s or USUAL_SPAN_S), seed=self.seed)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem_operator.api import InferencePool
-from tandem_operator.cli.experiments import budget
-from tandem_operator.cli.experiments.budget import Budget
+from tandem_operator.cli.experiments import objective_costs as budget
 from tandem_operator.cli.experiments.experiment import Run
+from tandem_operator.cli.experiments.objective_costs import BudgetTable
 from tandem_operator.cli.experiments.spread import (
     NO_DIFFERENCE,
     Interval,
@@ -57,7 +57,7 @@ class Comparison:
     pools: tuple[InferencePool, InferencePool]
     runs: tuple[Run, Run]
     repeats: tuple[tuple[Run, Run], ...]
-    budget: Budget
+    budget: BudgetTable
 
     @property
     def kept_by_old(self) -> float:

@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.experiments.experiment import Told
-from tandem_operator.cli.faults import BadInputError
 
 STANDARD_OUTPUT = "-"
 FILE_WIDTH = 160

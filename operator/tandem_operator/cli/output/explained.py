@@ -7,19 +7,19 @@ from rich.console import Console
 from rich.table import Table
 
 from tandem_operator.api import ConditionType, LatencyStatus, RoleStatus
-from tandem_operator.cli.input.evidence import Evidence
+from tandem_operator.cli.input.pool_evidence import Evidence
 from tandem_operator.cli.output.advice import is_bad, to_do
 from tandem_operator.cli.output.figure_table import FigureTable
 from tandem_operator.cli.output.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency
 from tandem_operator.core.explain.sentences import held_for, percent
 from tandem_operator.core.learn.engine_models import newest
-from tandem_operator.core.learn.first_estimates import First
+from tandem_operator.core.learn.first_estimates import FirstEstimate
 from tandem_operator.core.learn.least_squares import Line
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
-from tandem_operator.workloads.policy import policy_of
+from tandem_operator.core.slo import Slo
+from tandem_operator.workloads.pool_spec import policy_of
 
 # What the numbers of a decision are called, in the order of being shown; {} is the number.
 INPUTS = {
@@ -182,7 +182,7 @@ def input_pairs(found: Evidence) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _source(line: Line, first: First | None) -> str:
+def _source(line: Line, first: FirstEstimate | None) -> str:
     if line.measured:
         return f"error {amount(100.0 * line.error_ratio)}%"
     if first is not None and not first.measured:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from tandem_operator.cli.experiments.budget import TITLES as BUDGET_TITLES
-from tandem_operator.cli.experiments.budget import rows as budget_rows
-from tandem_operator.cli.experiments.budget import sentences
-from tandem_operator.cli.experiments.search import Point
+from tandem_operator.cli.experiments.objective_costs import TITLES as BUDGET_TITLES
+from tandem_operator.cli.experiments.objective_costs import rows as budget_rows
+from tandem_operator.cli.experiments.objective_costs import sentences
+from tandem_operator.cli.experiments.search import FleetPoint
 from tandem_operator.cli.output.chart import Axis, Chart
 from tandem_operator.cli.output.page import render
-from tandem_operator.cli.output.planned import (
+from tandem_operator.cli.output.plan_tables import (
     CHANGE_TITLES,
     FLEET_TITLES,
     CapacityPlan,
@@ -58,7 +58,9 @@ def _frontier_charts(found: CapacityPlan) -> Iterator[tuple[str, Chart]]:
         yield name, _frontier_chart(found, frontier, name, bounds[name])
 
 
-def _frontier_chart(found: CapacityPlan, frontier: list[Point], name: str, bound_s: float) -> Chart:
+def _frontier_chart(
+    found: CapacityPlan, frontier: list[FleetPoint], name: str, bound_s: float
+) -> Chart:
     points = [(p, at) for p in near(found) if (at := p95_s(p, name)) is not None]
     report = found.tandem.report
     tandem_s = (report.ttft_s if name == "TTFT" else report.tpot_s)["p95"]
@@ -104,7 +106,7 @@ def _frontier_chart(found: CapacityPlan, frontier: list[Point], name: str, bound
     )
 
 
-def _summary(point: Point) -> str:
+def _summary(point: FleetPoint) -> str:
     report = point.run.report
     return (
         f"{fleet_name(point.fleet)}: {point.gpus} GPUs, {share(point.attainment)} attainment,"

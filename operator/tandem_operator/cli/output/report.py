@@ -9,8 +9,8 @@ from tandem_operator.cli.output.page import render
 from tandem_operator.cli.output.tables import case_lines, figures
 from tandem_operator.cli.units import clock, latency
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
-from tandem_operator.sim.flight import Flight
+from tandem_operator.core.slo import Slo
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.ledger import quantile
 
 BINS = 150
@@ -19,7 +19,7 @@ MOST_DOTS = 1500
 MOST_NUMBERED = 40
 MINUTE_S = 60.0
 
-Bins = dict[float, list[Flight]]
+Bins = dict[float, list[SimulatedFlight]]
 
 
 def simulation_page(case: Case, runs: Sequence[Run]) -> str:
@@ -108,14 +108,14 @@ def thinned(points: Sequence[Point]) -> list[Point]:
     return kept if kept and kept[-1] == points[-1] else [*kept, points[-1]]
 
 
-def _bins(flights: Sequence[Flight], width_s: float) -> Bins:
+def _bins(flights: Sequence[SimulatedFlight], width_s: float) -> Bins:
     found: Bins = {}
     for flight in sorted(flights, key=lambda f: f.request.at_s):
         found.setdefault(flight.request.at_s // width_s * width_s, []).append(flight)
     return found
 
 
-def _ttft_bound_s(slo: Slo, flight: Flight) -> float:
+def _ttft_bound_s(slo: Slo, flight: SimulatedFlight) -> float:
     return slo.ttft_bound_s(flight.request.prompt_tokens)
 
 
@@ -125,8 +125,8 @@ def _latency_chart(
     width_s: float,
     *,
     title: str,
-    value: Callable[[Flight], float | None],
-    bound: Callable[[Slo, Flight], float],
+    value: Callable[[SimulatedFlight], float | None],
+    bound: Callable[[Slo, SimulatedFlight], float],
 ) -> Chart:
     slo = each.case.spec.slo
     lines: dict[str, list[Point]] = {"p50": [], "p95": [], "bound": []}
@@ -156,7 +156,7 @@ def _latency_chart(
     )
 
 
-def _summary(flight: Flight) -> str:
+def _summary(flight: SimulatedFlight) -> str:
     return (
         f"at {clock(flight.request.at_s)}: {flight.request.prompt_tokens} in,"
         f" {flight.request.output_tokens} out, TTFT {latency(flight.ttft_s)},"

@@ -11,7 +11,7 @@ from tandem_operator.cli.input.traffic import describe
 from tandem_operator.cli.output.figure_table import FigureTable
 from tandem_operator.cli.units import amount, clock, fleet_name, latency, share
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import Slo
+from tandem_operator.core.slo import Slo
 from tandem_operator.sim.report import SHARES
 
 Cells = tuple[str, ...]

@@ -12,7 +12,7 @@ from tandem_operator.core.explain.sentences import Words, cause, sentence
 from tandem_operator.core.explain.tick_result import View, rounded
 from tandem_operator.core.guard.guard import Allowed
 from tandem_operator.core.observation import PodPhase, Quantiles
-from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Situation
 from tandem_operator.core.spec import Mode
@@ -132,7 +132,7 @@ def _limits(view: View, allowed: Allowed) -> tuple[str, ...]:
     return tuple(QUOTA_LIMIT if each == "gpuBudget" else each for each in allowed.limits_hit)
 
 
-def _stuck_sentence(fleet: Fleet) -> str | None:
+def _stuck_sentence(fleet: RolePods) -> str | None:
     if not fleet.stuck:
         return None
     pod = min(fleet.stuck, key=lambda p: (p.problem is None, p.created_s, p.name))

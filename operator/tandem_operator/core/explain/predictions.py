@@ -1,12 +1,12 @@
 """What counts give at the load that decides: the one that was, the one taken, its neighbours."""
 
-from tandem_operator.core.explain.sentences import Outlook, percent, seconds
+from tandem_operator.core.explain.sentences import LatencyOutlook, percent, seconds
 from tandem_operator.core.explain.tick_result import View, rounded
 from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.guard.guard import Allowed
 from tandem_operator.core.learn.correction import blamed
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode import Limit
+from tandem_operator.core.sizing.decode_lateness import Limit
 from tandem_operator.core.sizing.demand import Situation
 
 PERCENTILE = 0.95
@@ -14,14 +14,14 @@ CAPACITY_STEPS = 6
 LEAST_TOLD_ROOM = 1.05
 
 
-def outlook(view: View, role: Role) -> Outlook | None:
+def outlook(view: View, role: Role) -> LatencyOutlook | None:
     """What the present and the new count would give at the load that decides."""
     situation, forecast, allowed = view.situation, view.forecast, view.allowed[role]
     if situation is None or forecast is None:
         return None
     bound_s = _bound_s(view, situation, role)
     if allowed.to <= allowed.current:
-        return Outlook(_quantity(role), bound_s, None, None, None, 0.0, "")
+        return LatencyOutlook(_quantity(role), bound_s, None, None, None, 0.0, "")
     current = max(1, allowed.current)
     peak = forecast.peak
     rate_rps, before_s = peak.mean_rps, _predicted_s(situation, role, peak.mean_rps, current)
@@ -29,7 +29,7 @@ def outlook(view: View, role: Role) -> Outlook | None:
     if words:
         rate_rps = max(peak.samples_rps)
         before_s = _predicted_s(situation, role, rate_rps, current)
-    return Outlook(
+    return LatencyOutlook(
         quantity=_quantity(role),
         bound_s=bound_s,
         observed_s=_observed_s(view, role, bound_s),

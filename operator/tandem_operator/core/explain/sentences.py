@@ -10,14 +10,14 @@ from tandem_operator.core.decision import Reason
 from tandem_operator.core.explain.tick_result import rounded
 from tandem_operator.core.guard.guard import Allowed
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.targets import Bursts
+from tandem_operator.core.sizing.role_targets import Bursts
 
 LONGEST_SHOWN_S = 60.0
 LEAST_SHOWN_SHARE = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class LatencyOutlook:
     """The latency that decides a role's count: what was seen, and what each count would give.
 
     Attributes:
@@ -60,7 +60,7 @@ class Words:
     """
 
     role: Role
-    outlook: Outlook | None
+    outlook: LatencyOutlook | None
     stabilization_s: float
     budget: str
     fresh_message: str

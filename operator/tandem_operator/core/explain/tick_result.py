@@ -10,14 +10,14 @@ from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.core.observation import Latency
 from tandem_operator.core.observe.arrivals import Outcomes
-from tandem_operator.core.observe.fleet import Fleet, Starts
 from tandem_operator.core.observe.freshness import Freshness
+from tandem_operator.core.observe.role_pods import RolePods, Starts
 from tandem_operator.core.quota.share import Share
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.core.sizing.demand import Situation
-from tandem_operator.core.sizing.optimizer import Choice
-from tandem_operator.core.sizing.targets import Plan
+from tandem_operator.core.sizing.replica_counts import Choice
+from tandem_operator.core.sizing.role_targets import Plan
 from tandem_operator.core.spec import PoolSpec
 
 
@@ -29,7 +29,7 @@ class View:
     now_s: float
     next_tick_s: float
     fresh: Freshness
-    fleets: Mapping[Role, Fleet]
+    fleets: Mapping[Role, RolePods]
     starts: Starts
     allowed: Mapping[Role, Allowed]
     plan: Plan | None
@@ -43,7 +43,7 @@ class View:
     overhead_s: float | None
     idle: bool
     share: Share | None = None
-    pace: DecodePace | None = None
+    pace: TimedDecodePace | None = None
     budget: BudgetLeft = field(default_factory=BudgetLeft)
     kept_on_nodes: tuple[Role, ...] = ()
     """Roles whose only pod cannot leave its node, since the budget has no room for another."""

@@ -8,8 +8,8 @@ from tandem_operator.core.forecast.backtest import SCORE_WINDOW_S, Loss, Pending
 from tandem_operator.core.forecast.change_point import last_step_s
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.forecast.experts import EXPERTS, predict_all
-from tandem_operator.core.forecast.last_period import repeat
-from tandem_operator.core.forecast.seasonality import Season, season
+from tandem_operator.core.forecast.seasonality_of_hours import repeat
+from tandem_operator.core.forecast.seasonality_of_minutes import Season, season
 from tandem_operator.core.observe.arrivals import Arrivals
 from tandem_operator.core.observe.demand_history import DemandHistory
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard.stabilization import UNSEEN_S, Wants
-from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import Choice
-from tandem_operator.core.sizing.targets import Plan
+from tandem_operator.core.sizing.replica_counts import Choice
+from tandem_operator.core.sizing.role_targets import Plan
 from tandem_operator.core.spec import PoolSpec, RoleSpec
 
 CONFIRM_S = 4.5
@@ -53,7 +53,7 @@ class Scene:
         told: whether enough is known of the traffic for anything to shrink.
     """
 
-    fleets: Mapping[Role, Fleet]
+    fleets: Mapping[Role, RolePods]
     may_shrink: bool
     told: bool
     idle: bool
@@ -76,7 +76,7 @@ def remember(
     }
 
 
-def hold(spec: PoolSpec, fleets: Mapping[Role, Fleet], reason: Reason) -> dict[Role, Allowed]:
+def hold(spec: PoolSpec, fleets: Mapping[Role, RolePods], reason: Reason) -> dict[Role, Allowed]:
     """Counts when nothing may be decided: as they are, inside the user's bounds and budget."""
     allowed = {role: _bounded(spec.roles[role], fleets[role], reason) for role in Role}
     return within_budget(spec, fleets, allowed)
@@ -130,7 +130,7 @@ def _agreed(past: Past, target: int, *, asked: int, now_s: float) -> int:
     return max([asked, *(min(each) for each in (sures, wants) if each is not None)])
 
 
-def _bounded(bounds: RoleSpec, fleet: Fleet, otherwise: Reason) -> Allowed:
+def _bounded(bounds: RoleSpec, fleet: RolePods, otherwise: Reason) -> Allowed:
     low = max(1, bounds.min_replicas)
     high = max(low, bounds.max_replicas)
     if fleet.asked is None:
@@ -153,7 +153,7 @@ class _Move:
     spec: PoolSpec
     past: Past
     scene: Scene
-    fleet: Fleet
+    fleet: RolePods
     target: int
     due: int
     wanted: int
@@ -219,7 +219,7 @@ class _Move:
         return Allowed(self.current, self.current - spare, Reason.SPARE_CAPACITY)
 
 
-def room_of(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
+def room_of(spec: PoolSpec, fleets: Mapping[Role, RolePods]) -> int:
     """GPUs of the budget that no pod holds or may claim, terminating ones included."""
     if spec.gpu_budget is None:
         return 10**9
@@ -229,7 +229,7 @@ def room_of(spec: PoolSpec, fleets: Mapping[Role, Fleet]) -> int:
 
 def within_budget(
     spec: PoolSpec,
-    fleets: Mapping[Role, Fleet],
+    fleets: Mapping[Role, RolePods],
     allowed: Mapping[Role, Allowed],
     *,
     target: Mapping[Role, int] | None = None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard.guard import Allowed, room_of
-from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 
@@ -31,7 +31,7 @@ class Relief:
 
 def relieve(
     spec: PoolSpec,
-    fleets: Mapping[Role, Fleet],
+    fleets: Mapping[Role, RolePods],
     allowed: Mapping[Role, Allowed],
     *,
     under_way: Sequence[Role],
@@ -73,13 +73,13 @@ def relieve(
     return Relief(counts, tuple(roles), tuple(blocked))
 
 
-def _alone(fleet: Fleet) -> bool:
+def _alone(fleet: RolePods) -> bool:
     """Whether its only Ready pod is to go."""
     return len(fleet.ready) == 1 and fleet.ready[0].leaving
 
 
 def _has_room(
-    spec: PoolSpec, fleets: Mapping[Role, Fleet], counts: Mapping[Role, Allowed], role: Role
+    spec: PoolSpec, fleets: Mapping[Role, RolePods], counts: Mapping[Role, Allowed], role: Role
 ) -> bool:
     growing = sum(
         max(0, counts[each].to - counts[each].current) * spec.roles[each].gpus_per_replica

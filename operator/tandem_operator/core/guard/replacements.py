@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import Choice
+from tandem_operator.core.sizing.replica_counts import Choice
 from tandem_operator.core.spec import PoolSpec
 
 
-def with_stand_ins(choice: Choice, fleets: Mapping[Role, Fleet], *, spec: PoolSpec) -> Choice:
+def with_stand_ins(choice: Choice, fleets: Mapping[Role, RolePods], *, spec: PoolSpec) -> Choice:
     """The choice with one replica more for each sick one, up to `maxReplicas`.
 
     Kubernetes removes pods that are not Ready first: once one recovers or is gone, the replica

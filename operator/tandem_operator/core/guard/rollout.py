@@ -16,7 +16,7 @@ from tandem_operator.core.spec import Mode, PoolSpec
 UNBOUNDED_GPUS = 10**9
 
 
-class Step(StrEnum):
+class RolloutStep(StrEnum):
     """What a role's Deployment may do next."""
 
     SURGE = "Surge"
@@ -110,7 +110,7 @@ def _least(spec: PoolSpec, role: Role, fleet: Turnover) -> int:
 
 def next_steps(
     spec: PoolSpec, fleets: Mapping[Role, Turnover], *, surge_gpus: int | None
-) -> dict[Role, Step]:
+) -> dict[Role, RolloutStep]:
     """What each role's Deployment may do until the next tick.
 
     Args:
@@ -125,33 +125,33 @@ def next_steps(
     held = sum(fleets[role].held * spec.roles[role].gpus_per_replica for role in Role)
     room = budget_gpus - held
     quota_room = (UNBOUNDED_GPUS if surge_gpus is None else surge_gpus) - held
-    steps: dict[Role, Step] = {}
+    steps: dict[Role, RolloutStep] = {}
     between = False
     for role in sorted(Role, key=lambda r: (not fleets[r].between, fleets[r].done_share)):
         fleet, gpus = fleets[role], spec.roles[role].gpus_per_replica
         surge = fleet.surge if fleet.rolling else 1
         taken = surge
         if surge == 0 or min(room, quota_room) >= surge * gpus:
-            step = Step.SURGE
+            step = RolloutStep.SURGE
         elif not fleet.rolling:
-            step, taken = Step.IN_PLACE, 0
+            step, taken = RolloutStep.IN_PLACE, 0
         else:
             made = spec.rollout_gpus > 0
             step = _without_surge(fleet, room=room // gpus, room_is_made=made, between=between)
-            taken = int(step is Step.IN_PLACE)
+            taken = int(step is RolloutStep.IN_PLACE)
         steps[role] = step
         room, quota_room = room - taken * gpus, quota_room - taken * gpus
-        between = between or fleet.between or (fleet.rolling and step is not Step.WAIT)
+        between = between or fleet.between or (fleet.rolling and step is not RolloutStep.WAIT)
     return steps
 
 
-def _without_surge(fleet: Turnover, *, room: int, room_is_made: bool, between: bool) -> Step:
+def _without_surge(fleet: Turnover, *, room: int, room_is_made: bool, between: bool) -> RolloutStep:
     """One role's step where nothing comes first; `between`: the other's pods are being replaced."""
     if between:
-        return Step.WAIT
+        return RolloutStep.WAIT
     if fleet.asked <= 1:
-        return Step.STOP_FIRST
+        return RolloutStep.STOP_FIRST
     if room >= 1:
-        return Step.IN_PLACE
+        return RolloutStep.IN_PLACE
     # Nobody will make room: who set the count above the budget meant it to be served.
-    return Step.IN_PLACE if not room_is_made and not fleet.leaving else Step.WAIT
+    return RolloutStep.IN_PLACE if not room_is_made and not fleet.leaving else RolloutStep.WAIT

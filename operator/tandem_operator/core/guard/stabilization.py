@@ -7,7 +7,7 @@ RUNS_KEPT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WantedRun:
     """A target that has been wanted since a moment, until the next run."""
 
     since_s: float
@@ -18,16 +18,16 @@ class Run:
 class Wants:
     """What each tick wanted, run by run; a time without fresh data starts it anew."""
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[WantedRun, ...] = ()
     seen_s: float | None = None
 
     def add(self, target: int, *, now_s: float, kept_s: float) -> "Wants":
         """The runs after one more tick."""
         if self.seen_s is None or not 0.0 <= now_s - self.seen_s <= UNSEEN_S:
-            return Wants(runs=(Run(now_s, target),), seen_s=now_s)
+            return Wants(runs=(WantedRun(now_s, target),), seen_s=now_s)
         runs = self.runs
         if runs[-1].target != target:
-            runs = (*runs, Run(now_s, target))
+            runs = (*runs, WantedRun(now_s, target))
         while len(runs) > 1 and runs[1].since_s < now_s - kept_s:
             runs = runs[1:]
         if len(runs) > RUNS_KEPT:
@@ -42,13 +42,15 @@ class Wants:
         return [run.target for run in self.runs[first:]]
 
 
-def _coarse(runs: tuple[Run, ...], *, grain_s: float, until_s: float) -> tuple[Run, ...]:
+def _coarse(
+    runs: tuple[WantedRun, ...], *, grain_s: float, until_s: float
+) -> tuple[WantedRun, ...]:
     """The runs with those before `until_s` joined to one per `grain_s`, of their largest target."""
-    joined: list[Run] = []
+    joined: list[WantedRun] = []
     for run in runs:
         last = joined[-1] if joined else None
         if last is not None and run.since_s < min(until_s, last.since_s + grain_s):
-            joined[-1] = Run(last.since_s, max(last.target, run.target))
+            joined[-1] = WantedRun(last.since_s, max(last.target, run.target))
         else:
             joined.append(run)
     return tuple(joined)

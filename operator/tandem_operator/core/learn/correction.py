@@ -35,7 +35,7 @@ MIN_BLAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenReady:
     """A count of ready replicas, and since when it is that."""
 
     ready: int
@@ -54,7 +54,7 @@ class Correction:
 
     slowdown: Mapping[Role, float] = field(default_factory=dict)
     expected_late: Mapping[Role, float] = field(default_factory=dict)
-    ready: Mapping[Role, Seen] = field(default_factory=dict)
+    ready: Mapping[Role, SeenReady] = field(default_factory=dict)
     price: float = FIRST_PRICE
 
     def of(self, role: Role) -> float:
@@ -85,7 +85,7 @@ def see_ready(correction: Correction, ready: Mapping[Role, int], now_s: float) -
     for role, count in ready.items():
         old = seen.get(role)
         if old is None or old.ready != count or old.since_s > now_s:
-            seen[role] = Seen(ready=count, since_s=now_s)
+            seen[role] = SeenReady(ready=count, since_s=now_s)
     return replace(correction, ready=seen)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tandem_operator.core.learn.first_estimates import First, Pair, through, told
+from tandem_operator.core.learn.first_estimates import FirstEstimate, Pair, through, told
 from tandem_operator.core.learn.least_squares import Line, Triple, dot
 from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.observation import StartUp
@@ -34,7 +34,7 @@ class ServiceModel:
     mean_requests: float = 0.0
     mean_tokens: float = 0.0
     mean_token_contexts: float = 0.0
-    first: First | None = None
+    first: FirstEstimate | None = None
 
     @property
     def known(self) -> bool:
@@ -113,7 +113,7 @@ class StepModel:
     mean_itl_s: float = 0.0
     mean_batch: float = 0.0
     mean_kv_tokens: float = 0.0
-    first: First | None = None
+    first: FirstEstimate | None = None
 
     @property
     def known(self) -> bool:

@@ -9,7 +9,7 @@ Pair = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstEstimate:
     """A first guess of a line of three coefficients.
 
     Attributes:
@@ -22,7 +22,7 @@ class First:
     third_s: float | None = None
     measured: bool = True
 
-    def ratio(self, to: "First | None", *, at: Pair) -> float:
+    def ratio(self, to: "FirstEstimate | None", *, at: Pair) -> float:
         """How many times as long it takes as another that was measured too; 1 without one."""
         if to is None or not (to.measured and self.measured):
             return 1.0
@@ -31,8 +31,8 @@ class First:
 
 
 def told(
-    before: First | None, measured: Pair | None, prior: Triple | None, *, as_: int
-) -> First | None:
+    before: FirstEstimate | None, measured: Pair | None, prior: Triple | None, *, as_: int
+) -> FirstEstimate | None:
     """The guess after one more engine was heard, `before` itself where that tells nothing new.
 
     The third of the prior is scaled as the measurement of the one numbered `as_` is to the prior's
@@ -41,8 +41,8 @@ def told(
     if measured is None:
         if before is not None or prior is None:
             return before
-        return First(*prior, measured=False)
-    first = First(*measured)
+        return FirstEstimate(*prior, measured=False)
+    first = FirstEstimate(*measured)
     if prior is not None:
         return replace(first, third_s=prior[2] * min(1.0, measured[as_] / prior[as_]))
     if before is not None and before.third_s is not None:

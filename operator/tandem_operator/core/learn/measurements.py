@@ -47,7 +47,7 @@ class StepStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedEngines:
     """All models by revision, and the baselines of the open rows."""
 
     engines: Mapping[str, EngineModels] = field(default_factory=dict)
@@ -64,7 +64,9 @@ class Learned:
         return EngineModels() if latest is None else self.engines[latest]
 
 
-def learn(learned: Learned, observation: Observation, *, max_num_seqs: int) -> Learned:
+def learn(
+    learned: LearnedEngines, observation: Observation, *, max_num_seqs: int
+) -> LearnedEngines:
     """What is known after one more observation of engines that run at most so many sequences."""
     revisions = {pod.name: pod.revision for pod in observation.pods}
     engines = dict(learned.engines)
@@ -72,7 +74,9 @@ def learn(learned: Learned, observation: Observation, *, max_num_seqs: int) -> L
     legs = _learn_service(learned, observation, revisions, engines)
     steps = _learn_steps(learned, observation, revisions, engines, max_num_seqs)
     kept = sorted(engines, key=lambda name: (engines[name].seen_s, name))[-KEPT_REVISIONS:]
-    return Learned(engines={name: engines[name] for name in sorted(kept)}, legs=legs, steps=steps)
+    return LearnedEngines(
+        engines={name: engines[name] for name in sorted(kept)}, legs=legs, steps=steps
+    )
 
 
 def _models(engines: Mapping[str, EngineModels], revision: str) -> EngineModels:
@@ -101,7 +105,7 @@ def _learn_start_ups(
 
 
 def _learn_service(
-    learned: Learned,
+    learned: LearnedEngines,
     observation: Observation,
     revisions: Mapping[str, str],
     engines: dict[str, EngineModels],
@@ -206,7 +210,7 @@ def _fell(start: LegStart, end: LegStart) -> bool:
 
 
 def _learn_steps(
-    learned: Learned,
+    learned: LearnedEngines,
     observation: Observation,
     revisions: Mapping[str, str],
     engines: dict[str, EngineModels],

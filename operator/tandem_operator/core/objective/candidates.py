@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from tandem_operator.core.objective.evidence import short_as
 from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
+from tandem_operator.core.objective.tried_insurance import short_as
 from tandem_operator.core.objective.what_if import (
     FULL_LOAD,
-    Fleet,
+    BucketPart,
     Late,
     Option,
-    Part,
+    PlayedFleet,
     following,
     options,
     rate_of,
@@ -28,12 +28,12 @@ class Game:
     """The parts of the past that are played, and by role what is late and what to try."""
 
     history: DemandHistory
-    parts: Sequence[Part]
+    parts: Sequence[BucketPart]
     weights: Sequence[float]
     late: Mapping[Role, Late]
     floors: Mapping[Role, range]
 
-    def tried(self, fleets: Mapping[Role, Fleet]) -> dict[Role, list[Option]]:
+    def tried(self, fleets: Mapping[Role, PlayedFleet]) -> dict[Role, list[Option]]:
         """Each floor below each role's fleet."""
         return {
             role: options(
@@ -109,7 +109,7 @@ def pairs(hold_s: float | None, by_role: Mapping[Role, Sequence[Option]]) -> lis
 
 
 def floors_to_try(
-    bounds: RoleSpec, parts: Sequence[Part], role: Role, busy: float, *, level: bool
+    bounds: RoleSpec, parts: Sequence[BucketPart], role: Role, busy: float, *, level: bool
 ) -> range:
     """Counts to try, up to what carries the highest load with ease; a few of a large fleet.
 

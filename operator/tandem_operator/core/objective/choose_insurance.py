@@ -13,12 +13,12 @@ from math import ceil
 
 from tandem_operator.core.objective.candidates import Game, Played, floors_to_try, pairs
 from tandem_operator.core.objective.error_budget import Proof
-from tandem_operator.core.objective.evidence import one_less, short_of, still_right
 from tandem_operator.core.objective.insurance import LEVEL_S, OFTEN, Cover, is_level, recurs
 from tandem_operator.core.objective.surprises import is_ruinous, surprises_of
+from tandem_operator.core.objective.tried_insurance import one_less, short_of, still_right
 from tandem_operator.core.objective.what_if import (
+    BucketPart,
     Late,
-    Part,
     bursts_beyond,
     following,
     parts_of,
@@ -27,8 +27,8 @@ from tandem_operator.core.objective.what_if import (
 from tandem_operator.core.observe.demand_history import BUCKET_S, KEPT_S, DemandHistory
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Work
-from tandem_operator.core.sizing.optimizer import gpus_of
-from tandem_operator.core.sizing.targets import Bursts
+from tandem_operator.core.sizing.replica_counts import gpus_of
+from tandem_operator.core.sizing.role_targets import Bursts
 from tandem_operator.core.spec import PoolSpec
 
 HOLDS_S = (0.0, 60.0, 180.0, 600.0, 1800.0)
@@ -178,7 +178,7 @@ def _weight(age: int) -> float:
 
 def _told(
     history: DemandHistory,
-    parts: Sequence[Part],
+    parts: Sequence[BucketPart],
     work: Work,
     *,
     late: Mapping[Role, Late],

@@ -8,8 +8,9 @@ from statistics import fmean, pstdev, pvariance
 from tandem_operator.core.objective.what_if import PEAK_DEVIATIONS
 from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.targets import Bursts
-from tandem_operator.core.spec import RoleSpec, Slo
+from tandem_operator.core.sizing.role_targets import Bursts
+from tandem_operator.core.slo import Slo
+from tandem_operator.core.spec import RoleSpec
 
 # Requests that cost so many times as much are no longer those of the history. The costs of a minute
 # differ by chance; a fleet that serves level traffic is judged by its late requests too, while

@@ -5,7 +5,7 @@ A pool that is new is surprised by its own season. Once the forecast knows it, t
 
 from collections.abc import Mapping, Sequence
 
-from tandem_operator.core.objective.what_if import Fleet, Late, Part
+from tandem_operator.core.objective.what_if import BucketPart, Late, PlayedFleet
 from tandem_operator.core.observe.demand_history import BUCKET_S
 from tandem_operator.core.role import Role
 
@@ -20,10 +20,10 @@ NEW_S = 900
 
 
 def surprises_of(
-    parts: Sequence[Part],
+    parts: Sequence[BucketPart],
     *,
     late: Mapping[Role, Late],
-    fleets: Mapping[Role, Fleet],
+    fleets: Mapping[Role, PlayedFleet],
     least: Mapping[Role, int],
     whole: bool,
 ) -> int:
@@ -48,10 +48,10 @@ def surprises_of(
 
 
 def is_ruinous(
-    parts: Sequence[Part],
+    parts: Sequence[BucketPart],
     *,
     late: Mapping[Role, Late],
-    fleets: Mapping[Role, Fleet],
+    fleets: Mapping[Role, PlayedFleet],
     least: Mapping[Role, int],
     allowed_late: float,
 ) -> bool:
@@ -66,7 +66,7 @@ def is_ruinous(
 
 
 def _missed(
-    parts: Sequence[Part], *, role: Role, late: Late, fleet: Fleet, least: int
+    parts: Sequence[BucketPart], *, role: Role, late: Late, fleet: PlayedFleet, least: int
 ) -> dict[int, bool]:
     """By bucket, whether the forecast alone came too late for a role."""
     missed: dict[int, bool] = {}
@@ -80,7 +80,7 @@ def _surprises(
     missed: Mapping[int, bool],
     *,
     felt: Mapping[int, Mapping[Role, int]],
-    fleets: Mapping[Role, Fleet],
+    fleets: Mapping[Role, PlayedFleet],
     new_until: int,
 ) -> int:
     """How many times that was, what lies close together counted once.
@@ -99,7 +99,7 @@ def _learned(
     first: int,
     missed: Mapping[int, bool],
     felt: Mapping[int, Mapping[Role, int]],
-    fleets: Mapping[Role, Fleet],
+    fleets: Mapping[Role, PlayedFleet],
 ) -> bool:
     """Whether the load of the surprise at `first` came again, and the fleet grew in time for it.
 

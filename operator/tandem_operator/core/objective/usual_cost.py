@@ -11,7 +11,7 @@ from math import log
 from tandem_operator.core.objective.what_if import ALIKE, RATE_GRID
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Work
-from tandem_operator.core.sizing.optimizer import LateShare
+from tandem_operator.core.sizing.replica_counts import LateShare
 
 LOOKS_KEPT = 15
 

@@ -12,7 +12,7 @@ from math import ceil, exp, log, sqrt
 
 from tandem_operator.core.observe.demand_history import BUCKET_S, PEAK_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.targets import Bursts
+from tandem_operator.core.sizing.role_targets import Bursts
 
 LateShare = Callable[[float, int], float]
 
@@ -27,7 +27,7 @@ ALIKE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BucketPart:
     """Some seconds of a bucket.
 
     Attributes:
@@ -88,7 +88,7 @@ def parts_of(
     *,
     mean_tokens: Mapping[Role, float],
     dispersion: float,
-) -> tuple[Part, ...]:
+) -> tuple[BucketPart, ...]:
     """The history in parts of one rate each; a spike beyond chance is a part of its own.
 
     `mean_tokens` are the prompt tokens of a request of today, and its output tokens.
@@ -101,7 +101,7 @@ def _parts(
     weights: Sequence[float],
     mean_tokens: Mapping[Role, float],
     dispersion: float,
-) -> Iterator[Part]:
+) -> Iterator[BucketPart]:
     wanted = history.wants.get(Role.PREFILL, ())
     for at, count in enumerate(history.requests):
         if count <= 0 or wanted[at] == UNKNOWN:
@@ -125,7 +125,7 @@ def _parts(
             if requests > 0:
                 rate_rps = requests / seconds
                 steps = {role: _step(rate_rps * longer[role]) for role in Role}
-                yield Part(at, weights[at] * requests, steps, _step(rate_rps))
+                yield BucketPart(at, weights[at] * requests, steps, _step(rate_rps))
 
 
 def _step(rate_rps: float) -> int:
@@ -133,38 +133,38 @@ def _step(rate_rps: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class PlayedFleet:
     """Replicas of a role in each bucket of a play: asked for, and ready."""
 
     asked: Sequence[int]
     ready: Sequence[int]
 
 
-def unmoved(history: DemandHistory) -> Fleet:
+def unmoved(history: DemandHistory) -> PlayedFleet:
     """No fleet at all: what is held then is a floor alone."""
     nothing = [0] * len(history)
-    return Fleet(asked=nothing, ready=nothing)
+    return PlayedFleet(asked=nothing, ready=nothing)
 
 
 def following(
     history: DemandHistory, role: Role, *, hold_s: float, lead_s: float, most: int | None = None
-) -> Fleet:
+) -> PlayedFleet:
     """The fleet of a role that follows the forecast alone, up to `most`."""
     wants = [want if most is None else min(want, most) for want in history.wants[role]]
     hold, lead = ceil(hold_s / BUCKET_S), ceil(lead_s / BUCKET_S)
     asked = [max(0, *wants[max(0, i - hold) : i + 1]) for i in range(len(wants))]
     # Ready is what was asked for all the time that a start takes.
     ready = [min(asked[max(0, i - lead) : i + 1]) for i in range(len(asked))]
-    return Fleet(asked=asked, ready=ready)
+    return PlayedFleet(asked=asked, ready=ready)
 
 
 def options(
-    parts: Sequence[Part],
+    parts: Sequence[BucketPart],
     weights: Sequence[float],
     *,
     role: Role,
     late: Late,
-    fleet: Fleet,
+    fleet: PlayedFleet,
     floors: range,
 ) -> list[Option]:
     """What each floor would have cost, up to the first with which nobody is late."""
@@ -190,7 +190,7 @@ def options(
 
 def bursts_beyond(
     history: DemandHistory,
-    parts: Sequence[Part],
+    parts: Sequence[BucketPart],
     *,
     role: Role,
     late: Late,
@@ -206,7 +206,7 @@ def bursts_beyond(
     if not missed:
         return None
     buckets = sorted({part.bucket for part, _ in missed})
-    highest: dict[int, Part] = {}
+    highest: dict[int, BucketPart] = {}
     for part, _ in missed:
         known = highest.setdefault(part.bucket, part)
         if part.steps[role] > known.steps[role]:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import Demand, pairs
+from tandem_operator.core.sizing.replica_counts import RoleDemand, pairs
 from tandem_operator.core.spec import PoolSpec
 
 NEGLIGIBLE_RPS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CurvePoint:
     """The best pair for so many GPUs, and what it gives."""
 
     gpus: int
@@ -20,14 +20,14 @@ class Point:
     goodput_rps: float
 
 
-Curve = tuple[Point, ...]
+Curve = tuple[CurvePoint, ...]
 """More GPUs at each point and, but for the last, more good requests; from minimum to target."""
 
 
 def demand_curve(
     spec: PoolSpec,
     forecast: Forecast,
-    demands: Mapping[Role, Demand],
+    demands: Mapping[Role, RoleDemand],
     *,
     target: Mapping[Role, int],
     fixed: Mapping[Role, int],
@@ -38,8 +38,8 @@ def demand_curve(
     The last point is always `target`: what it holds beyond the best smaller pair is safety that the
     forecast's few samples need not show.
     """
-    best: dict[int, Point] = {}
-    last: Point | None = None
+    best: dict[int, CurvePoint] = {}
+    last: CurvePoint | None = None
     for pair in pairs(
         spec,
         forecast.peak.samples_rps,
@@ -48,12 +48,12 @@ def demand_curve(
         fixed=fixed,
         good_share=good_share,
     ):
-        last = Point(pair.gpus, pair.counts, pair.goodput_rps)
+        last = CurvePoint(pair.gpus, pair.counts, pair.goodput_rps)
         if pair.gpus not in best or last.goodput_rps > best[pair.gpus].goodput_rps + NEGLIGIBLE_RPS:
             best[pair.gpus] = last
     if last is None:
         return ()
-    curve: list[Point] = []
+    curve: list[CurvePoint] = []
     for gpus in sorted(best):
         point = best[gpus]
         if gpus < last.gpus and (
@@ -61,4 +61,4 @@ def demand_curve(
         ):
             curve.append(point)
     reached = max([last.goodput_rps, *(point.goodput_rps for point in curve)])
-    return (*curve, Point(last.gpus, last.counts, reached))
+    return (*curve, CurvePoint(last.gpus, last.counts, reached))

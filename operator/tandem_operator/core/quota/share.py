@@ -8,11 +8,11 @@ up reaches another once the pods that hold it, terminating ones included, are se
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tandem_operator.core.observe.fleet import Fleet
+from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.quota.allocate import Claim, allocate
 from tandem_operator.core.quota.demand_curve import Curve
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.optimizer import gpus_of
+from tandem_operator.core.sizing.replica_counts import gpus_of
 from tandem_operator.core.spec import Mode, PoolSpec
 
 CREST_S = 30.0
@@ -116,7 +116,7 @@ def crest_of(
 def take_share(
     spec: PoolSpec,
     quota: Quota,
-    fleets: Mapping[Role, Fleet],
+    fleets: Mapping[Role, RolePods],
     *,
     curve: Curve,
     keep_all: bool,

@@ -13,7 +13,7 @@ SAME_OUTPUTS_WITHIN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class DecodePace:
+class TimedDecodePace:
     """One decode replica, as fast as its steps were timed.
 
     Attributes:
@@ -35,12 +35,12 @@ class DecodePace:
 
 
 def pace_to_tell(
-    told: DecodePace | None,
+    told: TimedDecodePace | None,
     situation: Situation | None,
     *,
     max_num_seqs: int,
     now_s: float,
-) -> DecodePace | None:
+) -> TimedDecodePace | None:
     """What the routers should know from now on; what they were told last, where that still holds.
 
     What was told holds while a stream alone and the largest batch take what it says, within
@@ -50,7 +50,7 @@ def pace_to_tell(
     if situation is None:
         return told
     work = situation.decode
-    pace = DecodePace(
+    pace = TimedDecodePace(
         steps=situation.models.step.coefficients(),
         kv_capacity_tokens=situation.models.kv_capacity_tokens,
         max_num_seqs=max_num_seqs,

@@ -12,10 +12,10 @@ from tandem_operator.core.observation import EngineSample, Latency, RouterReport
 from tandem_operator.core.observe.arrivals import Arrivals
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.arrival_sample import Workload, workload
-from tandem_operator.core.sizing.decode import DecodeWork, decode_work
-from tandem_operator.core.sizing.optimizer import Demand, LateShare
-from tandem_operator.core.sizing.prefill import Replay, prefill_work
+from tandem_operator.core.sizing.decode_lateness import DecodeWork, decode_work
+from tandem_operator.core.sizing.prefill_lateness import Replay, prefill_work
 from tandem_operator.core.sizing.queueing import queue_late_share
+from tandem_operator.core.sizing.replica_counts import LateShare, RoleDemand
 from tandem_operator.core.spec import PoolSpec
 
 # Most of what the price buys is room for a jump: it makes prompts late within a second, and streams
@@ -56,7 +56,7 @@ class Situation:
     models: EngineModels
     replay: Replay
     decode: DecodeWork
-    demands: Mapping[Role, Demand]
+    demands: Mapping[Role, RoleDemand]
 
     def work(self, *, overflow: bool) -> Work:
         """What requests of today cost and may wait, for a play of the past."""
@@ -198,14 +198,14 @@ def assess(
         for role in Role
     }
     demands = {
-        Role.PREFILL: Demand(
+        Role.PREFILL: RoleDemand(
             late_share=replay.late_share,
             priced_share=one_queue.late_share,
             busy=busy[Role.PREFILL],
             backlog=waiting[Role.PREFILL],
             reachable_share=1.0 if work.feasible else 1.0 - work.infeasible_share,
         ),
-        Role.DECODE: Demand(
+        Role.DECODE: RoleDemand(
             late_share=decode.late_share,
             busy=busy[Role.DECODE],
             backlog=waiting[Role.DECODE],

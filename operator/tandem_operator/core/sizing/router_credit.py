@@ -12,10 +12,16 @@ from math import erfc, exp, inf, pi, sqrt
 
 from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode import DecodeWork
+from tandem_operator.core.sizing.decode_lateness import DecodeWork
 from tandem_operator.core.sizing.demand import USABLE_SLACK, Situation
-from tandem_operator.core.sizing.optimizer import Demand, LateShare
-from tandem_operator.core.sizing.prefill import UNSEEN_ON_TIME, Job, PrefillWork, Replay, quantile
+from tandem_operator.core.sizing.prefill_lateness import (
+    UNSEEN_ON_TIME,
+    Job,
+    PrefillWork,
+    Replay,
+    quantile,
+)
+from tandem_operator.core.sizing.replica_counts import LateShare, RoleDemand
 from tandem_operator.core.spec import Insurance
 
 PROVEN_LEADS = 2.0
@@ -73,7 +79,7 @@ def at_risk(forecast: Forecast, known_s: float) -> Forecast:
     )
 
 
-def lent(demands: Mapping[Role, Demand], decode_replicas: int) -> Mapping[Role, Demand]:
+def lent(demands: Mapping[Role, RoleDemand], decode_replicas: int) -> Mapping[Role, RoleDemand]:
     """The demands where prefill may use what `decode_replicas` have to spare, above the mean rate.
 
     What the mean rate needs it has to have by itself: who lives on another's slack swings with it.

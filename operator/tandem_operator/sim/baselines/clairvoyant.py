@@ -12,7 +12,7 @@ from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.policy import EPOCH_S, Answer
+from tandem_operator.sim.policy import EPOCH_S, PolicyAnswer
 from tandem_operator.sim.traces.trace import Trace
 
 TICK_S = 2.0
@@ -54,7 +54,7 @@ class Clairvoyant:
             Role.DECODE: _needs(tokens, tokens_per_s * decode_utilization),
         }
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """The most that is needed until a pod asked for now would be ready."""
         del observation
         now = int(now_s - EPOCH_S)
@@ -64,7 +64,7 @@ class Clairvoyant:
             wanted = max(needs[first : max(first + 1, self._until(now, first) + 1)])
             bounds = spec.roles[role]
             replicas[role] = min(max(wanted, bounds.min_replicas, 1), bounds.max_replicas)
-        return Answer(replicas=replicas, next_tick_s=TICK_S)
+        return PolicyAnswer(replicas=replicas, next_tick_s=TICK_S)
 
     def _until(self, now: int, first: int) -> int:
         """The last second that it looks at."""

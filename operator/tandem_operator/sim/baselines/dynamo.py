@@ -16,7 +16,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.baselines.signals import fleet_of, queued_tokens
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.policy import Answer
+from tandem_operator.sim.policy import PolicyAnswer
 
 MOST_STEP = 8
 MOST_HIT_SHARE = 0.95
@@ -39,7 +39,7 @@ class DynamoSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class WindowMeans:
     """Means of one window."""
 
     rate_rps: float
@@ -57,7 +57,7 @@ class Dynamo:
         self._least: dict[Role, int] = {}
         self._sized_s: float | None = None
         self._observed = 0
-        self._last: Demand | None = None
+        self._last: WindowMeans | None = None
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class Dynamo:
             parts.append(f"floor {floor[Role.PREFILL]}P{floor[Role.DECODE]}D")
         return f"dynamo formulas ({', '.join(parts)})"
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """One tick of whatever loop is due."""
         settings = self._settings
         self._observed += 1
@@ -99,9 +99,9 @@ class Dynamo:
             to = min(max(to, asked[role] - MOST_STEP), asked[role] + MOST_STEP)
             replicas[role] = min(max(to, bounds.min_replicas, 1), bounds.max_replicas)
         every_s = [s for s in (settings.throughput_s, settings.load_s) if s is not None]
-        return Answer(replicas=replicas, next_tick_s=min(every_s))
+        return PolicyAnswer(replicas=replicas, next_tick_s=min(every_s))
 
-    def _sized(self, spec: PoolSpec, demand: Demand) -> dict[Role, int]:
+    def _sized(self, spec: PoolSpec, demand: WindowMeans) -> dict[Role, int]:
         """Engines that the mean demand keeps fully busy."""
         rps = {
             Role.PREFILL: self._prefill_rps(spec, demand),
@@ -109,7 +109,7 @@ class Dynamo:
         }
         return {role: max(1, ceil(demand.rate_rps / rps[role])) for role in Role}
 
-    def _prefill_rps(self, spec: PoolSpec, demand: Demand) -> float:
+    def _prefill_rps(self, spec: PoolSpec, demand: WindowMeans) -> float:
         profile = self._profile
         tokens = max(1.0, demand.prompt_tokens * (1.0 - min(demand.hit_share, MOST_HIT_SHARE)))
         best = 1.0 / profile.service_s(tokens)
@@ -120,7 +120,7 @@ class Dynamo:
             best = max(best, batch / pass_s)
         return best
 
-    def _decode_rps(self, spec: PoolSpec, demand: Demand) -> float:
+    def _decode_rps(self, spec: PoolSpec, demand: WindowMeans) -> float:
         profile = self._profile
         context = demand.prompt_tokens + demand.output_tokens / 2
         batch = profile.largest_batch(spec.slo.tpot_s, context)
@@ -168,7 +168,7 @@ class Dynamo:
         return passes * profile.work_s(profile.max_num_batched_tokens)
 
 
-def _demand(observation: Observation, window_s: int) -> Demand | None:
+def _demand(observation: Observation, window_s: int) -> WindowMeans | None:
     arrivals = merge(observation.routers, expected=observation.router_pods)
     seconds = [s for at, s in arrivals.seconds.items() if at >= arrivals.end_s - window_s]
     requests = sum(group.requests for second in seconds for group in second.groups)
@@ -177,7 +177,7 @@ def _demand(observation: Observation, window_s: int) -> Demand | None:
         return None
     prompts = sum(g.requests * g.prompt_tokens for second in seconds for g in second.groups)
     cached = sum(second.cached_tokens for second in seconds)
-    return Demand(
+    return WindowMeans(
         rate_rps=arrivals.rate_rps(window_s) or 0.0,
         prompt_tokens=prompts / requests,
         output_tokens=ended.output_tokens / ended.answered,

@@ -15,7 +15,7 @@ from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.baselines.signals import fleet_of
 from tandem_operator.sim.engines.profile import EngineProfile
 from tandem_operator.sim.ledger import quantile
-from tandem_operator.sim.policy import Answer
+from tandem_operator.sim.policy import PolicyAnswer
 
 TICK_S = 5.0
 MEAN_S = 20
@@ -38,7 +38,7 @@ class Hold:
         self._wanted: dict[Role, deque[tuple[float, int]]] = {role: deque() for role in Role}
         self._output_tokens: float | None = None
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """The most that was wanted within the last minute."""
         demands = self._measured(spec, observation)
         replicas = {}
@@ -47,7 +47,7 @@ class Hold:
             if role in demands:
                 to = self._held(role, demands[role], now_s)
             replicas[role] = min(max(to, bounds.min_replicas, 1), bounds.max_replicas)
-        return Answer(replicas=replicas, next_tick_s=TICK_S)
+        return PolicyAnswer(replicas=replicas, next_tick_s=TICK_S)
 
     def _held(self, role: Role, demand: float, now_s: float) -> int:
         past, wanted = self._demands[role], self._wanted[role]

@@ -13,8 +13,8 @@ from math import ceil
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec, RoleSpec
-from tandem_operator.sim.baselines.signals import Fleet, Signal, fleet_of, reading
-from tandem_operator.sim.policy import Answer
+from tandem_operator.sim.baselines.signals import PodCounts, Signal, fleet_of, reading
+from tandem_operator.sim.policy import PolicyAnswer
 
 SYNC_S = 15.0
 TOLERANCE = 0.1
@@ -77,10 +77,10 @@ class Hpa:
         self._settings = settings
         self._history = {role: _History() for role in Role}
 
-    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> Answer:
+    def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """One sync of both."""
         replicas = {role: self._sync(role, spec.roles[role], observation, now_s) for role in Role}
-        return Answer(replicas=replicas, next_tick_s=SYNC_S)
+        return PolicyAnswer(replicas=replicas, next_tick_s=SYNC_S)
 
     def _sync(self, role: Role, bounds: RoleSpec, observation: Observation, now_s: float) -> int:
         fleet = fleet_of(observation, role)
@@ -104,7 +104,7 @@ class Hpa:
         return to
 
 
-def proposal(value: float, target: float, fleet: Fleet, *, total: bool) -> int:
+def proposal(value: float, target: float, fleet: PodCounts, *, total: bool) -> int:
     """Replicas that would bring the metric to its target; the present count within tolerance."""
     if total:
         kept = target * max(1, fleet.existing)

@@ -22,7 +22,7 @@ class Signal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class PodCounts:
     """How many pods a role has, as a Deployment's status counts them.
 
     Attributes:
@@ -41,11 +41,11 @@ class Fleet:
         return self.ready + self.starting + self.unscheduled
 
 
-def fleet_of(observation: Observation, role: Role) -> Fleet:
+def fleet_of(observation: Observation, role: Role) -> PodCounts:
     """The role's pods by phase."""
     phases = [pod.phase for pod in observation.pods if pod.role is role]
     ready = {p.name for p in observation.pods if p.role is role and p.phase is PodPhase.READY}
-    return Fleet(
+    return PodCounts(
         asked=observation.replicas[role],
         ready=len(ready),
         starting=phases.count(PodPhase.STARTING),

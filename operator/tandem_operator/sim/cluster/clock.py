@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 Act = Callable[[], None]
 
 
-class Stopwatch:
+class BusyTime:
     """How long something lasted, in all."""
 
     def __init__(self) -> None:

@@ -7,13 +7,13 @@ from typing import Generic
 
 from tandem_operator.core.role import Role
 from tandem_operator.sim.cluster.clock import Clock
-from tandem_operator.sim.cluster.pods import Cluster, E, Pod
+from tandem_operator.sim.cluster.pods import Cluster, E, SimulatedPod
 
 DRAIN_LOOK_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
-class Fleet(Generic[E]):
+class SimulatedFleet(Generic[E]):
     """Pods that are there, and those that are gone. The emptiest are the first to leave.
 
     Attributes:
@@ -28,11 +28,11 @@ class Fleet(Generic[E]):
     clock: Clock
     cluster: Cluster
     engine: Callable[[str], E]
-    up_to_date: Callable[[Pod[E]], None]
+    up_to_date: Callable[[SimulatedPod[E]], None]
     when_ready: Callable[[], None]
     asked: int = 0
-    pods: list[Pod[E]] = field(default_factory=list)
-    gone: list[Pod[E]] = field(default_factory=list)
+    pods: list[SimulatedPod[E]] = field(default_factory=list)
+    gone: list[SimulatedPod[E]] = field(default_factory=list)
     _made: int = 0
 
     def begin(self, count: int) -> None:
@@ -42,12 +42,12 @@ class Fleet(Generic[E]):
             self.cluster.place_ready(self._new())
 
     @property
-    def serving(self) -> list[Pod[E]]:
+    def serving(self) -> list[SimulatedPod[E]]:
         """Pods that new requests may go to."""
         return [pod for pod in self.pods if pod.serving]
 
     @property
-    def oldest(self) -> Pod[E] | None:
+    def oldest(self) -> SimulatedPod[E] | None:
         """The serving pod that was made first."""
         return next(iter(self.serving), None)
 
@@ -63,17 +63,17 @@ class Fleet(Generic[E]):
         for _ in range(count - len(alive)):
             self.cluster.place(self._new(), self._ready)
 
-    def drain(self, pod: Pod[E]) -> None:
+    def drain(self, pod: SimulatedPod[E]) -> None:
         """Let a pod finish what it has and go."""
         pod.leaving = True
         self._look_at_drain(pod)
 
-    def lose(self, pod: Pod[E]) -> None:
+    def lose(self, pod: SimulatedPod[E]) -> None:
         """A pod dies; the Deployment makes another."""
         self.end(pod, self.clock.now_s)
         self.scale(self.asked)
 
-    def end(self, pod: Pod[E], at_s: float) -> None:
+    def end(self, pod: SimulatedPod[E], at_s: float) -> None:
         """A pod is gone since `at_s`."""
         pod.gone_s = at_s
         self.pods.remove(pod)
@@ -84,9 +84,9 @@ class Fleet(Generic[E]):
         """GPU-seconds that all pods held until `end_s`."""
         return sum(pod.gpu_seconds(end_s) for pod in (*self.pods, *self.gone))
 
-    def _new(self) -> Pod[E]:
+    def _new(self) -> SimulatedPod[E]:
         name = f"{self.pool}-{self.role.value}-{self._made}"
-        pod = Pod(
+        pod = SimulatedPod(
             name=name,
             index=self._made,
             engine=self.engine(name),
@@ -97,11 +97,11 @@ class Fleet(Generic[E]):
         self.pods.append(pod)
         return pod
 
-    def _ready(self, pod: Pod[E]) -> None:
+    def _ready(self, pod: SimulatedPod[E]) -> None:
         pod.ready_s = self.clock.now_s
         self.when_ready()
 
-    def _look_at_drain(self, pod: Pod[E]) -> None:
+    def _look_at_drain(self, pod: SimulatedPod[E]) -> None:
         if pod.gone_s is None:
             self.up_to_date(pod)
         if pod.gone_s is None and (pod.ready_s is None or pod.engine.requests == 0):
@@ -110,7 +110,7 @@ class Fleet(Generic[E]):
             self.clock.after(DRAIN_LOOK_S, partial(self._look_at_drain, pod))
 
 
-def _worth(pod: Pod[E]) -> tuple[int, int, int]:
+def _worth(pod: SimulatedPod[E]) -> tuple[int, int, int]:
     """The smallest leaves first: unbound, starting, then the emptiest; of equals the youngest."""
     stage = 0 if pod.bound_s is None else 1 if pod.ready_s is None else 2
     return (stage, pod.engine.requests, -pod.index)

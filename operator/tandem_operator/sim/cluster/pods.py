@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.sim.cluster.clock import Clock
 from tandem_operator.sim.cluster.faults import CapacityBlocked, Fault, SlowStarts, during
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ColdStart:
         return min(drawn_s, 3.0 * self.median_s)
 
 
-class Engine(Protocol):
+class PodEngine(Protocol):
     """What a pod's life needs to know of the engine in it."""
 
     slowdown: float
@@ -37,17 +37,17 @@ class Engine(Protocol):
     def requests(self) -> int:
         """Requests that are here, waiting or running."""
 
-    def drop_all(self) -> list[Flight]:
+    def drop_all(self) -> list[SimulatedFlight]:
         """Lose everything; return whose work it was."""
 
 
-E = TypeVar("E", bound=Engine)
+E = TypeVar("E", bound=PodEngine)
 F = TypeVar("F", CapacityBlocked, SlowStarts)
 Started = Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
-class Pod(Generic[E]):
+class SimulatedPod(Generic[E]):
     """One engine pod. GPUs are held from `bound_s` until `gone_s`."""
 
     name: str
@@ -100,17 +100,17 @@ class Cluster:
             if isinstance(fault, CapacityBlocked):
                 self.clock.at(fault.until_s, self._bind)
 
-    def place(self, pod: Pod[E], when_ready: Callable[[Pod[E]], None]) -> None:
+    def place(self, pod: SimulatedPod[E], when_ready: Callable[[SimulatedPod[E]], None]) -> None:
         """Bind the pod once there is room, start it, and say when it is ready."""
         self._unbound[pod.name] = (pod.gpus, partial(self._start, pod, when_ready))
         self._bind()
 
-    def place_ready(self, pod: Pod[E]) -> None:
+    def place_ready(self, pod: SimulatedPod[E]) -> None:
         """Have a pod that was there before the simulation began."""
         self._hold(pod)
         pod.ready_s = self.clock.now_s
 
-    def forget(self, pod: Pod[E]) -> None:
+    def forget(self, pod: SimulatedPod[E]) -> None:
         """Let go of a pod that ended, bound or not."""
         self._unbound.pop(pod.name, None)
         if pod.bound_s is not None:
@@ -126,14 +126,14 @@ class Cluster:
                 del self._unbound[name]
                 start()
 
-    def _start(self, pod: Pod[E], when_ready: Callable[[Pod[E]], None]) -> None:
+    def _start(self, pod: SimulatedPod[E], when_ready: Callable[[SimulatedPod[E]], None]) -> None:
         self._hold(pod)
         start_s = self.cold_start.draw_s(self.random)
         for fault in self._on(SlowStarts):
             start_s *= fault.factor
         self.clock.after(start_s, partial(_become_ready, pod, when_ready))
 
-    def _hold(self, pod: Pod[E]) -> None:
+    def _hold(self, pod: SimulatedPod[E]) -> None:
         pod.bound_s = self.clock.now_s
         self.held += pod.gpus
         self.most_held = max(self.most_held, self.held)
@@ -142,6 +142,6 @@ class Cluster:
         return [f for f in self.faults if isinstance(f, kind) and during(f, self.clock.now_s)]
 
 
-def _become_ready(pod: Pod[E], when_ready: Callable[[Pod[E]], None]) -> None:
+def _become_ready(pod: SimulatedPod[E], when_ready: Callable[[SimulatedPod[E]], None]) -> None:
     if not pod.leaving and pod.gone_s is None:
         when_ready(pod)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_routing.verdict import Ending
 
 NEVER_S = float("inf")
@@ -26,7 +26,7 @@ class DecodePod:
     slowdown: float = 1.0
     jitter: tuple[float, ...] = (1.0,)
     at_s: float = 0.0
-    ended: list[Flight] = field(default_factory=list)
+    ended: list[SimulatedFlight] = field(default_factory=list)
     itl_sum_s: float = 0.0
     itl_count: int = 0
     tokens_made: int = 0
@@ -35,12 +35,12 @@ class DecodePod:
     transfer_count: int = 0
     kv_tokens: int = 0
     _steps: int = 0
-    _running: list[tuple[int, int, Flight]] = field(default_factory=list)
+    _running: list[tuple[int, int, SimulatedFlight]] = field(default_factory=list)
     _started: dict[int, int] = field(default_factory=dict)
     _starts: int = 0
-    _fresh: list[Flight] = field(default_factory=list)
-    _waiting: list[tuple[float, int, Flight]] = field(default_factory=list)
-    _computing: list[Flight] = field(default_factory=list)
+    _fresh: list[SimulatedFlight] = field(default_factory=list)
+    _waiting: list[tuple[float, int, SimulatedFlight]] = field(default_factory=list)
+    _computing: list[SimulatedFlight] = field(default_factory=list)
 
     @property
     def requests(self) -> int:
@@ -65,7 +65,7 @@ class DecodePod:
         """Whether a request could run here alone."""
         return prompt_tokens + output_tokens <= self.profile.kv_capacity_tokens
 
-    def join(self, flight: Flight, ready_s: float) -> None:
+    def join(self, flight: SimulatedFlight, ready_s: float) -> None:
         """Take a request whose KV is here from `ready_s` on."""
         if flight.compute_tokens == 0:
             self.transfer_sum_s += flight.handover_s
@@ -86,7 +86,7 @@ class DecodePod:
             elif not self._plain_steps(until_s, blocked=blocked):
                 return
 
-    def drop_all(self) -> list[Flight]:
+    def drop_all(self) -> list[SimulatedFlight]:
         """Lose everything, as a pod does that dies; return whose work it was."""
         lost = [entry[2] for entry in (*self._running, *self._waiting)] + self._computing
         for flight in (entry[2] for entry in self._running):
@@ -97,7 +97,7 @@ class DecodePod:
         self.kv_tokens = 0
         return sorted(lost, key=lambda flight: flight.number)
 
-    def _made(self, flight: Flight) -> int:
+    def _made(self, flight: SimulatedFlight) -> int:
         return flight.made + self._steps - self._started[flight.number]
 
     def _admit(self) -> bool:
@@ -122,7 +122,7 @@ class DecodePod:
                     self._fresh.append(flight)
         return False
 
-    def _run(self, flight: Flight) -> None:
+    def _run(self, flight: SimulatedFlight) -> None:
         left = flight.request.output_tokens - flight.made
         self._started[flight.number] = self._steps
         self._starts += 1

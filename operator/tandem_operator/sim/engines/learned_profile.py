@@ -12,7 +12,7 @@ from typing import Any
 from tandem_operator.core.learn.engine_models import EngineModels, newest
 from tandem_operator.core.learn.least_squares import Line, Triple, dot
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observe.fleet import Starts
+from tandem_operator.core.observe.role_pods import Starts
 from tandem_operator.core.role import Role
 from tandem_operator.sim.engines.profile_files import ESTIMATED_KV_TOKENS, MS
 

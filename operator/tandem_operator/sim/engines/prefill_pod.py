@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 
 
 class PrefixCache:
@@ -33,7 +33,7 @@ class PrefixCache:
 
 
 @dataclass(slots=True)
-class LegTotals:
+class SimulatedLegs:
     """Running totals of one pod as the router sees it."""
 
     busy_s: float = 0.0
@@ -51,7 +51,7 @@ class LegTotals:
 
 @dataclass(slots=True)
 class _Job:
-    flight: Flight
+    flight: SimulatedFlight
     done_tokens: int
     started: bool = False
 
@@ -65,7 +65,7 @@ class PrefillPod:
     cache: PrefixCache | None
     slowdown: float = 1.0
     jitter: tuple[float, ...] = (1.0,)
-    totals: LegTotals = field(default_factory=LegTotals)
+    totals: SimulatedLegs = field(default_factory=SimulatedLegs)
     outstanding_tokens: int = 0
     _passes: int = 0
     _jobs: deque[_Job] = field(default_factory=deque)
@@ -86,14 +86,14 @@ class PrefillPod:
         """Whether no pass is under way."""
         return not self._pass
 
-    def cached_tokens(self, flight: Flight) -> int:
+    def cached_tokens(self, flight: SimulatedFlight) -> int:
         """Tokens of the prompt that this pod need not compute; at least one is always computed."""
         if self.cache is None or not flight.request.blocks:
             return 0
         hit = self.cache.hits(flight.request.blocks) * self.block_tokens
         return min(hit, flight.request.prompt_tokens - 1)
 
-    def enter(self, flight: Flight, now_s: float) -> None:
+    def enter(self, flight: SimulatedFlight, now_s: float) -> None:
         """Take a request."""
         if not self._jobs:
             self.totals.since_s = now_s
@@ -122,9 +122,9 @@ class PrefillPod:
         self._passes += 1
         return now_s + profile.pass_s(parts) * self.slowdown * noise
 
-    def end_pass(self, now_s: float) -> list[Flight]:
+    def end_pass(self, now_s: float) -> list[SimulatedFlight]:
         """Finish the pass; return the requests whose whole prompt is done, in order."""
-        ended: list[Flight] = []
+        ended: list[SimulatedFlight] = []
         for job, tokens in self._pass:
             job.done_tokens += tokens
             if job.done_tokens >= job.flight.request.prompt_tokens:
@@ -137,7 +137,7 @@ class PrefillPod:
             self.totals.since_s = None
         return ended
 
-    def drop_all(self) -> list[Flight]:
+    def drop_all(self) -> list[SimulatedFlight]:
         """Lose everything, as a pod does that dies; return whose work it was."""
         lost = [job.flight for job in self._jobs]
         self._jobs.clear()
@@ -145,7 +145,7 @@ class PrefillPod:
         self.outstanding_tokens = 0
         return lost
 
-    def _count(self, flight: Flight) -> None:
+    def _count(self, flight: SimulatedFlight) -> None:
         request, cached = flight.request, flight.cached_tokens
         computed = request.prompt_tokens - cached
         self.outstanding_tokens -= request.prompt_tokens

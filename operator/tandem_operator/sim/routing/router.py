@@ -4,21 +4,27 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.sim.cluster.clock import Clock, Stopwatch
-from tandem_operator.sim.cluster.fleet import Fleet
-from tandem_operator.sim.cluster.pods import Pod
+from tandem_operator.sim.cluster.clock import BusyTime, Clock
+from tandem_operator.sim.cluster.fleet import SimulatedFleet
+from tandem_operator.sim.cluster.pods import SimulatedPod
 from tandem_operator.sim.engines.decode_pod import DecodePod
 from tandem_operator.sim.engines.prefill_pod import PrefillPod
 from tandem_operator.sim.engines.profile import EngineProfile
-from tandem_operator.sim.flight import Flight
-from tandem_operator.sim.routing.outlook import REVISION, DecodeSide, Outlook, PrefillSide, TruePace
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.router_queue import (
     Candidate,
+    QueuedFlight,
+    QueueSettings,
     RouterQueue,
-    RouterSettings,
     Spread,
-    Waiter,
     pick,
+)
+from tandem_operator.sim.routing.router_view import (
+    REVISION,
+    DecodeSide,
+    PrefillSide,
+    RouterView,
+    TruePace,
 )
 from tandem_routing.deadline_queue import Next, Prospect, Turn
 from tandem_routing.outstanding import Load
@@ -30,7 +36,7 @@ AFFINITY_SLACK_PASSES = 1.0
 GATE_LOOK_S = 0.02
 
 
-class Router:
+class SimulatedRouter:
     """Moves requests from the queue to prefill pods, and from these to decode pods.
 
     `start_pass` sets an idle prefill pod to work; `advance` brings a decode pod to the present;
@@ -39,22 +45,22 @@ class Router:
 
     def __init__(
         self,
-        settings: RouterSettings,
+        settings: QueueSettings,
         *,
         profile: EngineProfile,
         spec: PoolSpec,
         clock: Clock,
-        prefill: Fleet[PrefillPod],
-        decode: Fleet[DecodePod],
-        start_pass: Callable[[Pod[PrefillPod]], None],
-        advance: Callable[[Pod[DecodePod]], None],
-        shed: Callable[[Flight], None],
+        prefill: SimulatedFleet[PrefillPod],
+        decode: SimulatedFleet[DecodePod],
+        start_pass: Callable[[SimulatedPod[PrefillPod]], None],
+        advance: Callable[[SimulatedPod[DecodePod]], None],
+        shed: Callable[[SimulatedFlight], None],
     ) -> None:
         self.settings = settings
         self.profile = profile
         self.clock = clock
-        self.between: list[Flight] = []
-        self.outlook = Outlook(
+        self.between: list[SimulatedFlight] = []
+        self.outlook = RouterView(
             tpot_s=spec.slo.tpot_s, max_model_len=spec.max_model_len, pace=TruePace(profile)
         )
         self.outlook.learn_prefill(profile)
@@ -68,10 +74,10 @@ class Router:
         self._affine = settings.spread is Spread.PREFIX_AFFINE
         self._room = settings.room()
         self._looking = False
-        self._held = Stopwatch()
-        self._whole: deque[tuple[Flight, DecodeSide | None]] = deque()
+        self._held = BusyTime()
+        self._whole: deque[tuple[SimulatedFlight, DecodeSide | None]] = deque()
 
-    def add(self, flight: Flight) -> None:
+    def add(self, flight: SimulatedFlight) -> None:
         """Take a request in."""
         flight.held_s = -self._held.total_s(self.clock.now_s)
         self.queue.add(flight)
@@ -83,7 +89,7 @@ class Router:
             )
             self.queue.wait_until(flight, by_s)
 
-    def held(self) -> list[Flight]:
+    def held(self) -> list[SimulatedFlight]:
         """Those who wait and whom decode pods held back for most of their wait."""
         now_s = self.clock.now_s
         held_s = self._held.total_s(now_s)
@@ -106,7 +112,7 @@ class Router:
             self._join_whole(*self._whole.popleft())
             self._held.turn(on=self._pumped(decode, now_s), now_s=now_s)
 
-    def _pumped(self, decode: list[Pod[DecodePod]], now_s: float) -> bool:
+    def _pumped(self, decode: list[SimulatedPod[DecodePod]], now_s: float) -> bool:
         """Send them on; whether decode pods are what the next one waits for."""
         if not len(self.queue):
             return False
@@ -130,7 +136,11 @@ class Router:
         return False
 
     def _placed(
-        self, found: Next[Waiter], room: list[PrefillSide], decode: list[DecodeSide], now_s: float
+        self,
+        found: Next[QueuedFlight],
+        room: list[PrefillSide],
+        decode: list[DecodeSide],
+        now_s: float,
     ) -> bool:
         """Send the next one on while decode pods bear it; to one of `room` if any is given."""
         turn = found.first
@@ -175,13 +185,13 @@ class Router:
         side = pair(load, room, pods, coming=coming, gate=gate)
         return side, side is not None
 
-    def came_back(self, flights: list[Flight]) -> None:
+    def came_back(self, flights: list[SimulatedFlight]) -> None:
         """A prefill pod is done with these."""
         self.outlook.came_back(flights, self.clock.now_s)
         for flight in flights:
             self.hand_over(flight)
 
-    def hand_over(self, flight: Flight) -> None:
+    def hand_over(self, flight: SimulatedFlight) -> None:
         """Bring a prefilled request to a decode pod; with none there, it waits."""
         pods = self._decode.serving
         if not pods:
@@ -207,7 +217,7 @@ class Router:
             self._take(flight)
             self._shed(flight)
 
-    def _take(self, flight: Flight) -> None:
+    def _take(self, flight: SimulatedFlight) -> None:
         self.queue.take(flight)
         flight.held_s += self._held.total_s(self.clock.now_s)
 
@@ -216,7 +226,7 @@ class Router:
         overflow = bool(prefill) and self.settings.overflow and pace is not None
         return Prospect.of(prefill, now=now_s, helped=overflow)
 
-    def _choose_prefill(self, room: list[PrefillSide], flight: Flight) -> PrefillSide:
+    def _choose_prefill(self, room: list[PrefillSide], flight: SimulatedFlight) -> PrefillSide:
         candidates = [
             Candidate(
                 index=side.pod.index,
@@ -228,7 +238,7 @@ class Router:
         index = self._picked(candidates, "prefill")
         return next(side for side in room if side.pod.index == index)
 
-    def _choose_decode(self, pods: list[Pod[DecodePod]]) -> DecodeSide:
+    def _choose_decode(self, pods: list[SimulatedPod[DecodePod]]) -> DecodeSide:
         sides = _settled(self.outlook.decode_sides(pods))
         # A pod that computes a prompt makes no first token until that is done.
         sides = [side for side in sides if not side.stalls.computing] or sides
@@ -254,7 +264,7 @@ class Router:
         self._last[role] = chosen.index
         return chosen.index
 
-    def _send(self, turn: Turn[Waiter], load: Load, side: PrefillSide) -> None:
+    def _send(self, turn: Turn[QueuedFlight], load: Load, side: PrefillSide) -> None:
         flight, now_s, pod = turn.waiter.flight, self.clock.now_s, side.pod
         flight.dispatched_s = now_s
         self.outlook.sent(side, flight, turn.expected, load, now_s)
@@ -262,7 +272,7 @@ class Router:
         if pod.engine.idle:
             self._start_pass(pod)
 
-    def _send_whole(self, turn: Turn[Waiter], load: Load, side: DecodeSide | None) -> None:
+    def _send_whole(self, turn: Turn[QueuedFlight], load: Load, side: DecodeSide | None) -> None:
         """Send a request to the decode pod that has slack for all of it; `None`: to any."""
         flight, now_s = turn.waiter.flight, self.clock.now_s
         flight.dispatched_s = now_s
@@ -271,7 +281,7 @@ class Router:
         self.outlook.sent_whole(flight, turn.expected, load, side, now_s)
         self._whole.append((flight, side))
 
-    def _join_whole(self, flight: Flight, side: DecodeSide | None) -> None:
+    def _join_whole(self, flight: SimulatedFlight, side: DecodeSide | None) -> None:
         at = side or self._choose_decode(self._decode.serving)
         now_s = self.clock.now_s
         self.outlook.joined(flight, at, now_s, overflow=side is not None)
@@ -293,7 +303,7 @@ class Router:
             self._advance(pod)
 
     def _overflowed(
-        self, excess: Sequence[Turn[Waiter]], decode: list[DecodeSide], now_s: float
+        self, excess: Sequence[Turn[QueuedFlight]], decode: list[DecodeSide], now_s: float
     ) -> bool:
         """Send one of these whole to a decode pod that has slack for it, if there is any."""
         pace = self.outlook.pace
@@ -309,7 +319,7 @@ class Router:
 
     def _sent_whole_to_spare(
         self,
-        excess: Sequence[Turn[Waiter]],
+        excess: Sequence[Turn[QueuedFlight]],
         pace: OverflowPace,
         decode: list[DecodeSide],
         now_s: float,

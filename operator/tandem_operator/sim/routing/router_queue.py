@@ -9,9 +9,9 @@ from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Protocol
 
-from tandem_operator.sim.flight import Flight
+from tandem_operator.sim.flight import SimulatedFlight
 from tandem_operator.sim.routing.other_orders import Fifo, Goodput
-from tandem_operator.sim.routing.outlook import PrefillSide
+from tandem_operator.sim.routing.router_view import PrefillSide
 from tandem_routing.deadline_queue import (
     RECONSIDERED_EVERY_S,
     DeadlineQueue,
@@ -42,7 +42,7 @@ class Spread(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RouterSettings:
+class QueueSettings:
     """How the pool's router works.
 
     Attributes:
@@ -73,13 +73,13 @@ class RouterSettings:
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class QueuedFlight:
     """A request as the routing policy sees it."""
 
-    flight: Flight
+    flight: SimulatedFlight
     deadline_s: float
     tokens: int
-    expected: Callable[[Flight], Expected]
+    expected: Callable[[SimulatedFlight], Expected]
     split: bool = True
     settled: bool = False
 
@@ -91,27 +91,27 @@ class Waiter:
 class Lineup(Protocol):
     """Requests in the order in which they go."""
 
-    def add(self, waiter: Waiter, /) -> None:
+    def add(self, waiter: QueuedFlight, /) -> None:
         """Let one more wait."""
 
-    def remove(self, waiter: Waiter, /) -> None:
+    def remove(self, waiter: QueuedFlight, /) -> None:
         """Let one leave."""
 
     def reconsider(self, now: float, /) -> None:
         """Ask those again that were found to be late."""
 
-    def next(self, prospect: Prospect, /, *, now: float) -> Next[Waiter]:
+    def next(self, prospect: Prospect, /, *, now: float) -> Next[QueuedFlight]:
         """Who goes next, and who would be late at the prefill pods."""
 
 
 class RouterQueue:
     """Requests that wait for a pod. `expected`: what to expect of one of them now."""
 
-    def __init__(self, order: Order, *, expected: Callable[[Flight], Expected]) -> None:
+    def __init__(self, order: Order, *, expected: Callable[[SimulatedFlight], Expected]) -> None:
         self._expected = expected
         self._lineup: Lineup = _LINEUPS[order]()
-        self._waiters: dict[Flight, Waiter] = {}
-        self._begin_by: list[tuple[float, int, Flight]] = []
+        self._waiters: dict[SimulatedFlight, QueuedFlight] = {}
+        self._begin_by: list[tuple[float, int, SimulatedFlight]] = []
         self._pods: Sequence[PrefillSide] = ()
         self._reconsidered_s = 0.0
         self.prompt_tokens = 0
@@ -119,29 +119,29 @@ class RouterQueue:
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def __iter__(self) -> Iterator[Flight]:
+    def __iter__(self) -> Iterator[SimulatedFlight]:
         return iter(self._waiters)
 
-    def add(self, flight: Flight) -> None:
+    def add(self, flight: SimulatedFlight) -> None:
         """Let a request wait."""
         tokens = flight.request.prompt_tokens
-        waiter = Waiter(flight, flight.deadline_s, tokens, self._expected)
+        waiter = QueuedFlight(flight, flight.deadline_s, tokens, self._expected)
         self._waiters[flight] = waiter
         self._lineup.add(waiter)
         self.prompt_tokens += tokens
 
-    def take(self, flight: Flight) -> None:
+    def take(self, flight: SimulatedFlight) -> None:
         """Let a request leave."""
         waiter = self._waiters.pop(flight)
         self._lineup.remove(waiter)
         self.prompt_tokens -= waiter.tokens
 
-    def wait_until(self, flight: Flight, by_s: float) -> None:
+    def wait_until(self, flight: SimulatedFlight, by_s: float) -> None:
         """Let a request wait no longer than that."""
         flight.begin_by_s = by_s
         heappush(self._begin_by, (by_s, flight.number, flight))
 
-    def worn_out(self, now_s: float) -> Flight | None:
+    def worn_out(self, now_s: float) -> SimulatedFlight | None:
         """One that may wait no more."""
         while self._begin_by and self._begin_by[0][0] < now_s:
             by_s, _, flight = self._begin_by[0]
@@ -157,15 +157,15 @@ class RouterQueue:
             self._pods, self._reconsidered_s = pods, now_s
             self._lineup.reconsider(now_s)
 
-    def next(self, prospect: Prospect, now_s: float) -> Next[Waiter]:
+    def next(self, prospect: Prospect, now_s: float) -> Next[QueuedFlight]:
         """Who goes next, and who could be on time, but not at the prefill pods in this order."""
         return self._lineup.next(prospect, now=now_s)
 
 
 _LINEUPS: dict[Order, Callable[[], Lineup]] = {
-    Order.DEADLINE: DeadlineQueue[Waiter],
-    Order.FIFO: Fifo[Waiter],
-    Order.GOODPUT: Goodput[Waiter],
+    Order.DEADLINE: DeadlineQueue[QueuedFlight],
+    Order.FIFO: Fifo[QueuedFlight],
+    Order.GOODPUT: Goodput[QueuedFlight],
 }
 
 

@@ -19,7 +19,7 @@ LENGTH_EDGES = (128, 512, 2048, 8192, 32768)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LoggedRequest:
     """One request as a router saw it, on a clock that all routers share.
 
     Attributes:
@@ -37,7 +37,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTrace:
     """The trace, and what is known of it besides.
 
     Attributes:
@@ -50,7 +50,9 @@ class Recorded:
     cached_share: float | None
 
 
-def recorded(name: str, seen: Sequence[Seen], *, since_s: float, seed: int = 1) -> Recorded | None:
+def recorded(
+    name: str, seen: Sequence[LoggedRequest], *, since_s: float, seed: int = 1
+) -> RecordedTrace | None:
     """The trace of these requests, its clock zero at `since_s`.
 
     `None` where no answer is whole: nothing would be known of how long answers are.
@@ -72,7 +74,7 @@ def recorded(name: str, seen: Sequence[Seen], *, since_s: float, seed: int = 1) 
     )
     told = [each for each in ordered if each.cached_tokens is not None and each.prompt_tokens]
     tokens = sum(each.prompt_tokens for each in told)
-    return Recorded(
+    return RecordedTrace(
         trace=Trace(name=name, requests=requests),
         drawn=sum(not each.whole for each in ordered),
         cached_share=sum(e.cached_tokens or 0 for e in told) / tokens if tokens else None,
@@ -97,7 +99,7 @@ class _Outputs:
     At least as long as what was made of it: so what fails after many tokens is not taken for short.
     """
 
-    def __init__(self, seen: Iterable[Seen], random: Random) -> None:
+    def __init__(self, seen: Iterable[LoggedRequest], random: Random) -> None:
         self._random = random
         self._by_prompt: dict[int, list[int]] = {}
         self._all: list[int] = []
@@ -106,7 +108,7 @@ class _Outputs:
                 self._by_prompt.setdefault(_length(each), []).append(each.output_tokens)
                 self._all.append(each.output_tokens)
 
-    def of(self, seen: Seen) -> int:
+    def of(self, seen: LoggedRequest) -> int:
         if seen.whole:
             return seen.output_tokens
         alike = self._by_prompt.get(_length(seen), self._all)
@@ -114,17 +116,17 @@ class _Outputs:
         return self._random.choice(longer) if longer else seen.output_tokens
 
 
-def _length(seen: Seen) -> int:
+def _length(seen: LoggedRequest) -> int:
     return sum(seen.prompt_tokens > edge for edge in LENGTH_EDGES)
 
 
-def _chunk_tokens(seen: Iterable[Seen]) -> float:
+def _chunk_tokens(seen: Iterable[LoggedRequest]) -> float:
     long = [each for each in seen if len(each.marks) >= LEAST_CHUNKS]
     chunks = sum(len(each.marks) + 0.5 for each in long)
     return sum(each.prompt_tokens for each in long) / chunks if chunks else USUAL_CHUNK_TOKENS
 
 
-def _blocks(seen: Seen, chunk_tokens: float, numbers: dict[bytes, int]) -> Iterator[int]:
+def _blocks(seen: LoggedRequest, chunk_tokens: float, numbers: dict[bytes, int]) -> Iterator[int]:
     """The prompt's whole blocks, each told by the chunk in which it ends."""
     for block in range(seen.prompt_tokens // BLOCK_TOKENS):
         place = ceil((block + 1) * BLOCK_TOKENS / chunk_tokens) - 1

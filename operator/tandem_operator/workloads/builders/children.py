@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Set
 
 from tandem_operator.api import InferencePool
-from tandem_operator.core.guard.rollout import Step
+from tandem_operator.core.guard.rollout import RolloutStep
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.decode_speed import DecodePace
+from tandem_operator.core.sizing.decode_speed import TimedDecodePace
+from tandem_operator.workloads.builders.config_maps import settings_map
 from tandem_operator.workloads.builders.deployments import deployment
 from tandem_operator.workloads.builders.network import network_policies
 from tandem_operator.workloads.builders.pods import Template, engine_template, router_template
@@ -20,7 +21,6 @@ from tandem_operator.workloads.builders.services import (
     router_service,
     service_account,
 )
-from tandem_operator.workloads.builders.settings import settings_map
 from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Object
 
@@ -49,9 +49,9 @@ def children_of(
     name: PoolName,
     installation: Installation,
     templates: Mapping[str, Template],
-    steps: Mapping[Role, Step],
+    steps: Mapping[Role, RolloutStep],
     keeping_last: Set[str],
-    pace: DecodePace | None = None,
+    pace: TimedDecodePace | None = None,
     routers: int,
 ) -> tuple[Object, ...]:
     """Every child but the memory.
@@ -66,7 +66,7 @@ def children_of(
         pace: what the routers are told of a decode pod.
         routers: how many share it.
     """
-    in_step: dict[str, Step] = dict(steps) | {ROUTER: Step.SURGE}
+    in_step: dict[str, RolloutStep] = dict(steps) | {ROUTER: RolloutStep.SURGE}
     return (
         *(service_account(name, component) for component in COMPONENTS),
         router_role(name),

@@ -1,6 +1,6 @@
 """Deployments: one builder for every component. Replica counts never stand in them."""
 
-from tandem_operator.core.guard.rollout import Step
+from tandem_operator.core.guard.rollout import RolloutStep
 from tandem_operator.workloads.builders.pods import Template
 from tandem_operator.workloads.labels import labels_of, selector_of
 from tandem_operator.workloads.names import PoolName
@@ -9,7 +9,7 @@ from tandem_operator.workloads.world import Object
 PROGRESS_DEADLINE_S = 3600
 
 
-def deployment(name: PoolName, component: str, template: Template, *, step: Step) -> Object:
+def deployment(name: PoolName, component: str, template: Template, *, step: RolloutStep) -> Object:
     """A component's Deployment, without `spec.replicas`, which is written by a manager of its own.
 
     Args:
@@ -31,14 +31,14 @@ def deployment(name: PoolName, component: str, template: Template, *, step: Step
         "progressDeadlineSeconds": PROGRESS_DEADLINE_S,
         "template": template.body,
     }
-    if step is Step.WAIT:
+    if step is RolloutStep.WAIT:
         spec["paused"] = True
     return head | {"spec": spec}
 
 
-def _strategy(step: Step) -> Object:
-    if step is Step.STOP_FIRST:
+def _strategy(step: RolloutStep) -> Object:
+    if step is RolloutStep.STOP_FIRST:
         return {"type": "Recreate"}
-    surge = step is Step.SURGE
+    surge = step is RolloutStep.SURGE
     rolling = {"maxSurge": int(surge), "maxUnavailable": int(not surge)}
     return {"type": "RollingUpdate", "rollingUpdate": rolling}

@@ -13,8 +13,8 @@ from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
 from tandem_operator.workloads.names import ROUTER
-from tandem_operator.workloads.status.facts import Facts
-from tandem_operator.workloads.status.sickness import Sickness, ejected, lapsed
+from tandem_operator.workloads.status.not_serving import Sickness, ejected, lapsed
+from tandem_operator.workloads.status.pool_facts import PoolFacts
 from tandem_operator.workloads.world import Rival
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -34,7 +34,7 @@ class ConditionNow:
     message: str
 
 
-def verdicts(facts: Facts) -> tuple[ConditionNow, ...]:
+def verdicts(facts: PoolFacts) -> tuple[ConditionNow, ...]:
     """All conditions of a pool whose spec makes sense."""
     return (
         _ready(facts),
@@ -87,7 +87,7 @@ def _transition(verdict: ConditionNow, previous: PoolStatus, now_s: float) -> st
     return rfc3339(now_s)
 
 
-def _ready(facts: Facts) -> ConditionNow:
+def _ready(facts: PoolFacts) -> ConditionNow:
     if not facts.in_force:
         message = facts.outcome.refused or facts.outcome.blocked or ""
         return ConditionNow(ConditionType.READY, FALSE, "NotApplied", message)
@@ -104,7 +104,7 @@ def _ready(facts: Facts) -> ConditionNow:
     return ConditionNow(ConditionType.READY, FALSE, named, message)
 
 
-def _serving(facts: Facts) -> ConditionNow:
+def _serving(facts: PoolFacts) -> ConditionNow:
     """Ready, whichever generation its pods are of: one that serves is not down for an edit."""
     message = "The router answers, and each role has a Ready pod"
     behind = [role for role in Role if not facts.serving(role)]
@@ -117,7 +117,7 @@ def _serving(facts: Facts) -> ConditionNow:
     )
 
 
-def _trouble(facts: Facts, component: str) -> str | None:
+def _trouble(facts: PoolFacts, component: str) -> str | None:
     """Why the component has no Ready pod of this generation, if anything is known."""
     refusal = facts.seen.refusals.get(component)
     if refusal is not None:
@@ -127,7 +127,7 @@ def _trouble(facts: Facts, component: str) -> str | None:
     return next((pod.trouble for pod in newest or pods if pod.trouble), None)
 
 
-def _accepted(facts: Facts) -> ConditionNow:
+def _accepted(facts: PoolFacts) -> ConditionNow:
     if facts.outcome.blocked is not None:
         message = f"Tandem changed nothing: {facts.outcome.blocked}"
         return ConditionNow(ConditionType.ACCEPTED, FALSE, "OwnedByOther", message)
@@ -143,7 +143,7 @@ def _accepted(facts: Facts) -> ConditionNow:
     return ConditionNow(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
 
 
-def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
+def _told_though_accepted(facts: PoolFacts) -> Iterator[tuple[str, str]]:
     """Reasons and sentences of what is amiss while the spec is in force."""
     if facts.outcome.unstored is not None:
         message = f"The API server refused ConfigMap {facts.name.memory}. A restart of the operator"
@@ -154,7 +154,7 @@ def _told_though_accepted(facts: Facts) -> Iterator[tuple[str, str]]:
         yield FIELDS_OVERRIDDEN, message + "; ".join(facts.overridden) + "."
 
 
-def _slo_met(facts: Facts) -> ConditionNow:
+def _slo_met(facts: PoolFacts) -> ConditionNow:
     recent = facts.decision.recent
     objective = f"{facts.policy.slo.attainment * 100:g}%"
     if recent.attainment is None:
@@ -180,7 +180,7 @@ def _slo_met(facts: Facts) -> ConditionNow:
     return ConditionNow(ConditionType.SLO_MET, FALSE, "Missed", message + ".")
 
 
-def _metrics_fresh(facts: Facts) -> ConditionNow:
+def _metrics_fresh(facts: PoolFacts) -> ConditionNow:
     message = _capital(facts.decision.fresh_message)
     if facts.metrics_source is MetricsSource.PROMETHEUS:
         message += " (read from Prometheus)"
@@ -195,7 +195,7 @@ def _metrics_fresh(facts: Facts) -> ConditionNow:
     return ConditionNow(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
 
 
-def _scaling_active(facts: Facts) -> ConditionNow:
+def _scaling_active(facts: PoolFacts) -> ConditionNow:
     policy = facts.policy
     if policy.mode is not Mode.AUTO:
         what = "changes no" if policy.mode is Mode.PAUSED else "only recommends"
@@ -211,7 +211,7 @@ def _scaling_active(facts: Facts) -> ConditionNow:
     return ConditionNow(ConditionType.SCALING_ACTIVE, TRUE, "Auto", message)
 
 
-def _capacity_blocked(facts: Facts) -> ConditionNow:
+def _capacity_blocked(facts: PoolFacts) -> ConditionNow:
     refusals = [f"{name}: {why}" for name, why in sorted(facts.seen.refusals.items())]
     stuck, kept = facts.decision.capacity_blocked, facts.decision.drain_blocked
     blocked = [*refusals, *filter(None, [stuck, kept])]
@@ -222,7 +222,7 @@ def _capacity_blocked(facts: Facts) -> ConditionNow:
     return ConditionNow(ConditionType.CAPACITY_BLOCKED, FALSE, "NotBlocked", message)
 
 
-def _slo_feasible(facts: Facts) -> ConditionNow:
+def _slo_feasible(facts: PoolFacts) -> ConditionNow:
     decision = facts.decision
     if decision.slo_feasible is None:
         message = "Tandem has too few measurements to tell."
@@ -240,7 +240,7 @@ def _slo_feasible(facts: Facts) -> ConditionNow:
     return ConditionNow(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
 
 
-def _field_conflict(facts: Facts) -> ConditionNow:
+def _field_conflict(facts: PoolFacts) -> ConditionNow:
     if facts.outcome.blocked is not None:
         return ConditionNow(
             ConditionType.FIELD_CONFLICT, TRUE, "OwnedByOther", facts.outcome.blocked
@@ -264,7 +264,7 @@ def _rivalry(contested: tuple[str, Rival]) -> str:
     )
 
 
-def _engines_healthy(facts: Facts) -> ConditionNow:
+def _engines_healthy(facts: PoolFacts) -> ConditionNow:
     kind, lapses, sick = ConditionType.ENGINES_HEALTHY, lapsed(facts), ejected(facts)
     told = []
     if lapses:

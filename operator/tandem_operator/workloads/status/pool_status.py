@@ -25,7 +25,7 @@ from tandem_operator.workloads.names import ROUTER
 from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.pod_status import epoch_s
 from tandem_operator.workloads.status.conditions import conditions, rejection, rfc3339, verdicts
-from tandem_operator.workloads.status.facts import Facts
+from tandem_operator.workloads.status.pool_facts import PoolFacts
 
 LONGEST_SENTENCE = 2048
 BUDGET_WINDOW = "1h"
@@ -35,7 +35,7 @@ TOLD_FOR_S = 15.0
 _QUIET = frozenset({Reason.STEADY, Reason.STABILIZING, Reason.NEW_TRAFFIC, Reason.STARTING_PODS})
 
 
-def status_of(facts: Facts) -> PoolStatus:
+def status_of(facts: PoolFacts) -> PoolStatus:
     """The status of a pool whose spec makes sense."""
     previous = facts.previous
     return PoolStatus(
@@ -79,7 +79,7 @@ def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return dict(old) != dict(new)
 
 
-def _role_status(facts: Facts, role: Role) -> RoleStatus:
+def _role_status(facts: PoolFacts, role: Role) -> RoleStatus:
     decided = facts.decision.roles[role]
     counts = _counts(facts.seen, role, ready=len(facts.serving(role)), desired=decided.to)
     capacity, utilization = decided.capacity_rps, decided.utilization
@@ -91,7 +91,7 @@ def _role_status(facts: Facts, role: Role) -> RoleStatus:
     )
 
 
-def _router_status(facts: Facts) -> RouterStatus:
+def _router_status(facts: PoolFacts) -> RouterStatus:
     busiest = facts.routers.busiest_share
     return RouterStatus(
         current=facts.seen.replicas.get(ROUTER),
@@ -118,7 +118,7 @@ def _desired(previous: PoolStatus, role: Role) -> int | None:
     return None if fleet is None else fleet.desired
 
 
-def _slo_status(facts: Facts) -> SloStatus | None:
+def _slo_status(facts: PoolFacts) -> SloStatus | None:
     recent, gpus = facts.decision.recent, facts.gpus_held()
     goodput = recent.goodput_rps
     told = SloStatus(
@@ -133,7 +133,7 @@ def _slo_status(facts: Facts) -> SloStatus | None:
     return told if told.to_object() else None
 
 
-def _error_budget(facts: Facts) -> ErrorBudgetStatus | None:
+def _error_budget(facts: PoolFacts) -> ErrorBudgetStatus | None:
     left, slo = facts.decision.budget, facts.previous.slo
     before = None if slo is None else slo.error_budget_remaining
     if left.remaining_share is None and left.remaining_30d_share is None:
@@ -168,7 +168,7 @@ def _latency(quantiles: Quantiles) -> LatencyStatus | None:
     return LatencyStatus(**values) if any(values.values()) else None
 
 
-def _decision_status(facts: Facts) -> DecisionStatus:
+def _decision_status(facts: PoolFacts) -> DecisionStatus:
     """The last decision worth telling: a change stays until something else needs saying."""
     decision, before = facts.decision, facts.previous.decision
     steps = {
@@ -200,7 +200,7 @@ def _decision_status(facts: Facts) -> DecisionStatus:
     )
 
 
-def _taken(facts: Facts, steps: Mapping[Role, Step]) -> bool:
+def _taken(facts: PoolFacts, steps: Mapping[Role, Step]) -> bool:
     """Whether a step is one that Tandem itself takes in this tick."""
     policy = facts.policy
     return (

@@ -1,0 +1,245 @@
+"""What there is to explain a pool from: the object, its Events, the operator's memory of it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tandem_operator.api import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    InferencePool,
+    InvalidPoolError,
+    PoolStatus,
+    parse_pool,
+    parse_status,
+)
+from tandem_operator.cli.command_errors import BadInputError, FailedError
+from tandem_operator.cli.input.cluster_access import Where, connected, told_plainly
+from tandem_operator.cli.input.manifest import is_pool, objects
+from tandem_operator.core.memory import Memory
+from tandem_operator.workloads.names import MEMORY_KEY, PoolName
+from tandem_operator.workloads.stored_memory import MemoryFormatError, memory_from_json
+
+if TYPE_CHECKING:
+    from tandem_operator.kube.client import Kube
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PostedEvent:
+    """One Event."""
+
+    at: str
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of a pool.
+
+    Attributes:
+        pool: `None` where the spec makes no sense; `fault` says why.
+        events: oldest first.
+        memory: `None` where there is none, or it cannot be read; `memory_fault` says why.
+    """
+
+    name: str
+    namespace: str
+    pool: InferencePool | None
+    fault: str | None
+    status: PoolStatus
+    events: tuple[PostedEvent, ...]
+    memory: Memory | None
+    memory_fault: str | None
+
+    @property
+    def news(self) -> Any:
+        """What a watcher wants to hear of when it changes."""
+        conditions = self.status.conditions or []
+        return (
+            self.status.decision,
+            self.status.observed_generation,
+            [(each.type, each.status, each.reason) for each in conditions],
+            len(self.events),
+        )
+
+
+def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
+    """The evidence that a saved file holds.
+
+    Raises:
+        BadInputError: no such pool, or several.
+    """
+    found = objects(path)
+    every = [obj for obj in found if is_pool(obj)]
+    pools = [
+        obj
+        for obj in every
+        if name in (None, _name(obj)) and (namespace is None or _is_in(obj, namespace))
+    ]
+    if len(pools) != 1:
+        called = f" {name}" if name else ""
+        where = f" in namespace {namespace}" if namespace else ""
+        count = "no InferencePool" if not pools else f"{len(pools)} InferencePools"
+        there = _listed(every)
+        raise BadInputError(
+            f"{path}: holds {count}{called}{where}; expected exactly one of {GROUP}"
+            + (f"; there are {there}" if there else "")
+        )
+    [pool] = pools
+    around = [obj for obj in found if _is_in(obj, _namespace(pool))]
+    events = [obj for obj in around if obj.get("kind") == "Event"]
+    maps = [obj for obj in around if obj.get("kind") == "ConfigMap"]
+    memory = next((obj for obj in maps if _name(obj) == _memory_name(_name(pool))), None)
+    try:
+        return _evidence(pool, events, memory)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        field = ".".join(str(step) for step in fault["loc"])
+        raise BadInputError(f"{path}: status.{field}: {fault['msg']}") from None
+
+
+@asynccontextmanager
+async def gather(where: Where) -> AsyncIterator[Callable[[], Awaitable[Evidence]]]:
+    """A way to look at the pool in its cluster, again and again.
+
+    Raises:
+        FailedError: no cluster, no such pool, or no right to read it.
+    """
+    async with connected(where) as (kube, namespace):
+
+        async def look() -> Evidence:
+            with told_plainly():
+                return await _look(kube, namespace, where.pool)
+
+        yield look
+
+
+async def live_pool(kube: "Kube", namespace: str, name: str) -> Object:
+    """The pool as the cluster has it.
+
+    Raises:
+        FailedError: no such pool; the sentence names those that there are.
+    """
+    from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
+
+    pool = await kube.get(POOL, namespace=namespace, name=name)
+    if pool is None:
+        there = [_name(each) for each in await kube.list(POOL, namespace=namespace)]
+        known = ", ".join(sorted(there)) or await _elsewhere(kube)
+        raise FailedError(
+            f"no InferencePool {name} in namespace {namespace}"
+            + (f"; there are {known}" if known else "")
+        )
+    return pool
+
+
+async def live_memory(kube: "Kube", namespace: str, name: str) -> tuple[Memory | None, str | None]:
+    """What the operator remembers of a pool, and why it cannot be read if it cannot."""
+    from tandem_operator.kube.kinds import CONFIG_MAP  # noqa: PLC0415
+
+    return _memory(await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name)))
+
+
+async def _look(kube: "Kube", namespace: str, name: str) -> Evidence:
+    from tandem_operator.kube.kinds import CONFIG_MAP, EVENT  # noqa: PLC0415
+
+    pool = await live_pool(kube, namespace, name)
+    query = {"fieldSelector": f"regarding.kind={KIND},regarding.name={name}"}
+    answer = await kube.request("GET", EVENT.path(namespace=namespace), query=query)
+    memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name))
+    return _evidence(pool, answer.get("items") or [], memory)
+
+
+async def _elsewhere(kube: "Kube") -> str:
+    """The pools of all namespaces; nothing for who may not list them."""
+    from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
+    from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
+
+    try:
+        found = await kube.list(POOL, namespace=None)
+    except ApiServerError:
+        return ""
+    return _listed(found)
+
+
+def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> Evidence:
+    parsed, fault = None, None
+    try:
+        parsed = parse_pool(pool)
+    except InvalidPoolError as error:
+        fault = str(error)
+    remembered, memory_fault = _memory(memory)
+    metadata = pool.get("metadata") or {}
+    name, uid = _name(pool), metadata.get("uid")
+    told = [_told(each) for each in events if _is_about(each, name, uid)]
+    return Evidence(
+        name=name,
+        namespace=_namespace(pool),
+        pool=parsed,
+        fault=fault,
+        status=parse_status(pool),
+        events=tuple(sorted(told, key=lambda event: event.at)),
+        memory=remembered,
+        memory_fault=memory_fault,
+    )
+
+
+def _memory(kept: Object | None) -> tuple[Memory | None, str | None]:
+    text = None if kept is None else (kept.get("data") or {}).get(MEMORY_KEY)
+    if text is None:
+        return None, None
+    try:
+        return memory_from_json(text), None
+    except MemoryFormatError as error:
+        return None, str(error)
+
+
+def _is_about(event: Object, name: str, uid: str | None) -> bool:
+    about = event.get("regarding") or event.get("involvedObject") or {}
+    same = uid is None or about.get("uid") in (None, "", uid)
+    ours = is_pool({**about, "apiVersion": about.get("apiVersion") or API_VERSION})
+    return bool(ours and about.get("name") == name and same)
+
+
+def _told(event: Object) -> PostedEvent:
+    """An Event of either API group."""
+    times = (event.get("eventTime"), event.get("lastTimestamp"), event.get("firstTimestamp"))
+    created = (event.get("metadata") or {}).get("creationTimestamp")
+    at = next((str(each) for each in (*times, created) if each), "")
+    return PostedEvent(
+        at=at,
+        reason=str(event.get("reason") or ""),
+        message=str(event.get("note") or event.get("message") or ""),
+        warning=event.get("type") == "Warning",
+    )
+
+
+def _listed(pools: Iterable[Object]) -> str:
+    return ", ".join(sorted(f"{_namespace(each)}/{_name(each)}" for each in pools))
+
+
+def _name(obj: Object) -> str:
+    return str((obj.get("metadata") or {}).get("name", ""))
+
+
+def _namespace(obj: Object) -> str:
+    return str((obj.get("metadata") or {}).get("namespace") or "default")
+
+
+def _is_in(obj: Object, namespace: str) -> bool:
+    """Whether it is in that namespace, or says of none."""
+    named = (obj.get("metadata") or {}).get("namespace")
+    return named in (None, "", namespace)
+
+
+def _memory_name(pool: str) -> str:
+    return PoolName(namespace="", name=pool, uid="").memory

@@ -1,0 +1,132 @@
+"""Foresee a season of any shape: what followed one period ago, read from hours of demand.
+
+Sines know the last twenty minutes and one shape. Here the period is the lag that explains the
+latest bins best (autocorrelation), and the forecast is the seasonal naive one.
+"""
+
+from collections.abc import Sequence
+from math import ceil, dist, exp, sqrt
+
+from tandem_operator.core.forecast.seasonality_of_minutes import RESIDUAL_MEMORY_S, Season, binned
+from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
+
+# Periods are looked for in bins of so many buckets, and the best one is then read to a bucket.
+COARSE = 3
+BIN_S = COARSE * BUCKET_S
+LEAST_PERIOD_S, LEAST_OVERLAP_S = 300, 300
+# So much of a second period must be there.
+LEAST_SHARE = 0.25
+# Of all that traffic varies, so much must lie in what is compared: a calm is like any other calm.
+LEAST_VARIED = 0.6
+MOST_UNKNOWN = 0.05
+LATEST = 3
+
+
+def repeat(
+    history: DemandHistory, *, end_s: int, horizons_s: Sequence[float], lead_s: float
+) -> Season | None:
+    """The rates after `end_s` if the past repeats itself; `None` while no period explains it.
+
+    `horizons_s` are in seconds after `end_s`. What is above or below the last period now fades.
+    """
+    buckets = _filled(history.requests)
+    if history.end_s is None or not buckets:
+        return None
+    late_by_s = end_s - history.end_s
+    if abs(late_by_s) >= LEAST_PERIOD_S:
+        # The operator was away, or a clock was set: what came since is not known.
+        return None
+    bins = binned(buckets, COARSE)
+    rough = _period(bins, least=ceil(max(LEAST_PERIOD_S, *horizons_s) / BIN_S))
+    if rough is None:
+        return None
+    longest = len(buckets) - LEAST_OVERLAP_S // BUCKET_S
+    near = range(rough * COARSE - COARSE + 1, rough * COARSE + COARSE)
+    lag = min((at for at in near if at <= longest), key=lambda at: _error(buckets, at))
+
+    def before(after_s: float) -> float:
+        """Requests per bucket one period before so many seconds after the last bucket."""
+        return _around(buckets, len(buckets) - 0.5 + after_s / BUCKET_S - lag)
+
+    beside = sum(buckets[-LATEST:]) / LATEST - before(-0.5 * (LATEST - 1) * BUCKET_S)
+    rates = (before(late_by_s + h) + beside * exp(-h / RESIDUAL_MEMORY_S) for h in horizons_s)
+    mean = sum(buckets) / len(buckets)
+    low, high = _range(buckets)
+    return Season(
+        rates_rps=tuple(max(0.0, rate) / BUCKET_S for rate in rates),
+        error_rps=_error(buckets, lag) / BUCKET_S,
+        # Both of what is compared vary by chance.
+        noise_rps=sqrt(2.0 * max(mean, 1.0)) / BUCKET_S,
+        amplitude_rps=0.5 * (high - low) / BUCKET_S,
+        mean_rps=mean / BUCKET_S,
+        moved_rps=_moved(buckets[-lag:], ceil(lead_s / BUCKET_S)) / BUCKET_S,
+    )
+
+
+def _filled(counts: Sequence[int]) -> list[float]:
+    """The counts with each hole as the count before it; none where there are too many holes."""
+    if counts.count(UNKNOWN) > MOST_UNKNOWN * len(counts):
+        return []
+    filled: list[float] = []
+    for count in counts:
+        last = filled[-1] if filled else 0.0
+        filled.append(last if count == UNKNOWN else float(count))
+    return filled
+
+
+def _period(bins: Sequence[float], *, least: int) -> int | None:
+    """The lag in bins, of `least` or more, that explains the latest of them best."""
+    longest = len(bins) - LEAST_OVERLAP_S // BIN_S
+    if longest < least:
+        return None
+    low, high = _range(bins)
+    found = [
+        (_error(bins, lag), lag)
+        for lag in range(least, longest + 1)
+        if len(bins) - lag >= LEAST_SHARE * lag
+        if _spread(bins[-min(lag, len(bins) - lag) :]) >= LEAST_VARIED * (high - low)
+    ]
+    return min(found)[1] if found else None
+
+
+def _error(bins: Sequence[float], lag: int) -> float:
+    """The deviation of the latest bins from those one lag before: one period, or what there is."""
+    size = min(lag, len(bins) - lag)
+    return _apart(bins[-size:], bins[len(bins) - size - lag : len(bins) - lag])
+
+
+def _moved(buckets: Sequence[float], steps: int) -> float:
+    """How far what came so many buckets later was from what was there."""
+    return _apart(buckets[:-steps], buckets[steps:])
+
+
+def _apart(one: Sequence[float], other: Sequence[float]) -> float:
+    """The root of the mean squared difference; 0 where there is nothing to compare."""
+    return dist(one, other) / sqrt(len(one)) if one else 0.0
+
+
+def _spread(bins: Sequence[float]) -> float:
+    return max(bins) - min(bins)
+
+
+def _range(bins: Sequence[float]) -> tuple[float, float]:
+    """What all but a twentieth at each end lie between: a spike is no season."""
+    ordered = sorted(bins)
+    out = len(bins) // 20
+    return ordered[out], ordered[-1 - out]
+
+
+def _around(buckets: Sequence[float], at: float) -> float:
+    """The mean of the three buckets around a place, between whole ones read on a line.
+
+    What lies before the first bucket or after the last is like these.
+    """
+    place = min(max(at - 0.5, 0.0), len(buckets) - 1.0)
+    first = int(place)
+    share = place - first
+
+    def smooth(middle: int) -> float:
+        around = buckets[max(0, middle - 1) : middle + 2]
+        return sum(around) / len(around)
+
+    return (1.0 - share) * smooth(first) + share * smooth(min(first + 1, len(buckets) - 1))

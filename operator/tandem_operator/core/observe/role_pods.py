@@ -1,0 +1,161 @@
+"""Where each role's pods are, which of them count as capacity, and how long a start takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tandem_operator.core.observation import Observation, PodPhase, PodState
+from tandem_operator.core.role import Role
+
+UNMEASURED_START_S = 60.0
+LONGEST_START_S = 3600.0
+KEPT_STARTS = 32
+# Creation times are whole seconds of another machine's clock.
+LOOK_SLACK_S = 30.0
+PLAUSIBLE = 3.0
+SETTLE_S = 15.0
+STUCK_MARGIN = 1.5
+STUCK_SLACK_S = 30.0
+STUCK_UNMEASURED_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How long one pod took from its creation to Ready."""
+
+    pod: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Measured starts per role, oldest first. A pod counts once, at its first Ready.
+
+    Attributes:
+        coming: pods that were never seen Ready.
+    """
+
+    measured: Mapping[Role, tuple[Start, ...]] = field(default_factory=dict)
+    coming: tuple[str, ...] = ()
+
+    def learn(self, pods: tuple[PodState, ...], *, last_look_s: float | None) -> "Starts":
+        """The starts after one more look at the pods.
+
+        A pod's Ready condition tells when it became Ready last, not first: only a start that was
+        watched is one. `None` for the first look of all, which takes what it finds, less what is
+        plainly no start.
+        """
+        measured = dict(self.measured)
+        coming = []
+        fastest: dict[Role, float] = {}
+        for pod in sorted(pods, key=lambda p: (p.created_s, p.name)):
+            new = last_look_s is None or pod.created_s > last_look_s - LOOK_SLACK_S
+            if not new and pod.name not in self.coming:
+                continue
+            if pod.ready_s is None:
+                coming.append(pod.name)
+                continue
+            seconds = pod.ready_s - pod.created_s
+            known = measured.get(pod.role, ())
+            if not 0.0 < seconds <= LONGEST_START_S or any(s.pod == pod.name for s in known):
+                continue
+            fastest[pod.role] = min(seconds, fastest.get(pod.role, seconds))
+            measured[pod.role] = (*known, Start(pod.name, seconds))[-KEPT_STARTS:]
+        if last_look_s is None:
+            for role, least_s in fastest.items():
+                measured[role] = tuple(
+                    s for s in measured[role] if s.seconds <= PLAUSIBLE * least_s
+                )
+        return Starts(measured=measured, coming=tuple(coming))
+
+    def quantile_s(self, role: Role, share: float) -> float | None:
+        """Start time that `share` of the role's starts stay under; of all starts while unknown."""
+        seconds = [start.seconds for start in self.measured.get(role, ())]
+        if not seconds:
+            seconds = [s.seconds for starts in self.measured.values() for s in starts]
+        if not seconds:
+            return None
+        return sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))]
+
+    def expected_s(self, role: Role) -> float:
+        """P90 of the role's start time, or a minute while nothing was measured."""
+        return self.quantile_s(role, 0.9) or UNMEASURED_START_S
+
+
+@dataclass(frozen=True, slots=True)
+class RolePods:
+    """One role's pods at one moment.
+
+    Attributes:
+        asked: what the Deployment asks for; `None` where there is none yet.
+        held: replicas that hold or may claim their GPUs: asked or existing, terminating on top.
+        stuck: pods that do not come up; they earn no credit.
+    """
+
+    role: Role
+    asked: int | None
+    ready: tuple[PodState, ...]
+    starting: tuple[PodState, ...]
+    stuck: tuple[PodState, ...]
+    terminating: int
+    held: int
+
+    @property
+    def sick(self) -> tuple[PodState, ...]:
+        """Stuck pods whose trouble is their own: they have a node, and others of their kind serve.
+
+        None where they are many for that: then more of them would fail alike.
+        """
+        serving = {pod.revision for pod in self.ready}
+        own = tuple(
+            pod
+            for pod in self.stuck
+            if pod.phase is not PodPhase.UNSCHEDULED and pod.revision in serving
+        )
+        return own if len(own) <= max(1, len(self.ready) // 2) else ()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether more pods would wait as those do that are stuck."""
+        return len(self.stuck) > len(self.sick)
+
+    @property
+    def revision(self) -> str | None:
+        """The pod template hash that most ready pods run, else the newest pod's."""
+        pods = self.ready or self.starting or self.stuck
+        if not pods:
+            return None
+        hashes = [pod.revision for pod in pods]
+        newest = max(pods, key=lambda pod: (pod.created_s, pod.name)).revision
+        return max(set(hashes), key=lambda h: (hashes.count(h), h == newest, h))
+
+
+def fleet(observation: Observation, role: Role, starts: Starts, now_s: float) -> RolePods:
+    """The role's pods, sorted by what they are worth."""
+    pods = [pod for pod in observation.pods if pod.role is role]
+    ready = tuple(pod for pod in pods if pod.phase is PodPhase.READY)
+    coming = [p for p in pods if p.phase in (PodPhase.STARTING, PodPhase.UNSCHEDULED)]
+    stuck = tuple(pod for pod in coming if _is_stuck(pod, starts, now_s))
+    terminating = sum(1 for pod in pods if pod.phase is PodPhase.TERMINATING)
+    asked = observation.replicas.get(role)
+    return RolePods(
+        role=role,
+        asked=asked,
+        ready=ready,
+        starting=tuple(pod for pod in coming if pod not in stuck),
+        stuck=stuck,
+        terminating=terminating,
+        held=max(asked or 0, len(ready) + len(coming)) + terminating,
+    )
+
+
+def _is_stuck(pod: PodState, starts: Starts, now_s: float) -> bool:
+    # A pod that was Ready and restarts begins its start anew.
+    age_s = now_s - max(pod.created_s, pod.unready_s or pod.created_s)
+    if age_s <= SETTLE_S:
+        return False
+    if pod.problem is not None or pod.phase is PodPhase.UNSCHEDULED:
+        return True
+    slowest_s = starts.quantile_s(pod.role, 0.99)
+    if slowest_s is None:
+        return age_s > STUCK_UNMEASURED_S
+    return age_s > STUCK_MARGIN * slowest_s + STUCK_SLACK_S

@@ -1,0 +1,293 @@
+"""Size prefill: replay the recent work through n servers and see who would be late.
+
+A pod is one server of unit speed. Requests that miss their bound even on an idle server are left
+out of sizing: no number of replicas helps them, and they are reported instead.
+"""
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+from math import exp, inf, log
+from typing import NamedTuple
+
+from tandem_operator.core.learn.least_squares import Triple
+from tandem_operator.core.sizing.arrival_sample import Workload
+from tandem_operator.core.slo import Slo
+
+BOUND_SHARE = 0.75
+CHUNKS = 180
+UNSEEN_ON_TIME = 10.0
+RATE_GRID = 20.0
+HOPELESS_LOAD = 1.15
+SERVED_LOAD = 0.9
+
+
+class Job(NamedTuple):
+    """One request: when, its work, and how long it may wait.
+
+    One that is late on an idle server may wait for ever: no replica helps it.
+    """
+
+    at: float
+    work_s: float
+    spare_s: float
+
+
+class ReplayChunk(NamedTuple):
+    """Consecutive requests: when, their work, and how many are late after which wait.
+
+    `late[i]` of them are late where the wait exceeds `spares_s[i - 1]`, the shorter spares first.
+    """
+
+    at: float
+    work_s: float
+    spares_s: tuple[float, ...]
+    late: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillWork:
+    """The sample in server-seconds against the TTFT bounds.
+
+    Attributes:
+        singles: the latest requests, one by one: chance between neighbours is in them.
+        chunks: all requests in short chunks, where they are too many to replay one by one: a burst
+            that lasts is in them. Empty if `singles` holds them all.
+        counted: requests that could be on time, of all; `singles_counted` of the latest.
+        infeasible_share: requests that are late on an idle server.
+        service_cv2: squared coefficient of variation of a request's work.
+        patience_s: how long half of those that could be on time may wait.
+        unloaded: TTFT on an idle server, the `ttft` target that keeps it, and of how many requests.
+    """
+
+    singles: tuple[Job, ...]
+    chunks: tuple[ReplayChunk, ...]
+    counted: int
+    singles_counted: int
+    mean_service_s: float
+    allowed_late: float
+    infeasible_share: float
+    unloaded: tuple[tuple[float, float, int], ...]
+    service_cv2: float = 0.0
+    patience_s: float = 0.0
+
+    @property
+    def feasible(self) -> bool:
+        """Whether enough requests could be on time on idle servers."""
+        return self.infeasible_share <= self.allowed_late
+
+    @property
+    def feasible_ttft_s(self) -> float:
+        """The smallest `ttft` target with which the wanted share is feasible."""
+        targets = ((target_s, count) for _, target_s, count in self.unloaded)
+        return max(0.0, quantile(targets, 1.0 - self.allowed_late))
+
+    def unloaded_ttft_s(self, share: float) -> float:
+        """TTFT that `share` of the requests would stay under on idle servers."""
+        return quantile(((ttft_s, count) for ttft_s, _, count in self.unloaded), share)
+
+    def load(self, rate_rps: float) -> float:
+        """Servers kept busy by arrivals at `rate_rps`."""
+        return rate_rps * self.mean_service_s
+
+
+# When, work, how long it may wait, and of how many requests.
+_Entry = tuple[float, float, float, int]
+
+
+def prefill_work(
+    sample: Workload,
+    *,
+    service: Triple,
+    slowdown: float,
+    overhead_s: float,
+    slo: Slo,
+) -> PrefillWork:
+    """The work of `sample`, with service times `slowdown` times what the model says.
+
+    `overhead_s` is the part of TTFT that prefill replicas cannot change: transfer and first step.
+    """
+    a0, a1, a2 = service
+    entries: list[_Entry] = []
+    unloaded: list[tuple[float, float, int]] = []
+    total_s = squares_s2 = 0.0
+    for at, count, prompt_tokens, cached_tokens in sample.requests:
+        fresh = prompt_tokens - cached_tokens
+        context = cached_tokens + 0.5 * fresh
+        service_s = slowdown * (a0 + a1 * fresh + a2 * fresh * context)
+        ttft_s = service_s + overhead_s
+        bound_s = slo.ttft_bound_s(prompt_tokens)
+        spare_s = inf
+        if ttft_s <= bound_s:
+            spare_s = max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
+        work_s = service_s * count
+        total_s += work_s
+        squares_s2 += service_s * work_s
+        unloaded.append((ttft_s, ttft_s - bound_s + slo.ttft_s, count))
+        entries.append((at, work_s, spare_s, count))
+    singles = entries[sample.singles_from :]
+    counted = _counted(entries)
+    return PrefillWork(
+        singles=tuple(Job(at, work_s, spare_s) for at, work_s, spare_s, _ in singles),
+        chunks=tuple(_chunks(entries)) if sample.singles_from > 0 else (),
+        counted=counted,
+        singles_counted=_counted(singles),
+        mean_service_s=total_s / sample.total,
+        allowed_late=1.0 - slo.attainment,
+        infeasible_share=1.0 - counted / sample.total,
+        unloaded=tuple(unloaded),
+        service_cv2=max(0.0, squares_s2 * sample.total / max(total_s * total_s, 1e-12) - 1.0),
+        patience_s=_patience_s(entries),
+    )
+
+
+def _patience_s(entries: Sequence[_Entry]) -> float:
+    spares = [(spare_s, count) for _, _, spare_s, count in entries if spare_s < inf]
+    return quantile(spares, 0.5) if spares else 0.0
+
+
+def _counted(entries: Sequence[_Entry]) -> int:
+    return sum([count for _, _, spare_s, count in entries if spare_s < inf])
+
+
+def _chunks(entries: Sequence[_Entry]) -> Iterator[ReplayChunk]:
+    size = -(-len(entries) // CHUNKS)
+    for start in range(0, len(entries), size):
+        part = entries[start : start + size]
+        yield chunk_of(
+            at=part[0][0],
+            work_s=sum([work_s for _, work_s, _, _ in part]),
+            spares=[(spare_s, count) for _, _, spare_s, count in part if spare_s < inf],
+        )
+
+
+def chunk_of(*, at: float, work_s: float, spares: Iterable[tuple[float, int]]) -> ReplayChunk:
+    """The chunk of requests with these `spares`: how long so many of them may wait."""
+    ordered = sorted(spares)
+    late = (0, *itertools.accumulate([count for _, count in ordered]))
+    return ReplayChunk(at, work_s, tuple([spare_s for spare_s, _ in ordered]), late)
+
+
+def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
+    """The value that `share` of the weight stays at or under."""
+    ordered = sorted(weighted)
+    left = share * sum(count for _, count in ordered)
+    for value, count in ordered:
+        left -= count
+        if left < 0.0:
+            return value
+    return ordered[-1][0]
+
+
+class Replay:
+    """Late shares of one `PrefillWork`, each computed once. Rates are taken from a grid of 5 %.
+
+    Servers take jobs `in_turn`, or the first that is free takes the next.
+    """
+
+    # Above this load a queue grows without end: everybody who comes after a short while is late.
+    hopeless_load = HOPELESS_LOAD
+
+    def __init__(self, work: PrefillWork, *, in_turn: bool = False) -> None:
+        self.work = work
+        self._in_turn = in_turn
+        self._late: dict[tuple[int, int], float] = {}
+        # By replicas, the highest rate on the grid at which nobody was late: no wait grows where
+        # requests come further apart.
+        self._on_time: dict[int, int] = {}
+
+    def late_share(self, rate_rps: float, replicas: int) -> float:
+        """Share of the feasible requests that would be late at `rate_rps` on `replicas` servers."""
+        if rate_rps <= 0.0:
+            return 0.0
+        load = self.work.load(rate_rps) / replicas
+        if self.work.counted == 0:
+            # Nobody can be on time: size to serve them at all.
+            return 1.0 if load > SERVED_LOAD else 0.0
+        if load > self.hopeless_load:
+            return 1.0
+        step = round(log(rate_rps) * RATE_GRID)
+        if step <= self._on_time.get(replicas, -inf):
+            return 0.0
+        late = self._late.get((step, replicas))
+        if late is None:
+            late = self._late[step, replicas] = self._replayed(exp(step / RATE_GRID), replicas)
+            if late == 0.0:
+                self._on_time[replicas] = step
+        return late
+
+    def _replayed(self, rate_rps: float, replicas: int) -> float:
+        work = self.work
+        late = _late_jobs(work.singles, rate_rps, replicas, in_turn=self._in_turn)
+        share = late / (work.singles_counted + UNSEEN_ON_TIME)
+        if work.chunks:
+            late = _late_in_chunks(work.chunks, rate_rps, replicas)
+            share = max(share, late / (work.counted + UNSEEN_ON_TIME))
+        return share
+
+    def ttft_quantile_s(self, rate_rps: float, replicas: int, share: float) -> float:
+        """TTFT that `share` of the latest requests would stay under."""
+        work, rate_rps = self.work, max(rate_rps, 1e-6)
+        unloaded = work.unloaded[len(work.unloaded) - len(work.singles) :]
+        waits = _waits(work.singles, rate_rps, replicas, in_turn=self._in_turn)
+        return quantile(
+            (
+                (alone_s + wait, count)
+                for (alone_s, _, count), wait in zip(unloaded, waits, strict=True)
+            ),
+            share,
+        )
+
+
+def _late_jobs(jobs: Sequence[Job], rate_rps: float, replicas: int, *, in_turn: bool) -> int:
+    """How many wait too long before `replicas` servers, first come first served."""
+    late, free = 0, [0.0] * replicas
+    keep_busy = _next_in_turn if in_turn else heapreplace
+    for at, work_s, spare_s in jobs:
+        now = at / rate_rps
+        start = free[0]
+        if start > now:
+            if start - now > spare_s:
+                late += 1
+            keep_busy(free, start + work_s)
+        else:
+            keep_busy(free, now + work_s)
+    return late
+
+
+def _next_in_turn(free: list[float], until: float) -> None:
+    """The first server is busy until then, and it is the next one's turn."""
+    del free[0]
+    free.append(until)
+
+
+def _waits(
+    jobs: Sequence[Job], rate_rps: float, replicas: int, *, in_turn: bool
+) -> Iterator[float]:
+    """Wait of each job there."""
+    free = [0.0] * replicas
+    keep_busy = _next_in_turn if in_turn else heapreplace
+    for at, work_s, _ in jobs:
+        now = at / rate_rps
+        start = max(now, free[0])
+        keep_busy(free, start + work_s)
+        yield start - now
+
+
+def _late_in_chunks(chunks: Sequence[ReplayChunk], rate_rps: float, replicas: int) -> int:
+    """How many wait too long where a chunk's work comes evenly until the next one.
+
+    The fleet drains it together. All at once it would be a burst that nobody sent.
+    """
+    backlog_s, late = 0.0, 0
+    for (at, work_s, spares_s, late_after), following in itertools.pairwise(chunks):
+        left_s = backlog_s + work_s - (following.at - at) / rate_rps * replicas
+        left_s = max(left_s, 0.0)
+        if backlog_s > 0.0 or left_s > 0.0:
+            wait_s = 0.5 * (backlog_s + left_s) / replicas
+            late += late_after[bisect_left(spares_s, wait_s)]
+        backlog_s = left_s
+    last = chunks[-1]
+    return late + last.late[bisect_left(last.spares_s, backlog_s / replicas)]

@@ -1,0 +1,319 @@
+"""Choose both counts together: least GPUs plus a price for lateness; inside a budget, most goodput.
+
+Each role answers two questions only: which share is late with n replicas at a rate, and how many
+replicas that rate keeps busy. So there is one search for both.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import ceil, inf
+
+from tandem_operator.core.forecast.distribution import Forecast, Level
+from tandem_operator.core.role import Role
+from tandem_operator.core.sizing.prefill_lateness import SERVED_LOAD
+from tandem_operator.core.spec import PoolSpec, RoleSpec
+
+LateShare = Callable[[float, int], float]
+
+NEGLIGIBLE_COST = 1e-3
+SEARCH_PAST_BEST = 2
+BUDGET_SEARCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RoleDemand:
+    """One role's side of the choice.
+
+    Attributes:
+        late_share: share of requests late for this role, by rate and replicas.
+        priced_share: the part of it that replicas are bought for beyond the objective; `None`: all.
+        price_weight: how much of the price of a late request counts for this role.
+        busy: replicas that one request per second keeps busy.
+        backlog: replicas worth of work that waits already, spread over the look-ahead.
+        reachable_share: share of requests that some number of replicas serves in time. `late_share`
+            is about those alone; 1 where that is enough of them for the objective.
+    """
+
+    late_share: LateShare
+    busy: float
+    backlog: float = 0.0
+    priced_share: LateShare | None = None
+    price_weight: float = 1.0
+    reachable_share: float = 1.0
+
+    def least(self, rate_rps: float) -> int:
+        """Replicas that serve so many at all, in time or not."""
+        load = rate_rps * self.busy
+        return int(load) if self.reachable_share >= 1.0 else ceil(load / SERVED_LOAD)
+
+    def tolerated_late(self, objective: float) -> float:
+        """The late share that counts as none, where `objective` may be late of all requests.
+
+        Where fewer than half can be in time, no count comes near the objective: chased all the
+        same, it would buy replicas that make next to nobody good.
+        """
+        return max(objective, 1.0 - 2.0 * self.reachable_share)
+
+    def good_share(self, rate_rps: float, replicas: int) -> float:
+        """Share of requests that this role serves in time; none of them without a replica."""
+        return 1.0 - self.late_share(rate_rps, replicas) if replicas > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Replicas by role.
+
+    Attributes:
+        wanted: before any limit.
+        target: inside bounds and budget.
+        limits_hit: what kept a role below what it wants.
+    """
+
+    wanted: Mapping[Role, int]
+    target: Mapping[Role, int]
+    limits_hit: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+
+
+def choose(
+    spec: PoolSpec,
+    forecast: Forecast,
+    demands: Mapping[Role, RoleDemand],
+    *,
+    fixed: Mapping[Role, int],
+    late_price: float,
+    growth: float = 1.0,
+    floors: Mapping[Role, int] | None = None,
+) -> Choice:
+    """Counts for the largest need between now and the look-ahead, all rates times `growth`.
+
+    `fixed` holds the counts of roles that another owner sets: they are taken as they are.
+    `floors` holds the least counts: what violations demand at once, whatever the models say, or
+    what less load needs already.
+    """
+    budget = spec.gpu_budget
+    wanted: dict[Role, int] = {}
+    for role in demands:
+        wanted[role] = _wanted(
+            spec,
+            role,
+            forecast,
+            demands,
+            cap_rps=_delivered_rps(spec, role, demands, wanted, fixed),
+            late_price=late_price,
+            growth=growth,
+            least=(floors or {}).get(role, 1),
+        )
+    limits: dict[Role, tuple[str, ...]] = {}
+    target: dict[Role, int] = {}
+    for role, count in wanted.items():
+        target[role] = _bounded(spec.roles[role], count)
+        if count > target[role]:
+            limits[role] = ("maxReplicas",)
+    if budget is not None:
+        rate_rps = forecast.peak.mean_rps * growth
+        fitted = _fit_budget(spec, rate_rps, demands, target=target, fixed=fixed, budget=budget)
+        for role, count in fitted.items():
+            if count < target[role]:
+                limits[role] = (*limits.get(role, ()), "gpuBudget")
+        target = fitted
+    return Choice(wanted=wanted, target=target, limits_hit=limits)
+
+
+def alone(
+    spec: PoolSpec,
+    role: Role,
+    forecast: Forecast,
+    demands: Mapping[Role, RoleDemand],
+    *,
+    fixed: Mapping[Role, int],
+    late_price: float,
+    floors: Mapping[Role, int],
+) -> int:
+    """Replicas of one role within its bounds where the other one keeps up with every rate."""
+    if role in fixed:
+        return fixed[role]
+    count = _wanted(
+        spec,
+        role,
+        forecast,
+        demands,
+        cap_rps=inf,
+        late_price=late_price,
+        growth=1.0,
+        least=floors.get(role, 1),
+    )
+    return _bounded(spec.roles[role], count)
+
+
+def _wanted(
+    spec: PoolSpec,
+    role: Role,
+    forecast: Forecast,
+    demands: Mapping[Role, RoleDemand],
+    *,
+    cap_rps: float,
+    late_price: float,
+    growth: float,
+    least: int,
+) -> int:
+    """Replicas of one role for the largest need, where no more than `cap_rps` reach it."""
+    demand, most = demands[role], 2 * spec.roles[role].max_replicas + 4
+    request_gpu_s = sum(demands[each].busy * spec.roles[each].gpus_per_replica for each in demands)
+    count, objective = least, 1.0 - spec.slo.attainment
+    tolerated = demand.tolerated_late(objective)
+    price = late_price * request_gpu_s * demand.price_weight * demand.reachable_share
+    # The highest first: what it needs, the others seldom need more of.
+    for level in sorted(forecast.levels, key=_highest_rps, reverse=True):
+        count = _least_cost(
+            mean_rps=min(cap_rps, level.mean_rps * growth),
+            samples_rps=[min(cap_rps, rate * growth) for rate in level.samples_rps],
+            demand=demand,
+            gpus=spec.roles[role].gpus_per_replica,
+            price=price * objective / tolerated if tolerated > objective else price,
+            allowed_late=0.5 * tolerated,
+            least=count,
+            most=most,
+        )
+    if demand.backlog <= 0.0:
+        return count
+    drain = ceil(forecast.peak.mean_rps * growth * demand.busy + demand.backlog - 1e-9)
+    return max(count, min(drain, 2 * count, most))
+
+
+def _bounded(bounds: RoleSpec, count: int) -> int:
+    return min(max(count, bounds.min_replicas, 1), max(1, bounds.max_replicas))
+
+
+def _delivered_rps(
+    spec: PoolSpec,
+    role: Role,
+    demands: Mapping[Role, RoleDemand],
+    wanted: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+) -> float:
+    """What prefill can hand to decode at most; no limit for prefill itself."""
+    if role is Role.PREFILL or Role.PREFILL not in wanted:
+        return inf
+    prefill = demands[Role.PREFILL]
+    count = fixed.get(
+        Role.PREFILL, min(wanted[Role.PREFILL], spec.roles[Role.PREFILL].max_replicas)
+    )
+    return max(1, count) / prefill.busy if prefill.busy > 0.0 else inf
+
+
+def _highest_rps(level: Level) -> float:
+    return max(level.samples_rps)
+
+
+def _least_cost(
+    *,
+    mean_rps: float,
+    samples_rps: list[float],
+    demand: RoleDemand,
+    gpus: int,
+    price: float,
+    allowed_late: float,
+    least: int,
+    most: int,
+) -> int:
+    """Replicas of one role at one horizon, `least` or more."""
+    count = max(least, min(most, demand.least(mean_rps)))
+    reachable = demand.reachable_share
+    while count < most and reachable * demand.late_share(mean_rps, count) > allowed_late:
+        count += 1
+    best, best_cost = count, inf
+    priced_share = demand.priced_share or demand.late_share
+    # Late shares cost most of a tick: none is asked for where the replicas alone cost too much, and
+    # where nobody is late at a high rate, nobody is at a lower one.
+    highest_first = sorted(samples_rps, reverse=True)
+    while count <= most and gpus * count < best_cost:
+        late = sum(rate * priced_share(rate, count) for rate in highest_first)
+        late_cost = price * late / len(samples_rps)
+        cost = gpus * count + late_cost
+        if cost < best_cost:
+            best, best_cost = count, cost
+        if late_cost < NEGLIGIBLE_COST or count > best + SEARCH_PAST_BEST:
+            break
+        count += 1
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Replicas of both roles, the GPUs they take and the good requests per second they give."""
+
+    counts: Mapping[Role, int]
+    gpus: int
+    goodput_rps: float
+
+
+def pairs(
+    spec: PoolSpec,
+    rates_rps: Sequence[float],
+    demands: Mapping[Role, RoleDemand],
+    *,
+    target: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+    budget: int | None = None,
+    good_share: float = 1.0,
+) -> Iterator[Pair]:
+    """Every pair up to `target` inside `budget`, smaller counts first, over equally likely rates.
+
+    `good_share` is the share of requests that could be good with any number of replicas.
+    """
+    prefill, decode = (demands[role] for role in (Role.PREFILL, Role.DECODE))
+    good_decode = cache(decode.good_share)
+    for prefills in _counts(spec, Role.PREFILL, target, fixed):
+        good_prefill = [prefill.good_share(rate, prefills) for rate in rates_rps]
+        served = [_served(rate, prefill.busy, prefills) for rate in rates_rps]
+        for decodes in _counts(spec, Role.DECODE, target, fixed):
+            counts = {Role.PREFILL: prefills, Role.DECODE: decodes}
+            gpus = gpus_of(spec, counts)
+            if budget is not None and gpus > budget:
+                break
+            # Served work breaks ties between pairs that are all too small to be on time.
+            goodput = sum(
+                min(fed, _served(rate, decode.busy, decodes))
+                * (0.01 + good_share * good * good_decode(fed, decodes))
+                for rate, fed, good in zip(rates_rps, served, good_prefill, strict=True)
+            )
+            yield Pair(counts, gpus, goodput / len(rates_rps))
+
+
+def gpus_of(spec: PoolSpec, counts: Mapping[Role, int]) -> int:
+    """GPUs that so many replicas take."""
+    return sum(count * spec.roles[role].gpus_per_replica for role, count in counts.items())
+
+
+def _counts(
+    spec: PoolSpec, role: Role, target: Mapping[Role, int], fixed: Mapping[Role, int]
+) -> range:
+    if role in fixed:
+        return range(fixed[role], fixed[role] + 1)
+    low = max(1, spec.roles[role].min_replicas)
+    return range(low, min(target[role], low + BUDGET_SEARCH) + 1)
+
+
+def _fit_budget(
+    spec: PoolSpec,
+    rate_rps: float,
+    demands: Mapping[Role, RoleDemand],
+    *,
+    target: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+    budget: int,
+) -> dict[Role, int]:
+    """The pair inside `budget` with the most good requests; of equals, the smaller."""
+    if gpus_of(spec, {role: fixed.get(role, count) for role, count in target.items()}) <= budget:
+        return dict(target)
+    best: Mapping[Role, int] = {role: max(1, spec.roles[role].min_replicas) for role in target}
+    best_goodput = -1.0
+    for pair in pairs(spec, [rate_rps], demands, target=target, fixed=fixed, budget=budget):
+        if pair.goodput_rps > best_goodput + 1e-9:
+            best, best_goodput = pair.counts, pair.goodput_rps
+    return {role: target[role] if role in fixed else best[role] for role in target}
+
+
+def _served(rate_rps: float, busy: float, replicas: int) -> float:
+    return min(rate_rps, replicas / busy) if busy > 0.0 else rate_rps

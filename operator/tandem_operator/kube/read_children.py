@@ -1,0 +1,91 @@
+"""Reading what a pool owns: what decisions rest on each time, the rest from time to time.
+
+Deployments are read on every pass. Children that only drift when somebody edits them are read again
+after a watch event about them, after a write of ours, and once a minute.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tandem_contracts.names import POOL_LABEL
+from tandem_operator.kube.apply import controller_uid
+from tandem_operator.kube.client import ApiServerError, Kube, Object
+from tandem_operator.kube.kinds import CHILDREN, DEPLOYMENT, POD_MONITOR, ResourceKind
+from tandem_operator.workloads.names import key_of
+
+STATIC_FOR_S = 60.0
+DISCOVERED_FOR_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    uid: str
+    until_s: float
+    objects: tuple[Object, ...]
+
+
+class ChildReader:
+    """Lists children by label and keeps those that the pool controls."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._static: dict[tuple[str, str], _Known] = {}
+        self._pod_monitors = False
+        self._pod_monitors_until_s = float("-inf")
+
+    async def serves_pod_monitors(self) -> bool:
+        """Whether the PodMonitor kind exists; asked again every 20 s."""
+        if self._clock() >= self._pod_monitors_until_s:
+            self._pod_monitors = await self._kube.serves(POD_MONITOR)
+            self._pod_monitors_until_s = self._clock() + DISCOVERED_FOR_S
+        return self._pod_monitors
+
+    async def read(self, *, namespace: str, pool: str, uid: str) -> tuple[Object, ...]:
+        """Every child of the pool."""
+        selector = f"{POOL_LABEL}={pool}"
+        known = self._static.get((namespace, pool))
+        if known is None or known.uid != uid or self._clock() >= known.until_s:
+            until_s = self._clock() + STATIC_FOR_S
+            # A change while this lists may be missing from the list: it is not kept then.
+            listing = self._static[namespace, pool] = _Known(uid, float("-inf"), ())
+            found: list[Object] = []
+            for kind in CHILDREN:
+                if kind is not DEPLOYMENT:
+                    found += await self._list(kind, namespace, selector, uid)
+            known = _Known(uid, until_s, tuple(map(_without_managers, found)))
+            if self._static.get((namespace, pool)) is listing:
+                self._static[namespace, pool] = known
+        return (*known.objects, *await self._list(DEPLOYMENT, namespace, selector, uid))
+
+    def replace(self, written: Object, *, namespace: str, pool: str) -> None:
+        """Take note of a child that was just written, instead of reading it again."""
+        known = self._static.get((namespace, pool))
+        if known is not None:
+            others = (each for each in known.objects if key_of(each) != key_of(written))
+            objects = (*others, _without_managers(written))
+            self._static[namespace, pool] = replace(known, objects=objects)
+
+    def invalidate(self, *, namespace: str, pool: str) -> None:
+        """Read everything again on the next pass."""
+        self._static.pop((namespace, pool), None)
+
+    async def _list(
+        self, kind: ResourceKind, namespace: str, selector: str, uid: str
+    ) -> list[Object]:
+        if kind is POD_MONITOR and not await self.serves_pod_monitors():
+            return []
+        try:
+            found = await self._kube.list(kind, namespace=namespace, selector=selector)
+        except ApiServerError as error:
+            if error.status == 404 and kind is POD_MONITOR:
+                self._pod_monitors = False
+                return []
+            raise
+        return [each for each in found if controller_uid(each) == uid]
+
+
+def _without_managers(found: Object) -> Object:
+    # They are half of a small object's size, and only those of Deployments are looked at.
+    found["metadata"].pop("managedFields", None)
+    return found

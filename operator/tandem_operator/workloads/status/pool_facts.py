@@ -1,0 +1,74 @@
+"""All that a status may say of one pool at one moment, gathered once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandem_operator.api import PoolStatus
+from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
+from tandem_operator.core.decision import Decision
+from tandem_operator.core.guard.router_count import RouterCount
+from tandem_operator.core.observation import PodPhase
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.workloads.effects import WriteOutcome
+from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
+from tandem_operator.workloads.world import Rival
+
+_ON_A_NODE = frozenset({PodPhase.STARTING, PodPhase.READY, PodPhase.TERMINATING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFacts:
+    """A pool whose spec makes sense, what was seen of it, what was decided and what came of it.
+
+    Attributes:
+        rivals: who else sets replicas that Tandem manages, by component.
+        templates: hash of each component's pod template at this generation.
+        overridden: the user's pod template fields that Tandem's own took over, in words.
+    """
+
+    name: PoolName
+    generation: int
+    policy: PoolSpec
+    rivals: Mapping[str, Rival]
+    templates: Mapping[str, str]
+    overridden: tuple[str, ...]
+    seen: LiveObjects
+    decision: Decision
+    routers: RouterCount
+    previous: PoolStatus
+    outcome: WriteOutcome
+    metrics_source: MetricsSource
+    wanted_metrics: Metrics
+    now_s: float
+
+    def serving(self, component: str) -> tuple[SeenPod, ...]:
+        """Ready pods; of the engines those of this generation, since older ones are leaving."""
+        ready = self.seen.of(component, PodPhase.READY)
+        if component == ROUTER:
+            return ready
+        return tuple(pod for pod in ready if pod.template == self.templates[component])
+
+    def gpus_held(self) -> int:
+        """GPUs of all engine pods that have a node, 1 unit each where replicas hold none."""
+        return sum(
+            self.policy.roles[role].gpus_per_replica
+            for role in Role
+            for pod in self.seen.of(role)
+            if pod.phase in _ON_A_NODE
+        )
+
+    @property
+    def prometheus_passed_over(self) -> bool:
+        """Whether the pods were asked although the spec names a Prometheus to be asked first."""
+        return (
+            self.wanted_metrics.source is MetricsSource.AUTO
+            and self.wanted_metrics.prometheus is not None
+            and self.metrics_source is MetricsSource.DIRECT
+        )
+
+    @property
+    def in_force(self) -> bool:
+        """Whether this generation's children were accepted by the API server."""
+        return self.outcome.refused is None and self.outcome.blocked is None

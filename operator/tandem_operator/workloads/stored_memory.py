@@ -1,0 +1,128 @@
+"""The memory of a pool between processes: its JSON, where it is kept, and when it is due.
+
+The JSON is unrounded and versioned. A decision with a memory that went through it equals the
+decision without that trip. Only fleets of hundreds lose something on it: one row of measurements
+for each prefill pod.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+
+from tandem_operator.api.parse import faults
+from tandem_operator.core.memory import VERSION, Memory
+from tandem_operator.core.observation import RouterReport
+from tandem_operator.workloads.builders.config_maps import WRITTEN_KEY
+from tandem_operator.workloads.names import MEMORY_KEY, PoolName, key_of
+from tandem_operator.workloads.world import Object, World
+
+WRITE_EVERY_S = 30.0
+MOST_BYTES = 512 * 1024
+"""Half of what a ConfigMap may hold. All but the legs of the largest pool stays below it."""
+
+
+class MemoryFormatError(ValueError):
+    """A stored memory is of no use; the sentence says why."""
+
+
+class _Header(BaseModel):
+    """What says whether the rest can be read."""
+
+    version: Any = None
+
+
+class _Stored(RootModel[Memory]):
+    """A memory whose values are of exactly the types that its fields name; others are not read."""
+
+    # To make the validator takes tens of milliseconds: most commands read no memory. A number that
+    # is not finite must reach `json.dumps`, which refuses it, in a field of whole numbers too.
+    model_config = ConfigDict(
+        strict=True, allow_inf_nan=False, ser_json_inf_nan="constants", defer_build=True
+    )
+
+
+def memory_to_json(memory: Memory) -> str:
+    """Compact JSON that `memory_from_json` reads back exactly, but for legs where they are many.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    text = _compact(memory)
+    if len(text) <= MOST_BYTES:
+        return text
+    # There is one for each router and prefill pod, and all they save is one row a pod.
+    return _compact(replace(memory, learned=replace(memory.learned, legs={})))
+
+
+def memory_from_json(text: str) -> Memory:
+    """The memory that `text` holds; fields that are missing have their defaults.
+
+    Raises:
+        MemoryFormatError: not JSON, another version, or a field of another shape.
+    """
+    try:
+        version = _Header.model_validate_json(text).version
+        if version != VERSION:
+            raise MemoryFormatError(
+                f"The stored memory has version {version!r:.40}, expected {VERSION}"
+            )
+        return _Stored.model_validate_json(text).root
+    except ValidationError as error:
+        why = next(iter(faults(error)))
+        raise MemoryFormatError(f"The stored memory cannot be read: {why}") from error
+
+
+def _compact(memory: Memory) -> str:
+    # Not by pydantic: it would write null for a number that is not finite.
+    plain = _Stored(memory).model_dump(mode="json")
+    return json.dumps(plain, separators=(",", ":"), allow_nan=False)
+
+
+def stored_memory(world: World, name: PoolName) -> tuple[Memory, MemoryFormatError | None]:
+    """The memory of the last process, and why it could not be read if it could not."""
+    text = _data(world, name).get(MEMORY_KEY)
+    if text is None:
+        return Memory(), None
+    try:
+        return memory_from_json(text), None
+    except MemoryFormatError as error:
+        return Memory(), error
+
+
+def is_due(world: World, name: PoolName, *, moved: bool, now_s: float) -> bool:
+    """Whether to write: on a decision, and every half minute while there is something to learn.
+
+    A pool at rest learns nothing, and nothing of it is written. Who refused it once is not asked
+    again at once.
+    """
+    refused_s = world.memory_refused_s
+    if refused_s is not None and 0.0 <= now_s - refused_s < WRITE_EVERY_S:
+        return False
+    try:
+        written_s = float(_data(world, name)[WRITTEN_KEY])
+    except (KeyError, ValueError):
+        return True
+    if moved:
+        return True
+    return now_s - written_s >= WRITE_EVERY_S and _traffic_since(world.routers, written_s)
+
+
+def _traffic_since(routers: Iterable[RouterReport], since_s: float) -> bool:
+    return any(
+        max(seconds, default=0) >= since_s - 1
+        for report in routers
+        for seconds in (
+            [row.second for row in report.arrivals],
+            [row.second for row in report.finished],
+        )
+    )
+
+
+def _data(world: World, name: PoolName) -> Object:
+    for body in world.children:
+        if key_of(body) == ("ConfigMap", name.memory):
+            return body.get("data") or {}
+    return {}
