@@ -11,7 +11,7 @@ def test_every_file_that_the_page_names_is_there() -> None:
     named = set(re.findall(r"`([a-z_0-9/]+\.py)`", PAGE.read_text()))
     files = [
         str(path)
-        for package in ("operator", "engine")
+        for package in ("operator", "engine", "contracts")
         for path in (REPOSITORY / package).rglob("*.py")
     ]
 

@@ -1,0 +1,1 @@
+"""All numbers that decide and that somebody chose: one frozen record, passed down from `decide`."""
