@@ -32,12 +32,12 @@ class Bench:
 
     def one(self, kind: str, settings: object, policy: Callable[[simulated.Case], Policy]) -> Row:
         """One run, or what it was before."""
-        key = key_of(kind, self.case.told, settings)
+        key = key_of(kind, self.case.identity, settings)
         return self.kept.get(key, lambda: run(self.case, self.pool, policy(self.pool)))
 
     def fixed(self, size: Size) -> Row:
         """The run of a fleet that never moves. The objective tells it nothing."""
-        told = self.case.told.rpartition(" ")[0]
+        told = self.case.identity.rpartition(" ")[0]
         fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
         key = key_of("fixed", told, size)
         return self.kept.get(key, lambda: run(self.case, self.pool, Static(fleet)))

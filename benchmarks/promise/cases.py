@@ -57,7 +57,7 @@ class Case:
         return self.traffic.family
 
     @property
-    def told(self) -> str:
+    def identity(self) -> str:
         """All that tells its runs from those of another, whatever it is called."""
         told = (self.traffic, self.cold_start_s, self.scored_s, self.event_s, self.slo)
         return f"{told!r} {self.target:g}"

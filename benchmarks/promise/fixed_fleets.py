@@ -47,7 +47,7 @@ def _need(bench: Bench) -> Row:
         need = demand(bench.pool.trace, bench.pool.spec)
         return {role.value: count for role, count in need.items()}
 
-    return bench.kept.get(key_of("fixed", bench.case.told, "need"), measured)
+    return bench.kept.get(key_of("fixed", bench.case.identity, "need"), measured)
 
 
 def best_split(attained: Callable[[int], float], share: float, total: int, target: float) -> int:

@@ -41,11 +41,11 @@ def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|---|"
     required = schema.get("required", ())
     for name, field in schema["properties"].items():
-        told = " ".join(field.get("description", "").split())
+        description = " ".join(field.get("description", "").split())
         if name not in required and isinstance(field.get("default"), int | float | str):
-            told = f"{told} Default: {field['default']}.".strip()
+            description = f"{description} Default: {field['default']}.".strip()
         optional = "" if name in required else ", optional"
-        yield f"| `{name}` | {_type(field)}{optional} | {told} |"
+        yield f"| `{name}` | {_type(field)}{optional} | {description} |"
 
 
 def _type(field: Mapping[str, Any]) -> str:
@@ -80,13 +80,13 @@ def _names() -> str:
     for constant, text in pairwise(body):
         if isinstance(constant, ast.Assign) and isinstance(text, ast.Expr):
             [name] = (ast.unparse(target) for target in constant.targets)
-            told = " ".join(ast.literal_eval(text.value).split())
-            lines.append(f"| `{name}` | `{getattr(names, name)}` | {told} |")
+            description = " ".join(ast.literal_eval(text.value).split())
+            lines.append(f"| `{name}` | `{getattr(names, name)}` | {description} |")
     return "\n".join(lines) + "\n"
 
 
 def _logs() -> str:
-    rows = (f"| `{name}` | {told} |\n" for name, told in logs.FIELDS.items())
+    rows = (f"| `{name}` | {description} |\n" for name, description in logs.FIELDS.items())
     return "| field | |\n|---|---|\n" + "".join(rows)
 
 

@@ -81,7 +81,7 @@ class Simulated:
     start: Mapping[Role, int] = field(default_factory=lambda: TWO_EACH)
 
 
-class Told(Tandem):
+class Distorted(Tandem):
     """The live core, of a pool whose traffic is no news, told something else for a while."""
 
     def __init__(self, distort: Distort | None, *, from_s: float, until_s: float) -> None:
@@ -111,7 +111,7 @@ def play(simulated: Simulated, stage: Stage) -> Evidence:
         mix=CHAT,
         seed=stage.seed,
     )
-    policy = Told(simulated.distort, from_s=simulated.fault_s, until_s=simulated.until_s)
+    policy = Distorted(simulated.distort, from_s=simulated.fault_s, until_s=simulated.until_s)
     run = Simulation(_scenario(simulated, trace, faults, seed=stage.seed), {"pool": policy})
     if simulated.edited is not None:
         run.edit("pool", simulated.edited, at_s=simulated.fault_s)

@@ -72,9 +72,9 @@ class Learned:
         expected_s = to_first_token_s(expected, stage=stage, prefill_leg_s=self.prefill_leg_s.value)
         return needed_s(expected_s, whole_s=first_token_s)
 
-    def answer_tokens(self, *, told: float | None) -> float:
-        """Return how long an answer should be; `told` is what the operator says of that."""
-        return self.output_tokens.value or told or _DEFAULT_OUTPUT_TOKENS
+    def answer_tokens(self, *, stated_tokens: float | None) -> float:
+        """Return how long an answer should be; `stated_tokens` is the operator's figure."""
+        return self.output_tokens.value or stated_tokens or _DEFAULT_OUTPUT_TOKENS
 
     def service_s(
         self, revision: str, *, prompt_tokens: int, cached_tokens: int | None

@@ -89,7 +89,7 @@ class _Known:
     problems: tuple[str, ...] = ()
     metrics_source: MetricsSource = MetricsSource.DIRECT
     rivals: Rivals = field(default_factory=Rivals)
-    told: tuple[int, ...] = ()
+    logged_counts: tuple[int, ...] = ()
     """The counts of the last decision that was logged."""
 
 
@@ -178,18 +178,18 @@ class PoolLoop:
             return DELETED_POOL_REMAINS_S
         refusal = await self._store(planned, outcome, _name_of(pool), before=known.refusal)
         outcome = replace(outcome, unstored=None if refusal is None else refusal.why)
-        told = conclude(planned, outcome, world=world, now_s=self._now())
+        concluded = conclude(planned, outcome, world=world, now_s=self._now())
         self._known[key] = replace(
             known,
-            memory=told.memory,
+            memory=concluded.memory,
             refusal=refusal,
-            replicas=told.replicas,
+            replicas=concluded.replicas,
             problems=collected.problems,
             metrics_source=collected.source,
-            told=_counts(told),
+            logged_counts=_counts(concluded),
         )
-        await self._tell(world, told, collected, before=known)
-        return told.requeue_after_s
+        await self._tell(world, concluded, collected, before=known)
+        return concluded.requeue_after_s
 
     async def _leave_to(self, other: str, key: PoolKey, pool: Object) -> None:
         """Write nothing of a pool that another operator runs, and say so once."""
@@ -323,12 +323,12 @@ class PoolLoop:
         return taken
 
     async def _tell(
-        self, world: World, told: PassPlan, collected: Collected, *, before: _Known
+        self, world: World, concluded: PassPlan, collected: Collected, *, before: _Known
     ) -> None:
         pool = dict(world.pool)
-        if told.status is not None:
-            await self._status.write(pool, told.status)
-        for event in told.events:
+        if concluded.status is not None:
+            await self._status.write(pool, concluded.status)
+        for event in concluded.events:
             await self._events.post(
                 pool,
                 reason=event.reason,
@@ -341,19 +341,19 @@ class PoolLoop:
         if collected.source != before.metrics_source:
             why = {"source": collected.source.value, "passed_over": collected.passed_over}
             log.info("metrics source changed", extra={**where, **why})
-        if told.decision is None:
+        if concluded.decision is None:
             return
         self._exported.show(
-            told.decision,
+            concluded.decision,
             **where,
             ready=collected.ready,
             gpus_held=_gpus_held(world),
             age_s=collected.age_s,
         )
-        if _counts(told) != before.told:
-            log.info("decision", extra={**where, "sentence": told.decision.sentence})
+        if _counts(concluded) != before.logged_counts:
+            log.info("decision", extra={**where, "sentence": concluded.decision.sentence})
         else:
-            log.debug("decision", extra={**where, "sentence": told.decision.sentence})
+            log.debug("decision", extra={**where, "sentence": concluded.decision.sentence})
 
     def _count(self, report: ApplyReport) -> None:
         if report.conflicts:
@@ -386,8 +386,8 @@ def _gpus_held(world: World) -> int:
     )
 
 
-def _counts(told: PassPlan) -> tuple[int, ...]:
-    return tuple(each.to for each in told.decision.roles.values()) if told.decision else ()
+def _counts(planned: PassPlan) -> tuple[int, ...]:
+    return tuple(each.to for each in planned.decision.roles.values()) if planned.decision else ()
 
 
 def _about(name: PoolName) -> dict[str, str]:

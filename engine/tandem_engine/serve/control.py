@@ -32,10 +32,10 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
             "measured": part_of(MeasuredInfo, known.get("measured")),
             "shape": part_of(ShapeInfo, known.get("shape")),
         }
-        told = EngineInfo.model_validate(
+        info = EngineInfo.model_validate(
             known | parts | {"phase": lifecycle.phase, "reason": reason}
         )
-        text = told.model_dump_json(indent=1) + "\n"
+        text = info.model_dump_json(indent=1) + "\n"
         return web.Response(text=text, content_type="application/json")
 
     app = web.Application()

@@ -42,7 +42,7 @@ class EngineError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ModelFacts:
     """What a healthy vLLM has settled on."""
 
     kv_capacity_tokens: int | None
@@ -149,17 +149,17 @@ class Launcher:
     async def _bring_up(self, engine: EngineProcess, api: VllmApi, watch: EngineWatch) -> bool:
         """Return whether the engine became Ready before it was told to stop."""
         work = asyncio.ensure_future(self._get_ready(engine, api, watch))
-        told = asyncio.ensure_future(self._terminate.wait())
+        stopping = asyncio.ensure_future(self._terminate.wait())
         try:
-            await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 work.result()
                 return True
             return False
         finally:
-            for one in (work, told):
+            for one in (work, stopping):
                 one.cancel()
-            await asyncio.gather(work, told, return_exceptions=True)
+            await asyncio.gather(work, stopping, return_exceptions=True)
 
     async def _get_ready(self, engine: EngineProcess, api: VllmApi, watch: EngineWatch) -> None:
         started = time.monotonic()
@@ -170,8 +170,10 @@ class Launcher:
         log.info("vLLM is healthy", extra={"after_s": healthy_s})
         draw = random.Random()
         try:
-            told = await self._told(api)
-            result = await warm_up(self.settings, api, max_model_len=told.max_model_len, draw=draw)
+            model_facts = await self._model_facts(api)
+            result = await warm_up(
+                self.settings, api, max_model_len=model_facts.max_model_len, draw=draw
+            )
         except (*UNREACHABLE, CompletionError) as error:
             raise await self._warm_up_failure(engine, error) from None
         measured: Measured | None = None
@@ -179,8 +181,8 @@ class Launcher:
             measured = await measure(
                 self.settings,
                 api,
-                max_model_len=told.max_model_len,
-                kv_capacity_tokens=told.kv_capacity_tokens,
+                max_model_len=model_facts.max_model_len,
+                kv_capacity_tokens=model_facts.kv_capacity_tokens,
                 draw=draw,
             )
         except (*UNREACHABLE, CompletionError) as error:
@@ -188,9 +190,9 @@ class Launcher:
             log.warning("not measured", extra={"why": str(error) or type(error).__name__})
         shape = await asyncio.to_thread(self._shape)
         self.lifecycle.info |= {
-            "vllm_version": told.version,
-            "kv_capacity_tokens": told.kv_capacity_tokens,
-            "max_model_len": told.max_model_len,
+            "vllm_version": model_facts.version,
+            "kv_capacity_tokens": model_facts.kv_capacity_tokens,
+            "max_model_len": model_facts.max_model_len,
             "healthy_after_s": healthy_s,
             "ready_after_s": round(time.monotonic() - started, 3),
             "warm_up": asdict(result),
@@ -205,11 +207,11 @@ class Launcher:
         if result.kv_pull is not None and result.kv_pull.state != "done":
             log.warning("no KV pull in the warm-up", extra={"why": result.kv_pull.reason})
 
-    async def _told(self, api: VllmApi) -> _Told:
+    async def _model_facts(self, api: VllmApi) -> _ModelFacts:
         """What vLLM says of itself; one that is too busy to answer in time is asked again."""
         while True:
             with contextlib.suppress(TimeoutError):
-                return _Told(
+                return _ModelFacts(
                     metrics.kv_capacity_tokens(await api.samples()),
                     await api.max_model_len(self.settings.name),
                     await api.version(),

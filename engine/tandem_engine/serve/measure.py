@@ -125,9 +125,10 @@ async def _decode(
             first_s = await bench.take(tokens=1, batch=batch)
             count = steps.setdefault(batch, max(1, min(most_steps, int(_BUDGET_S / first_s))))
             gained_s = await bench.take(tokens=1, batch=batch, steps=count) - first_s
+            step_s = round(gained_s / count, 6)
             # What a longer answer takes more than one of a single token; by chance it takes less.
-            if gained_s > 0.0:
-                times.append(StepTime(batch, round(gained_s / count, 6)))
+            if step_s > 0.0:
+                times.append(StepTime(batch, step_s))
         if time.monotonic() >= ends_s:
             break
     return tuple(times)

@@ -46,10 +46,10 @@ def parse_pool(obj: Mapping[str, Any], *, strict: bool = False) -> InferencePool
 
 def faults(error: ValidationError) -> dict[str, ErrorDetails]:
     """What is wrong by the sentence on it; of a value that may be of two types, one for both."""
-    told: dict[str, ErrorDetails] = {}
+    by_sentence: dict[str, ErrorDetails] = {}
     for each in error.errors():
-        told.setdefault(_sentence(each), each)
-    return told
+        by_sentence.setdefault(_sentence(each), each)
+    return by_sentence
 
 
 _NOT_READ = {"apiVersion", "kind", "status"}

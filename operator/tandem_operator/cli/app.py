@@ -99,8 +99,8 @@ def about(
 def _add(to: typer.Typer, function: Callable[..., None]) -> None:
     name = function.__name__
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-    told = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    to.command(name, cls=TandemCommand, help=told, epilog="\n\n".join(EPILOGS[name]))(function)
+    help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    to.command(name, cls=TandemCommand, help=help_text, epilog="\n\n".join(EPILOGS[name]))(function)
 
 
 for function in (simulate, plan, diff, explain, record):

@@ -20,7 +20,7 @@ class Cordons:
         self._clock = clock
         self._until_s = 0.0
         self._names: frozenset[str] | None = None
-        self._told = False
+        self._warned = False
 
     async def names(self) -> frozenset[str] | None:
         """The cordoned nodes; `None` where they may not be listed."""
@@ -37,8 +37,8 @@ class Cordons:
         except ApiServerError as error:
             if error.status != 403:
                 raise
-            if not self._told:
-                self._told = True
+            if not self._warned:
+                self._warned = True
                 log.warning("nodes not read", extra={"why": error.message})
             return None
         return frozenset(node["metadata"]["name"] for node in found)

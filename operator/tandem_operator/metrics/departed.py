@@ -55,7 +55,7 @@ class _Process:
         return 1 + len(self.report.arrivals) + len(self.report.finished)
 
     @property
-    def told_all(self) -> bool:
+    def reported_all(self) -> bool:
         """Whether its last word came after its last client."""
         if self.opened_s is None:
             return True
@@ -109,14 +109,16 @@ class _Watched:
         self.watched_from_s = min(self.watched_from_s, now_s)
         self.whole_from_s = min(self.whole_from_s, now_s)
         self.current = {pod: each.seen_as(awaited.get(pod)) for pod, each in self.current.items()}
-        told = [self._hear(report, awaited.get(report.router), now_s=now_s) for report in answers]
+        answered = [
+            self._hear(report, awaited.get(report.router), now_s=now_s) for report in answers
+        ]
         for pod in self.current.keys() - awaited.keys():
             self._end(self.current.pop(pod), now_s=now_s)
         self._miss(awaited.values(), now_s=now_s)
         self.gone = [each for each in self.gone if now_s - each.report.sampled_s <= HISTORY_S]
         self._make_room()
         ended = [_ended(each.report, now_s) for each in self.gone]
-        return tuple(_since(report, self.whole_from_s) for report in (*told, *ended))
+        return tuple(_since(report, self.whole_from_s) for report in (*answered, *ended))
 
     def _make_room(self) -> None:
         """Keep what is gone within bounds: a router can call itself a new one at each look."""
@@ -159,7 +161,7 @@ class _Watched:
     def _end(self, process: _Process, *, now_s: float) -> None:
         """Note that a process is gone, and what it may have taken with it."""
         report = process.report
-        if not process.told_all:
+        if not process.reported_all:
             if now_s - report.sampled_s > SILENT_S:
                 self.whole_from_s = now_s
             process = replace(

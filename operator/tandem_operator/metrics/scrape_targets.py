@@ -32,14 +32,14 @@ def targets_of(
 
 
 def _router(pod: Mapping[str, Any], *, host: str) -> RouterTarget:
-    name, told_s = pod["metadata"]["name"], _told_to_end_s(pod)
+    name, ending_s = pod["metadata"]["name"], _asked_to_end_s(pod)
     changed_s = epoch_s(condition_of(pod, "Ready").get("lastTransitionTime"))
     if phase_of(pod) is PodPhase.READY:
         return RouterTarget(pod=name, host=host, opened_s=changed_s)
-    return RouterTarget(pod=name, host=host, closed_s=changed_s if told_s is None else told_s)
+    return RouterTarget(pod=name, host=host, closed_s=changed_s if ending_s is None else ending_s)
 
 
-def _told_to_end_s(pod: Mapping[str, Any]) -> float | None:
+def _asked_to_end_s(pod: Mapping[str, Any]) -> float | None:
     """When its deletion was asked for; `None` where it was not."""
     killed_s = epoch_s(pod["metadata"].get("deletionTimestamp"))
     if killed_s is None:

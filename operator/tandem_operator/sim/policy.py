@@ -19,7 +19,7 @@ EPOCH_S = 1_700_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ForRouter:
     """What a router hears from the operator; `pace` is `None` while nothing is known."""
 
     pace: TimedDecodePace | None
@@ -35,7 +35,7 @@ class PolicyAnswer:
 
     replicas: Mapping[Role, int]
     next_tick_s: float
-    told: Told | None = None
+    for_router: ForRouter | None = None
 
 
 class Policy(Protocol):
@@ -87,8 +87,10 @@ class Tandem:
             self.namespace.claims[self.pool] = decision.share.claim
         self.decisions.append(decision)
         replicas = {role: plan.to for role, plan in decision.roles.items()}
-        told = Told(decision.pace)
-        return PolicyAnswer(replicas=replicas, next_tick_s=decision.next_tick_s, told=told)
+        for_router = ForRouter(decision.pace)
+        return PolicyAnswer(
+            replicas=replicas, next_tick_s=decision.next_tick_s, for_router=for_router
+        )
 
 
 class Static:

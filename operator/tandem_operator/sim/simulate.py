@@ -153,8 +153,8 @@ class Simulation:
             fleet = pool.fleet(role)
             driven.changes[role] += count != fleet.asked
             fleet.scale(count)
-        if answer.told is not None:
-            pool.router.outlook.hear(answer.told.pace)
+        if answer.for_router is not None:
+            pool.router.outlook.hear(answer.for_router.pace)
         driven.moments.append(
             Moment(
                 at_s=self.clock.now_s,

@@ -121,7 +121,7 @@ def conclude(planned: PassPlan, outcome: WriteOutcome, *, world: World, now_s: f
     if outcome == WriteOutcome() or planned.decision is None or isinstance(read, tuple):
         return planned
     seen = see(world, read.name)
-    return _told(planned, read, seen=seen, outcome=outcome, world=world, now_s=now_s)
+    return _pass_plan(planned, read, seen=seen, outcome=outcome, world=world, now_s=now_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _planned(
         routers=routers,
         requeue_after_s=decision.next_tick_s,
     )
-    return _told(planned, read, seen=seen, outcome=WriteOutcome(), world=world, now_s=now_s)
+    return _pass_plan(planned, read, seen=seen, outcome=WriteOutcome(), world=world, now_s=now_s)
 
 
 def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan:
@@ -233,7 +233,7 @@ def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan
     )
 
 
-def _told(
+def _pass_plan(
     planned: PassPlan,
     read: _Read,
     *,
@@ -345,8 +345,8 @@ def _previous(world: World) -> PoolStatus:
 
 
 def _news(world: World, status: PoolStatus) -> Mapping[str, Any] | None:
-    told = status.to_object()
-    return told if status_changed(world.pool.get("status") or {}, told) else None
+    written = status.to_object()
+    return written if status_changed(world.pool.get("status") or {}, written) else None
 
 
 def _name_of(world: World) -> PoolName:

@@ -79,4 +79,4 @@ def test_no_made_hour_is_too_long_to_simulate_in_a_minute() -> None:
 
 
 def test_quick_cases_have_names_and_requests_of_their_own() -> None:
-    assert len({case.name for case in QUICK}) == len({case.told for case in QUICK}) == 16
+    assert len({case.name for case in QUICK}) == len({case.identity for case in QUICK}) == 16

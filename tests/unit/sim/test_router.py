@@ -12,7 +12,7 @@ from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.faults import PodLoss
 from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.flight import found, judge
-from tandem_operator.sim.policy import PolicyAnswer, Static, Told
+from tandem_operator.sim.policy import PolicyAnswer, Static, ForRouter
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
@@ -169,10 +169,10 @@ class Teller(Static):
 
     def __init__(self, setup: PoolSetup, pace: TimedDecodePace | None) -> None:
         super().__init__(setup.start)
-        self._told = Told(pace)
+        self._told = ForRouter(pace)
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        return replace(super().tick(spec, observation, now_s), told=self._told)
+        return replace(super().tick(spec, observation, now_s), for_router=self._told)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ class LearnedByRouter(learned.Learned):
     def expected_output_tokens(self, flight: Flight) -> int:
         """Return the output tokens to plan for, of all choices."""
         pace = flight.settings.decode
-        mean = self.answer_tokens(told=None if pace is None else pace.output_tokens)
+        mean = self.answer_tokens(stated_tokens=None if pace is None else pace.output_tokens)
         for bound in (flight.call.max_output_tokens, flight.settings.max_model_len):
             if bound is not None and bound < mean:
                 mean = bound

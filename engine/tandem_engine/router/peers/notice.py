@@ -54,16 +54,17 @@ class Notice:
     def document(self) -> bytes:
         """Return it as JSON."""
         ends = [
-            {"digest": end.digest.hex(), "pod": end.pod, "age_s": _told(end.age_s)}
+            {"digest": end.digest.hex(), "pod": end.pod, "age_s": _rounded(end.age_s)}
             for end in self.ends
         ]
         answers = [
-            {"digest": answer.digest.hex(), "age_s": _told(answer.age_s)} for answer in self.answers
+            {"digest": answer.digest.hex(), "age_s": _rounded(answer.age_s)}
+            for answer in self.answers
         ]
         return json.dumps({"schema": 1, "ends": ends, "answers": answers}).encode()
 
 
-def _told(age_s: float) -> float:
+def _rounded(age_s: float) -> float:
     return round(min(REFUSED_S, max(0.0, age_s)), 3)
 
 

@@ -107,9 +107,9 @@ class Peers:
 
     async def tell_ended(self, digest: bytes, *, pod: str) -> None:
         """Have them hear that `pod` ended; return when they know, or have had time for it."""
-        told = [asyncio.ensure_future(news.over.wait()) for news in self._tell(End(digest, pod, 0))]
-        if told:
-            _, late = await asyncio.wait(told, timeout=WAIT_S)
+        sent = [asyncio.ensure_future(news.over.wait()) for news in self._tell(End(digest, pod, 0))]
+        if sent:
+            _, late = await asyncio.wait(sent, timeout=WAIT_S)
             for each in late:
                 each.cancel()
 
@@ -125,17 +125,17 @@ class Peers:
     def _tell(self, what: End | Answer) -> list[_News]:
         if self._authorization is None:
             return []
-        told = []
+        sent = []
         for name in self._peers:
             news = _News(what, self._clock())
             waiting = self._news.setdefault(name, [])
             if len(waiting) >= MOST_IN_A_NOTICE:
                 waiting.pop(0).over.set()
             waiting.append(news)
-            told.append(news)
+            sent.append(news)
             if name not in self._senders:
                 self._senders[name] = asyncio.create_task(self._send_all(name))
-        return told
+        return sent
 
     def _drop(self, name: str) -> None:
         for news in self._news.pop(name, ()):
@@ -146,10 +146,10 @@ class Peers:
         tries = 0
         while (peer := self._peers.get(name)) is not None and (waiting := self._news.get(name)):
             batch, now = list(waiting), self._clock()
-            told = [news.now(now) for news in batch]
+            current = [news.now(now) for news in batch]
             notice = Notice(
-                tuple(each for each in told if isinstance(each, End)),
-                tuple(each for each in told if isinstance(each, Answer)),
+                tuple(each for each in current if isinstance(each, End)),
+                tuple(each for each in current if isinstance(each, Answer)),
             )
             if await self._heard(peer, notice):
                 for news in batch:

@@ -19,12 +19,12 @@ class TandemCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read an output option that names no file as standard output."""
-        told: list[str] = []
+        arguments: list[str] = []
         for here, after in zip(args, [*args[1:], "--"], strict=False):
-            told.append(here)
+            arguments.append(here)
             if here in BARE_OUTPUTS and after.startswith("-") and after != STANDARD_OUTPUT:
-                told.append(STANDARD_OUTPUT)
-        return super().parse_args(ctx, told)
+                arguments.append(STANDARD_OUTPUT)
+        return super().parse_args(ctx, arguments)
 
     def invoke(self, ctx: Any) -> Any:
         """Run; a fault of the input exits with 2, one of the world with 1."""

@@ -129,11 +129,11 @@ def diff(
     with bars() as shown:
         for name in pools:
             for number, case in enumerate(cases[name], start=1):
-                with shown.run(f"{name} {number}/{seeds}", span_s=case.trace.span_s) as told:
-                    done = run(case, policy_for(PolicyName.TANDEM, case), told=told)
+                with shown.run(f"{name} {number}/{seeds}", span_s=case.trace.span_s) as on_progress:
+                    done = run(case, policy_for(PolicyName.TANDEM, case), on_progress=on_progress)
                 runs[name].append(done if number == 1 else stripped(done))
-        with shown.steps("other objectives") as told:
-            budget = budget_of(cases["new"], runs["new"], targets=TARGETS, told=told)
+        with shown.steps("other objectives") as on_progress:
+            budget = budget_of(cases["new"], runs["new"], targets=TARGETS, on_progress=on_progress)
     found = Comparison(
         names=(str(old) if old is not None or live is None else live.name, str(new)),
         pools=(pools["old"], pools["new"]),

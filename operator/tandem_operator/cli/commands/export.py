@@ -36,7 +36,7 @@ def export(
     """
     target = output or f"{pool}-profile.json"
     check_outputs({"-o": target}, inputs={"--kubeconfig": cluster.kubeconfig})
-    live = read_live(cluster.where(pool), traffic_s=None, told=lambda _: None)
+    live = read_live(cluster.where(pool), traffic_s=None, on_progress=lambda _: None)
     document = live.profile()
     write(target, profile_text(document))
     console = screen(target)

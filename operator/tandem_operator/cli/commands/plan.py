@@ -79,18 +79,18 @@ def plan(
     ]
     case = cases[0]
     with bars() as shown:
-        with shown.steps("fleets") as told:
-            search = Search(case, told)
+        with shown.steps("fleets") as on_progress:
+            search = Search(case, on_progress)
             cheapest, changes = _sizes(search)
             fixed = _by_objective(search)
             points = _points(search, cheapest)
         runs = []
         for number, each in enumerate(cases, start=1):
-            with shown.run(f"tandem {number}/{seeds}", span_s=each.trace.span_s) as told:
-                done = run(each, policy_for(PolicyName.TANDEM, each), told=told)
+            with shown.run(f"tandem {number}/{seeds}", span_s=each.trace.span_s) as on_progress:
+                done = run(each, policy_for(PolicyName.TANDEM, each), on_progress=on_progress)
             runs.append(done if number == 1 else stripped(done))
-        with shown.steps("other objectives") as told:
-            budget = budget_of(cases, runs, targets=TARGETS, told=told, fixed=fixed)
+        with shown.steps("other objectives") as on_progress:
+            budget = budget_of(cases, runs, targets=TARGETS, on_progress=on_progress, fixed=fixed)
     found = CapacityPlan(
         case=case,
         cheapest=None if cheapest is None else cheapest.point,

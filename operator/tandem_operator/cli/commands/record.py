@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from tandem_operator.cli.commands.command import spelled_out
-from tandem_operator.cli.input.cluster_access import ClusterOptions, Where, connected, told_plainly
+from tandem_operator.cli.input.cluster_access import ClusterOptions, Where, connected, plain_errors
 from tandem_operator.cli.input.options import OUTPUT
 from tandem_operator.cli.input.pool_evidence import live_pool
-from tandem_operator.cli.input.recording import Recording, Told, record_pool, since_of
+from tandem_operator.cli.input.recording import OnProgress, Recording, record_pool, since_of
 from tandem_operator.cli.output.destination import bars, check_outputs, screen, write
 from tandem_operator.sim.traces.recorded import trace_lines
 
@@ -45,8 +45,8 @@ def record(
     target = output or f"{pool}-trace.jsonl"
     check_outputs({"-o": target}, inputs={"--kubeconfig": cluster.kubeconfig})
     since_s = since_of("--since", since)
-    with bars() as shown, shown.steps("requests") as told:
-        found = asyncio.run(_record(cluster.where(pool), since_s=since_s, told=told))
+    with bars() as shown, shown.steps("requests") as on_progress:
+        found = asyncio.run(_record(cluster.where(pool), since_s=since_s, on_progress=on_progress))
     write(target, "".join(trace_lines(found.recorded.trace)))
     console = screen(target)
     for note in found.notes:
@@ -54,9 +54,9 @@ def record(
     console.print(f"{target}: {found.summary}", soft_wrap=True)
 
 
-async def _record(where: Where, *, since_s: float, told: Told) -> Recording:
+async def _record(where: Where, *, since_s: float, on_progress: OnProgress) -> Recording:
     async with connected(where) as (kube, namespace):
-        with told_plainly():
+        with plain_errors():
             await live_pool(kube, namespace, where.pool)
             return await record_pool(
                 kube,
@@ -64,5 +64,5 @@ async def _record(where: Where, *, since_s: float, told: Told) -> Recording:
                 pool=where.pool,
                 since_s=since_s,
                 now_s=time.time(),
-                told=told,
+                on_progress=on_progress,
             )

@@ -95,8 +95,8 @@ def simulate(
     show(console, case, runs)
     for sentence in said:
         console.print(sentence, soft_wrap=True)
-    told = {"said": said, "runs": [each.to_json() for each in runs]}
-    write_json(json, {**case_json(case), **told})
+    outcome = {"said": said, "runs": [each.to_json() for each in runs]}
+    write_json(json, {**case_json(case), **outcome})
     if html is not None:
         write(html, simulation_page(case, runs))
 
@@ -126,14 +126,14 @@ def _run(case: Case, name: PolicyName, static: Fleet, shown: Bars) -> Run | None
     if name is PolicyName.STATIC:
         case = replace(case, start=static)
     if name is PolicyName.CHEAPEST:
-        with shown.steps("fleets") as told:
-            found = Search(case, told).smallest(case.spec.slo)
+        with shown.steps("fleets") as on_progress:
+            found = Search(case, on_progress).smallest(case.spec.slo)
         if found is None:
             return None
         case = fixed_case(case, found.point.fleet, case.spec.slo)
     policy = policy_for(name, case)
-    with shown.run(policy.name, span_s=case.trace.span_s) as told:
-        return run(case, policy, told=told)
+    with shown.run(policy.name, span_s=case.trace.span_s) as on_progress:
+        return run(case, policy, on_progress=on_progress)
 
 
 def show(console: Console, case: Case, runs: list[Run]) -> None:

@@ -18,7 +18,7 @@ from tandem_operator.sim.simulate import Scenario, Simulation
 
 TOKENS_SHOWN = 1e6
 
-Told = Callable[[float], None]
+OnProgress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class Run:
         }
 
 
-def run(case: Case, policy: Policy, *, told: Told = lambda _: None) -> Run:
-    """Simulate; `told` hears of each tick's time."""
+def run(case: Case, policy: Policy, *, on_progress: OnProgress = lambda _: None) -> Run:
+    """Simulate; `on_progress` hears of each tick's time."""
     setup = PoolSetup(
         name=case.name,
         spec=case.spec,
@@ -108,7 +108,7 @@ def run(case: Case, policy: Policy, *, told: Told = lambda _: None) -> Run:
     scenario = Scenario(
         pools=(setup,), cold_start=case.cold_start, gpus=case.spec.gpu_budget, seed=case.seed
     )
-    simulation = Simulation(scenario, {case.name: _Watched(policy, told)})
+    simulation = Simulation(scenario, {case.name: _Watched(policy, on_progress)})
     report = simulation.run()[case.name]
     flights = tuple(simulation.pool(case.name).ended)
     return Run(case=case, report=report, flights=flights, changes=_changes(case, report, policy))
@@ -117,14 +117,14 @@ def run(case: Case, policy: Policy, *, told: Told = lambda _: None) -> Run:
 class _Watched:
     """A policy whose ticks are told to somebody."""
 
-    def __init__(self, policy: Policy, told: Told) -> None:
+    def __init__(self, policy: Policy, on_progress: OnProgress) -> None:
         self.name = policy.name
         self._policy = policy
-        self._told = told
+        self._on_progress = on_progress
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """The policy's own answer."""
-        self._told(now_s - EPOCH_S)
+        self._on_progress(now_s - EPOCH_S)
         return self._policy.tick(spec, observation, now_s)
 
 

@@ -72,7 +72,7 @@ def budget_of(
     own_runs: Sequence[Run],
     *,
     targets: Sequence[float],
-    told: Callable[[float], None],
+    on_progress: Callable[[float], None],
     fixed: Mapping[float, FleetPoint | None] | None = None,
 ) -> BudgetTable:
     """The budget of a pool whose own runs are known, a case and a run for each seed."""
@@ -83,14 +83,14 @@ def budget_of(
         if target == own:
             runs = tuple(map(stripped, own_runs))
         else:
-            runs = tuple(_run(held_to(case, target), told) for case in cases)
+            runs = tuple(_run(held_to(case, target), on_progress) for case in cases)
         found.append(Objective(target, runs, fleets.get(target)))
     return BudgetTable(own, tuple(found))
 
 
-def _run(case: Case, told: Callable[[float], None]) -> Run:
+def _run(case: Case, on_progress: Callable[[float], None]) -> Run:
     done = stripped(run(case, policy_for(PolicyName.TANDEM, case)))
-    told(1.0)
+    on_progress(1.0)
     return done
 
 
@@ -139,10 +139,10 @@ def _over(spread: Interval, base: float) -> str:
 
 def to_json(found: BudgetTable) -> list[dict[str, Any]]:
     """The budget for programs."""
-    told = []
+    rows = []
     for each in found.objectives:
         more = found.more(each)
-        told.append(
+        rows.append(
             {
                 "attainment": each.attainment,
                 "attained": each.attained,
@@ -155,7 +155,7 @@ def to_json(found: BudgetTable) -> list[dict[str, Any]]:
                 ),
             }
         )
-    return told
+    return rows
 
 
 def _share(value: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from tandem_operator.cli.experiments.experiment import Run, Told, run
+from tandem_operator.cli.experiments.experiment import OnProgress, Run, run
 from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.units import Fleet
 from tandem_operator.core.role import Role
@@ -80,10 +80,10 @@ class Found:
 
 @dataclass(slots=True)
 class Search:
-    """Every fleet that was run. `told` hears of each new run."""
+    """Every fleet that was run. `on_progress` hears of each new run."""
 
     case: Case
-    told: Told = lambda _: None
+    on_progress: OnProgress = lambda _: None
     runs: int = 0
     _judged: dict[tuple[float, float, Size], _Judged] = field(default_factory=dict)
 
@@ -179,10 +179,10 @@ class Search:
 
     def _run(self, fleet: Fleet, slo: Slo) -> _Judged:
         self.runs += 1
-        self.told(self.runs)
+        self.on_progress(self.runs)
         done = run(fixed_case(self.case, fleet, slo), Static(fleet))
         verdicts = ((flight, judge(flight, slo)) for flight in done.flights)
-        kept = [flight for flight, told in verdicts if not (told.failed or told.late_ttft)]
+        kept = [flight for flight, verdict in verdicts if not (verdict.failed or verdict.late_ttft)]
         tpots_s = sorted(flight.tpot_s for flight in kept if flight.tpot_s is not None)
         per_token_s = slo.ttft_s_per_thousand_prompt_tokens / 1000.0
         answered = [flight for flight in done.flights if flight.ttft_s is not None]

@@ -86,15 +86,15 @@ def router_of(router: Router) -> QueueSettings:
 def notes_on(pool: InferencePool) -> list[str]:
     """Where the simulation is not what the spec says, in sentences."""
     spec = policy_of(pool.spec)
-    told = []
+    notes = []
     if spec.mode is not Mode.AUTO:
-        told.append(f"scaling.mode is {spec.mode}; simulated as Auto.")
-    told += [
+        notes.append(f"scaling.mode is {spec.mode}; simulated as Auto.")
+    notes += [
         f"{role}.management is External; simulated as Managed."
         for role, bounds in spec.roles.items()
         if not bounds.managed
     ]
-    return told
+    return notes
 
 
 def fitted_start(spec: PoolSpec, trace: Trace, profile: EngineProfile) -> Fleet:

@@ -95,7 +95,7 @@ async def connected(where: Where) -> AsyncIterator[tuple["Kube", str]]:
 
 
 @contextlib.contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """What an API server refuses or does not answer, as one sentence."""
     import aiohttp  # noqa: PLC0415
 

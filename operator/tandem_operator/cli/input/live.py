@@ -17,11 +17,11 @@ from tandem_operator.cli.input.cluster_access import (
     ClusterOptions,
     Where,
     connected,
-    told_plainly,
+    plain_errors,
 )
 from tandem_operator.cli.input.manifest import read_pool
 from tandem_operator.cli.input.pool_evidence import live_memory, live_pool
-from tandem_operator.cli.input.recording import Recording, Told, record_pool
+from tandem_operator.cli.input.recording import OnProgress, Recording, record_pool
 from tandem_operator.core.memory import Memory
 from tandem_operator.sim.engines.learned_profile import NotLearnedError, learned_profile, origins
 from tandem_operator.workloads.pool_spec import policy_of
@@ -89,18 +89,18 @@ def notes_on_learned(document: dict[str, Any]) -> list[str]:
     return [f"learned profile: {name}: {words}." for name, words in origins(document)]
 
 
-def read_live(where: Where, *, traffic_s: float | None, told: Told) -> Live:
+def read_live(where: Where, *, traffic_s: float | None, on_progress: OnProgress) -> Live:
     """The pool, with its traffic of the last `traffic_s` seconds where it is not `None`.
 
     Raises:
         FailedError: no such pool, no right to read it, or no traffic.
     """
-    return asyncio.run(_read(where, traffic_s=traffic_s, told=told))
+    return asyncio.run(_read(where, traffic_s=traffic_s, on_progress=on_progress))
 
 
-async def _read(where: Where, *, traffic_s: float | None, told: Told) -> Live:
+async def _read(where: Where, *, traffic_s: float | None, on_progress: OnProgress) -> Live:
     async with connected(where) as (kube, namespace):
-        with told_plainly():
+        with plain_errors():
             pool = parse_pool(await live_pool(kube, namespace, where.pool))
             memory, fault = await live_memory(kube, namespace, where.pool)
             recording = None
@@ -111,7 +111,7 @@ async def _read(where: Where, *, traffic_s: float | None, told: Told) -> Live:
                     pool=where.pool,
                     since_s=traffic_s,
                     now_s=time.time(),
-                    told=told,
+                    on_progress=on_progress,
                 )
     return Live(f"{namespace}/{where.pool}", pool, memory, fault, recording)
 
@@ -146,5 +146,5 @@ def live_of(
         if cluster.given is not None:
             raise BadInputError(f"{cluster.given} says where --pool is; add --pool NAME")
         return None
-    with steps(f"reading {name}") as told:
-        return read_live(cluster.where(name), traffic_s=traffic_s, told=told)
+    with steps(f"reading {name}") as on_progress:
+        return read_live(cluster.where(name), traffic_s=traffic_s, on_progress=on_progress)

@@ -174,11 +174,11 @@ class EngineOptions:
         )
         return learned, notes_on_learned(document)
 
-    def _cold_start(self, told: ColdStart) -> ColdStart:
+    def _cold_start(self, fitted: ColdStart) -> ColdStart:
         given, sigma = self.cold_start, self.cold_start_sigma
         return ColdStart(
-            told.median_s if given is None else seconds("--cold-start", given, positive=False),
-            told.sigma if sigma is None else sigma,
+            fitted.median_s if given is None else seconds("--cold-start", given, positive=False),
+            fitted.sigma if sigma is None else sigma,
         )
 
 

@@ -19,7 +19,7 @@ from tandem_operator.api import (
     parse_status,
 )
 from tandem_operator.cli.command_errors import BadInputError, FailedError
-from tandem_operator.cli.input.cluster_access import Where, connected, told_plainly
+from tandem_operator.cli.input.cluster_access import Where, connected, plain_errors
 from tandem_operator.cli.input.manifest import is_pool, objects
 from tandem_operator.core.memory import Memory
 from tandem_operator.workloads.names import MEMORY_KEY, PoolName
@@ -117,7 +117,7 @@ async def gather(where: Where) -> AsyncIterator[Callable[[], Awaitable[Evidence]
     async with connected(where) as (kube, namespace):
 
         async def look() -> Evidence:
-            with told_plainly():
+            with plain_errors():
                 return await _look(kube, namespace, where.pool)
 
         yield look
@@ -180,14 +180,14 @@ def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> 
     remembered, memory_fault = _memory(memory)
     metadata = pool.get("metadata") or {}
     name, uid = _name(pool), metadata.get("uid")
-    told = [_told(each) for each in events if _is_about(each, name, uid)]
+    posted = [_posted(each) for each in events if _is_about(each, name, uid)]
     return Evidence(
         name=name,
         namespace=_namespace(pool),
         pool=parsed,
         fault=fault,
         status=parse_status(pool),
-        events=tuple(sorted(told, key=lambda event: event.at)),
+        events=tuple(sorted(posted, key=lambda event: event.at)),
         memory=remembered,
         memory_fault=memory_fault,
     )
@@ -210,7 +210,7 @@ def _is_about(event: Object, name: str, uid: str | None) -> bool:
     return bool(ours and about.get("name") == name and same)
 
 
-def _told(event: Object) -> PostedEvent:
+def _posted(event: Object) -> PostedEvent:
     """An Event of either API group."""
     times = (event.get("eventTime"), event.get("lastTimestamp"), event.get("firstTimestamp"))
     created = (event.get("metadata") or {}).get("creationTimestamp")

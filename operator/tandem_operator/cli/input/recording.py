@@ -22,7 +22,7 @@ FORBIDDEN, NOT_FOUND = 403, 404
 SKEW_TOLERATED_S = 2.0
 SHORT_BY_S = 5.0
 
-Told = Callable[[float], None]
+OnProgress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,16 @@ class Recording:
         prompt = sum(r.prompt_tokens for r in trace.requests) / count
         output = sum(r.output_tokens for r in trace.requests) / count
         cached = self.recorded.cached_share
-        told = "" if cached is None else f" ({share(cached)} of them cached)"
+        cached_text = "" if cached is None else f" ({share(cached)} of them cached)"
         of = "1 router" if self.routers == 1 else f"{self.routers} routers"
         return (
             f"{count:,} requests in {duration(self.span_s)} ({amount(count / self.span_s)}/s) by"
-            f" {of}, on average {prompt:,.0f} tokens in{told}, {output:,.0f} out"
+            f" {of}, on average {prompt:,.0f} tokens in{cached_text}, {output:,.0f} out"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _RouterPages:
     """One router's requests on this process's clock, and since when they are all there."""
 
     router: str
@@ -77,9 +77,15 @@ def since_of(option: str, text: str) -> float:
 
 
 async def record_pool(
-    kube: "Kube", *, namespace: str, pool: str, since_s: float, now_s: float, told: Told
+    kube: "Kube",
+    *,
+    namespace: str,
+    pool: str,
+    since_s: float,
+    now_s: float,
+    on_progress: OnProgress,
 ) -> Recording:
-    """The requests of the last `since_s` seconds; `told` hears of each page.
+    """The requests of the last `since_s` seconds; `on_progress` hears of each page.
 
     Raises:
         FailedError: no router tells of any request.
@@ -99,11 +105,11 @@ async def record_pool(
             f"no router of {namespace}/{pool} runs; look at `kubectl get pods -n {namespace} -l"
             f" {selector}`"
         )
-    found: list[_Told] = []
+    found: list[_RouterPages] = []
     silent: list[str] = []
     for pod in sorted(pods):
         try:
-            found.append(await _ask(kube, namespace, pod, now_s=now_s, told=told))
+            found.append(await _ask(kube, namespace, pod, now_s=now_s, on_progress=on_progress))
         except FailedError as error:
             silent.append(f"{error}; its requests are missing.")
     if not found:
@@ -111,7 +117,9 @@ async def record_pool(
     return _merged(pool, found, silent, since_s=since_s, now_s=now_s)
 
 
-async def _ask(kube: "Kube", namespace: str, pod: str, *, now_s: float, told: Told) -> _Told:
+async def _ask(
+    kube: "Kube", namespace: str, pod: str, *, now_s: float, on_progress: OnProgress
+) -> _RouterPages:
     from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
     from tandem_operator.kube.port_forward import ForwardError, forwarded  # noqa: PLC0415
 
@@ -123,7 +131,7 @@ async def _ask(kube: "Kube", namespace: str, pod: str, *, now_s: float, told: To
                 page = await _page(port, pod, after)
                 pages.append(page)
                 after = page.next
-                told(float(len(page.requests)))
+                on_progress(float(len(page.requests)))
     except ForwardError as error:
         raise FailedError(f"router {pod} does not answer: {error}") from None
     except ApiServerError as error:
@@ -135,7 +143,7 @@ async def _ask(kube: "Kube", namespace: str, pod: str, *, now_s: float, told: To
         raise FailedError(f"router {pod} cannot be reached: {error.message}") from None
     skew_s = now_s - pages[0].now_s
     shift_s = skew_s if abs(skew_s) > SKEW_TOLERATED_S else 0.0
-    return _Told(
+    return _RouterPages(
         router=pod,
         complete_since_s=pages[-1].complete_since_s + shift_s,
         seen=tuple(
@@ -172,7 +180,7 @@ async def _page(port: "PodPort", pod: str, after: int) -> "Page":
 
 
 def _merged(
-    pool: str, found: Sequence[_Told], silent: Sequence[str], *, since_s: float, now_s: float
+    pool: str, found: Sequence[_RouterPages], silent: Sequence[str], *, since_s: float, now_s: float
 ) -> Recording:
     asked_s = now_s - since_s
     start_s = max(asked_s, min(each.complete_since_s for each in found))

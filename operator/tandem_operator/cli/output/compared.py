@@ -261,9 +261,9 @@ def markdown(found: Comparison) -> str:
         f" {_cell(engines(found))}, seed {old.case.seed}.",
     ]
     if new.changes:
-        told = [f"- {clock(c.at_s)} {_cell(c.sentence)}" for c in new.changes[-SHOWN_CHANGES:]]
+        changes = [f"- {clock(c.at_s)} {_cell(c.sentence)}" for c in new.changes[-SHOWN_CHANGES:]]
         lines += ["", "<details><summary>Last decisions under the new spec</summary>", ""]
-        lines += [*told, "", "</details>"]
+        lines += [*changes, "", "</details>"]
     return "\n".join(lines) + "\n"
 
 

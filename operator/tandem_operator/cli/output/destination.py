@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tandem_operator.cli.command_errors import BadInputError
-from tandem_operator.cli.experiments.experiment import Told
+from tandem_operator.cli.experiments.experiment import OnProgress
 
 STANDARD_OUTPUT = "-"
 FILE_WIDTH = 160
@@ -103,14 +103,14 @@ class Bars:
         self._progress = progress
 
     @contextmanager
-    def run(self, name: str, *, span_s: float) -> Iterator[Told]:
+    def run(self, name: str, *, span_s: float) -> Iterator[OnProgress]:
         """A bar for one run; tell it the simulated time."""
         task = self._progress.add_task(name, total=max(1.0, span_s))
         yield lambda at_s: self._progress.update(task, completed=min(at_s, span_s))
         self._progress.remove_task(task)
 
     @contextmanager
-    def steps(self, name: str) -> Iterator[Told]:
+    def steps(self, name: str) -> Iterator[OnProgress]:
         """A bar for steps whose number is not known; each call is one."""
         task = self._progress.add_task(name, total=None)
         yield lambda _: self._progress.advance(task)

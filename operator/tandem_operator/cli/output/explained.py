@@ -106,8 +106,8 @@ def _fleets(found: Evidence) -> FigureTable:
         fleet = _fleet(found, role)
         counts = (fleet.current, fleet.ready, fleet.desired, fleet.pending)
         capacity = UNKNOWN if fleet.capacity is None else f"{fleet.capacity} requests/s"
-        told = (UNKNOWN if count is None else str(count) for count in counts)
-        rows.append((role.value, *told, capacity, fleet.utilization or UNKNOWN))
+        shown = (UNKNOWN if count is None else str(count) for count in counts)
+        rows.append((role.value, *shown, capacity, fleet.utilization or UNKNOWN))
     return FigureTable(FLEET_TITLES, rows)
 
 
@@ -118,39 +118,39 @@ def _fleet(found: Evidence, role: Role) -> RoleStatus:
 
 def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
     """What the routers measured, beside its bounds."""
-    told, slo = found.status.slo, slo_of(found)
-    if told is None:
+    slo_status, slo = found.status.slo, slo_of(found)
+    if slo_status is None:
         return
     bounds = {"TTFT": "", "TPOT": ""}
     if slo is not None:
         per = slo.ttft_s_per_thousand_prompt_tokens
         grows = f" + {latency(per)} per 1,000 tokens" if per else ""
         bounds = {"TTFT": f"{latency(slo.ttft_s)}{grows}", "TPOT": latency(slo.tpot_s)}
-    for name, at in (("TTFT", told.ttft), ("TPOT", told.tpot)):
+    for name, at in (("TTFT", slo_status.ttft), ("TPOT", slo_status.tpot)):
         if at is not None:
             bound = f", bound {bounds[name]}" if bounds[name] else ""
             yield f"{name} p50, p95, p99", f"{_quantiles(at)}{bound}"
-    if told.attainment is not None:
+    if slo_status.attainment is not None:
         wanted = f", {100.0 * slo.attainment:g}% wanted" if slo is not None else ""
-        yield "attainment", f"{told.attainment}{wanted}"
-    budget = told.error_budget_remaining
+        yield "attainment", f"{slo_status.attainment}{wanted}"
+    budget = slo_status.error_budget_remaining
     if budget is not None:
         shares = ((budget.share, budget.window), (budget.share_30d, "30d"))
         left = ", ".join(f"{share} of {window}" for share, window in shares if share is not None)
         spent = "" if found.memory is None or slo is None else _burn(found.memory, slo)
         yield "error budget left", f"{left}{spent}"
-    if told.goodput is not None:
-        per_gpu = f", {told.goodput_per_gpu} per GPU" if told.goodput_per_gpu else ""
-        yield "goodput", f"{told.goodput} good requests/s{per_gpu}"
-    if told.blame:
-        causes = sorted(told.blame.items(), key=lambda item: -item[1])
+    if slo_status.goodput is not None:
+        per_gpu = f", {slo_status.goodput_per_gpu} per GPU" if slo_status.goodput_per_gpu else ""
+        yield "goodput", f"{slo_status.goodput} good requests/s{per_gpu}"
+    if slo_status.blame:
+        causes = sorted(slo_status.blame.items(), key=lambda item: -item[1])
         yield "misses by cause", ", ".join(f"{cause} {count}" for cause, count in causes)
 
 
 def _burn(memory: Memory, slo: Slo) -> str:
     rates = memory.promise.budget.left(slo.attainment).burn_rates
-    told = ", ".join(f"{amount(rate)} x over {window}" for window, rate in rates.items())
-    return f"; spent at {told}" if told else ""
+    spent = ", ".join(f"{amount(rate)} x over {window}" for window, rate in rates.items())
+    return f"; spent at {spent}" if spent else ""
 
 
 def _quantiles(at: LatencyStatus) -> str:

@@ -74,11 +74,11 @@ def _transfer_s(raw: Mapping[str, Any], name: str, usual_ms: float) -> float:
 def read_cold_start(text: str, *, source: str) -> ColdStart | None:
     """How pods of these engines start, where a profile's file says it."""
     raw = json.loads(text)
-    told = raw.get("cold_start") if isinstance(raw, dict) else None
-    if told is None:
+    table = raw.get("cold_start") if isinstance(raw, dict) else None
+    if table is None:
         return None
     try:
-        found = ColdStart(_not_negative(told, "median_s"), _not_negative(told, "sigma"))
+        found = ColdStart(_not_negative(table, "median_s"), _not_negative(table, "sigma"))
     except (AttributeError, KeyError, TypeError, ValueError):
         found = None
     if found is None or found.sigma > MOST_SIGMA:

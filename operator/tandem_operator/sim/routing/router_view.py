@@ -135,15 +135,17 @@ class RouterView:
     @property
     def output_tokens(self) -> int:
         """Tokens that a request is expected to make."""
-        told = None if self.pace is None else self.pace.output_tokens
-        return round(min(self.max_model_len, self.learned.answer_tokens(told=told)))
+        stated_tokens = None if self.pace is None else self.pace.output_tokens
+        return round(
+            min(self.max_model_len, self.learned.answer_tokens(stated_tokens=stated_tokens))
+        )
 
-    def hear(self, told: TimedDecodePace | None) -> None:
+    def hear(self, pace: TimedDecodePace | None) -> None:
         """Go by what the operator tells of decode replicas."""
         self.pace = None
-        if told is not None:
+        if pace is not None:
             self.pace = ToldPace(
-                told.steps, told.kv_capacity_tokens, told.max_num_seqs, told.output_tokens
+                pace.steps, pace.kv_capacity_tokens, pace.max_num_seqs, pace.output_tokens
             )
 
     def to(self, revision: str) -> Load:

@@ -72,12 +72,12 @@ def recorded(
         )
         for each in ordered
     )
-    told = [each for each in ordered if each.cached_tokens is not None and each.prompt_tokens]
-    tokens = sum(each.prompt_tokens for each in told)
+    measured = [each for each in ordered if each.cached_tokens is not None and each.prompt_tokens]
+    tokens = sum(each.prompt_tokens for each in measured)
     return RecordedTrace(
         trace=Trace(name=name, requests=requests),
         drawn=sum(not each.whole for each in ordered),
-        cached_share=sum(e.cached_tokens or 0 for e in told) / tokens if tokens else None,
+        cached_share=sum(e.cached_tokens or 0 for e in measured) / tokens if tokens else None,
     )
 
 

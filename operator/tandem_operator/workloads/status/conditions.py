@@ -59,7 +59,7 @@ def rejection(sentences: Iterable[str]) -> tuple[ConditionNow, ...]:
 
 
 def conditions(
-    told: Iterable[ConditionNow], previous: PoolStatus, *, generation: int, now_s: float
+    current: Iterable[ConditionNow], previous: PoolStatus, *, generation: int, now_s: float
 ) -> list[Condition]:
     """Verdicts as conditions; a transition time moves only with the status."""
     return [
@@ -71,7 +71,7 @@ def conditions(
             reason=verdict.reason,
             message=verdict.message[:LONGEST_MESSAGE],
         )
-        for verdict in told
+        for verdict in current
     ]
 
 
@@ -136,14 +136,14 @@ def _accepted(facts: PoolFacts) -> ConditionNow:
             f"The API server refused an object, so Tandem changed nothing: {facts.outcome.refused}"
         )
         return ConditionNow(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
-    told = dict(_told_though_accepted(facts))
-    if told:
-        reason, message = next(iter(told)), " ".join(told.values())
+    troubles = dict(_troubles_though_accepted(facts))
+    if troubles:
+        reason, message = next(iter(troubles)), " ".join(troubles.values())
         return ConditionNow(ConditionType.ACCEPTED, TRUE, reason, message)
     return ConditionNow(ConditionType.ACCEPTED, TRUE, "Valid", "The spec is in force.")
 
 
-def _told_though_accepted(facts: PoolFacts) -> Iterator[tuple[str, str]]:
+def _troubles_though_accepted(facts: PoolFacts) -> Iterator[tuple[str, str]]:
     """Reasons and sentences of what is amiss while the spec is in force."""
     if facts.outcome.unstored is not None:
         message = f"The API server refused ConfigMap {facts.name.memory}. A restart of the operator"
@@ -266,14 +266,14 @@ def _rivalry(contested: tuple[str, Rival]) -> str:
 
 def _engines_healthy(facts: PoolFacts) -> ConditionNow:
     kind, lapses, sick = ConditionType.ENGINES_HEALTHY, lapsed(facts), ejected(facts)
-    told = []
+    sentences = []
     if lapses:
-        told.append(f"These pods are no longer Ready: {_named(lapses)}.")
+        sentences.append(f"These pods are no longer Ready: {_named(lapses)}.")
     if sick:
-        told.append(f"The routers send no requests to these Ready pods: {_named(sick)}.")
-    if told:
+        sentences.append(f"The routers send no requests to these Ready pods: {_named(sick)}.")
+    if sentences:
         return ConditionNow(
-            kind, FALSE, "EnginesStopped" if lapses else "EnginesEjected", " ".join(told)
+            kind, FALSE, "EnginesStopped" if lapses else "EnginesEjected", " ".join(sentences)
         )
     if all(router.ended for router in facts.seen.observation.routers):
         return ConditionNow(

@@ -39,7 +39,7 @@ def ejected(facts: PoolFacts) -> tuple[Sickness, ...]:
     """The pods worth telling of, by role and name: those that Kubernetes itself calls Ready."""
     ready = {pod.name for role in Role for pod in facts.seen.of(role, PodPhase.READY)}
     first: dict[str, SickPod] = {}
-    for sick in _told(facts.seen.observation.routers):
+    for sick in _reported_sick(facts.seen.observation.routers):
         known = first.get(sick.pod)
         if known is None or (sick.since_s, sick.reason) < (known.since_s, known.reason):
             first[sick.pod] = sick
@@ -61,6 +61,6 @@ def lapsed(facts: PoolFacts) -> tuple[Sickness, ...]:
     )
 
 
-def _told(routers: Iterable[RouterReport]) -> Iterator[SickPod]:
+def _reported_sick(routers: Iterable[RouterReport]) -> Iterator[SickPod]:
     for router in routers:
         yield from router.sick

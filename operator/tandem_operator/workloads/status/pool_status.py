@@ -62,8 +62,8 @@ def rejected_status(
     now_s: float,
 ) -> PoolStatus:
     """The status of a pool whose spec cannot be run: what runs goes on, and says so."""
-    told = conditions(rejection(sentences), previous, generation=generation, now_s=now_s)
-    replaced = {condition.type for condition in told}
+    current = conditions(rejection(sentences), previous, generation=generation, now_s=now_s)
+    replaced = {condition.type for condition in current}
     kept = [each for each in previous.conditions or () if each.type not in replaced]
     roles = {
         role.value: _counts(
@@ -71,7 +71,7 @@ def rejected_status(
         )
         for role in Role
     }
-    return previous.model_copy(update={"conditions": [*told, *kept], **roles})
+    return previous.model_copy(update={"conditions": [*current, *kept], **roles})
 
 
 def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -121,7 +121,7 @@ def _desired(previous: PoolStatus, role: Role) -> int | None:
 def _slo_status(facts: PoolFacts) -> SloStatus | None:
     recent, gpus = facts.decision.recent, facts.gpus_held()
     goodput = recent.goodput_rps
-    told = SloStatus(
+    slo_status = SloStatus(
         ttft=_latency(recent.ttft),
         tpot=_latency(recent.tpot),
         attainment=None if recent.attainment is None else format_ratio(recent.attainment),
@@ -130,7 +130,7 @@ def _slo_status(facts: PoolFacts) -> SloStatus | None:
         error_budget_remaining=_error_budget(facts),
         blame={cause: count for cause, count in sorted(recent.blame.items()) if count} or None,
     )
-    return told if told.to_object() else None
+    return slo_status if slo_status.to_object() else None
 
 
 def _error_budget(facts: PoolFacts) -> ErrorBudgetStatus | None:
@@ -138,21 +138,21 @@ def _error_budget(facts: PoolFacts) -> ErrorBudgetStatus | None:
     before = None if slo is None else slo.error_budget_remaining
     if left.remaining_share is None and left.remaining_30d_share is None:
         return None
-    told = ErrorBudgetStatus() if before is None else before
+    shown = ErrorBudgetStatus() if before is None else before
     return ErrorBudgetStatus(
-        share=_whole_percent(left.remaining_share, told.share),
+        share=_whole_percent(left.remaining_share, shown.share),
         window=BUDGET_WINDOW,
-        share_30d=_whole_percent(left.remaining_30d_share, told.share_30d),
+        share_30d=_whole_percent(left.remaining_30d_share, shown.share_30d),
     )
 
 
-def _whole_percent(share: float | None, told: str | None) -> str | None:
+def _whole_percent(share: float | None, shown: str | None) -> str | None:
     """The share in whole percents; what was told stays while it is less than one from it."""
     if share is None:
         return None
-    whole = None if told is None else re.fullmatch(r"(-?[0-9]{1,9})%", told)
+    whole = None if shown is None else re.fullmatch(r"(-?[0-9]{1,9})%", shown)
     if whole is not None and abs(100.0 * share - int(whole[1])) < 1.0:
-        return told
+        return shown
     return f"{round(100.0 * share)}%"
 
 
@@ -176,15 +176,15 @@ def _decision_status(facts: PoolFacts) -> DecisionStatus:
     }
     sentence = decision.sentence[:LONGEST_SENTENCE]
     if before is not None:
-        told = {Role.PREFILL: before.prefill, Role.DECODE: before.decode}
+        last_steps = {Role.PREFILL: before.prefill, Role.DECODE: before.decode}
         if _moves(steps):
             # A step that nobody takes comes again each tick, its numbers moving.
-            repeated = steps == told and not _taken(facts, steps)
+            repeated = steps == last_steps and not _taken(facts, steps)
         else:
             quiet = all(each.reason in _QUIET for each in decision.roles.values())
-            told_s = epoch_s(before.time)
-            new = told_s is not None and 0.0 <= decision.at_s - told_s < TOLD_FOR_S
-            repeated = before.reason == sentence or ((quiet or new) and _moves(told))
+            last_told_at_s = epoch_s(before.time)
+            new = last_told_at_s is not None and 0.0 <= decision.at_s - last_told_at_s < TOLD_FOR_S
+            repeated = before.reason == sentence or ((quiet or new) and _moves(last_steps))
         if repeated:
             return before
     limits = [limit for role in Role for limit in decision.roles[role].limits_hit]
