@@ -1,37 +1,34 @@
-"""Run the core without a step on a trace, or take what was run before with the same code."""
+"""Run the core without a step on a case, behind the live router's policy and with its insurance."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 from benchmarks.ablation import parts
+from benchmarks.ablation.cases import CASES
 from benchmarks.ablation.parts import PARTS, Part
-from benchmarks.beyond import run as pools
-from benchmarks.beyond.run import GPUS, setup_of
-from benchmarks.beyond.steps import STEPS
-from benchmarks.simulator.kept import kept
-from tandem_operator.sim.cluster.pods import ColdStart
+from benchmarks.promise.bench import Bench
+from benchmarks.promise.kept import Kept, Row
+from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.sim.policy import Tandem
-from tandem_operator.sim.simulate import Scenario, simulate
 
 CORE = "tandem_operator.core"
-# What a result depends on besides the core and the simulator.
-MADE_BY = [Path(__file__), Path(parts.__file__), Path(pools.__file__)]
+Task = tuple[str, str, Path]
 
 
-def outcome(
-    name: str, part: str, *, startup_s: float, folder: Path, traces: Path
-) -> dict[str, Any]:
-    """What came of the core without `part` on a trace."""
-    return kept(
-        [name, part, startup_s],
-        folder,
-        lambda: _run(name, PARTS[part], startup_s=startup_s, traces=traces),
-        made_by=MADE_BY,
-    )
+def outcome(task: Task) -> tuple[str, str, Row]:
+    """Case, step, and what came of the core without that step on that case."""
+    name, step, cache = task
+    part = PARTS[step]
+    case = CASES[name]
+    case = replace(case, cold_start_s=case.cold_start_s + part.later_s)
+    bench = Bench(case, Kept(cache / "runs.jsonl"), None)
+    with without(part):
+        made_by = Path(parts.__file__).read_text()
+        row = bench.one("tandem", (step, made_by), lambda _: Tandem(tuning=part.tuned(TUNING)))
+    return name, step, row
 
 
 @contextmanager
@@ -41,12 +38,3 @@ def without(part: Part) -> Iterator[None]:
         for target, other in part.instead.items():
             changed.enter_context(patch(f"{CORE}.{target}", other))
         yield
-
-
-def _run(name: str, part: Part, *, startup_s: float, traces: Path) -> dict[str, Any]:
-    began_s = time.process_time()
-    setup = setup_of(name, STEPS["engines"], traces)
-    scenario = Scenario(pools=(), cold_start=ColdStart(startup_s), gpus=GPUS)
-    with without(part):
-        report = simulate(setup, Tandem(), scenario)
-    return report.to_json() | {"cpu_s": time.process_time() - began_s}

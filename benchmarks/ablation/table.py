@@ -1,53 +1,101 @@
-"""Results as tables: what is lost without a step, by kind of trace and by trace."""
+"""What is lost without a step, by family, beside what chance alone changes there."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
-from benchmarks.ablation.parts import PARTS, WHOLE
-from benchmarks.replay.recipes import RECIPES
+from benchmarks.ablation.cases import FAMILIES
+from benchmarks.ablation.parts import CHANCE, PARTS, WHOLE
+from benchmarks.promise.kept import Row
 
-Results = Mapping[str, Mapping[str, Mapping[str, Any]]]
-KINDS = ("jump", "calm", "flat")
+Rows = Mapping[tuple[str, str], Row]
 
 
-def by_kind(results: Results) -> str:
-    """A step a line: mean points of attainment and mean percent of goodput per GPU without it."""
-    heads = " | ".join(f"{kind}: attainment, good/GPU-s, worst" for kind in KINDS)
-    lines = [f"| without | then | {heads} |", "|---|---|" + "---|" * len(KINDS)]
-    for part, rows in results.items():
-        cells = [_kind(results[WHOLE], rows, kind, whole=part == WHOLE) for kind in KINDS]
-        lines.append(f"| {part} | {PARTS[part].without} | " + " | ".join(cells) + " |")
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Means over a family: points of attainment, percent of good requests per GPU-second."""
+
+    points: float
+    percent: float
+
+    def __str__(self) -> str:
+        return f"{self.points:+.2f}, {self.percent:+.1f} %"
+
+
+def change(rows: Rows, step: str, family: str) -> Change | None:
+    """What a family loses or wins without the step; `None` where it was not run."""
+    names = [case.name for case in FAMILIES[family]]
+    pairs = [(rows.get((name, step)), rows.get((name, WHOLE))) for name in names]
+    known = [(row, whole) for row, whole in pairs if row is not None and whole is not None]
+    if len(known) < len(names):
+        return None
+    return Change(
+        points=_mean([100.0 * (row["attainment"] - whole["attainment"]) for row, whole in known]),
+        percent=_mean(
+            [
+                100.0 * (row["good_per_gpu_s"] / whole["good_per_gpu_s"] - 1.0)
+                for row, whole in known
+            ]
+        ),
+    )
+
+
+def chance(rows: Rows, family: str) -> Change | None:
+    """The most that a start-up of a second more or less changes: no cause, so it is chance."""
+    found = [each for step in CHANCE if (each := change(rows, step, family)) is not None]
+    if not found:
+        return None
+    return Change(
+        points=max(abs(each.points) for each in found),
+        percent=max(abs(each.percent) for each in found),
+    )
+
+
+def worth(rows: Rows, step: str) -> list[str]:
+    """The families that lose more than chance without the step, in attainment or in goodput."""
+    found = []
+    for family in FAMILIES:
+        lost, luck = change(rows, step, family), chance(rows, family)
+        if lost is None or luck is None:
+            continue
+        if lost.points < -luck.points or lost.percent < -luck.percent:
+            found.append(family)
+    return found
+
+
+def table(rows: Rows, steps: Sequence[str]) -> str:
+    """A step a line, a family a column."""
+    lines = [
+        "| without | then | " + " | ".join(FAMILIES) + " | worth more than chance |",
+        "|---|---|" + "---|" * (len(FAMILIES) + 1),
+        f"| {WHOLE} | {PARTS[WHOLE].without} | "
+        + " | ".join(_figures(rows, family) for family in FAMILIES)
+        + " | |",
+        "| chance | a start-up takes a second more or less | "
+        + " | ".join(_cell(chance(rows, family)) for family in FAMILIES)
+        + " | |",
+    ]
+    lines += [
+        f"| {step} | {PARTS[step].without} | "
+        + " | ".join(_cell(change(rows, step, family)) for family in FAMILIES)
+        + f" | {', '.join(worth(rows, step)) or '-'} |"
+        for step in steps
+        if step not in (WHOLE, *CHANCE)
+    ]
     return "\n".join(lines)
 
 
-def _kind(
-    base: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], kind: str, *, whole: bool
-) -> str:
-    names = [name for name in rows if RECIPES[name].kind == kind]
-    if not names:
-        return ""
-    attainment = _mean([rows[name]["attainment"] for name in names])
-    worst = min(rows[name]["attainment"] for name in names)
-    if whole:
-        goodput = _mean([rows[name]["good_per_gpu_s"] for name in names])
-        return f"{attainment:.3f}, {goodput:.2f}, {worst:.3f}"
-    points = 100.0 * (attainment - _mean([base[name]["attainment"] for name in names]))
-    percent = 100.0 * (
-        _mean([rows[n]["good_per_gpu_s"] / base[n]["good_per_gpu_s"] for n in names]) - 1.0
-    )
-    return f"{points:+.1f}, {percent:+.1f} %, {worst:.3f}"
+def _figures(rows: Rows, family: str) -> str:
+    found = [rows.get((case.name, WHOLE)) for case in FAMILIES[family]]
+    known = [row for row in found if row is not None]
+    if not known:
+        return "-"
+    attainment = _mean([row["attainment"] for row in known])
+    return f"{attainment:.4f}, {_mean([row['good_per_gpu_s'] for row in known]):.2f}"
+
+
+def _cell(found: Change | None) -> str:
+    return "-" if found is None else str(found)
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def by_trace(results: Results, names: Sequence[str]) -> str:
-    """Attainment @ good requests per GPU-second, a step a line, a trace a column."""
-    lines = ["| without | " + " | ".join(names) + " |", "|---|" + "---|" * len(names)]
-    for part, rows in results.items():
-        cells = [
-            f"{rows[name]['attainment']:.3f} @ {rows[name]['good_per_gpu_s']:.2f}" for name in names
-        ]
-        lines.append(f"| {part} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)

@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from tandem_operator.api.parse import parse_pool
+from tandem_operator.api import InferencePool
 from tandem_operator.api.v1alpha1.engine import Device
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
-from tandem_operator.core.observation import PodPhase
-from tandem_operator.core.role import Role
 from tandem_operator.kube.apply import (
     ApplyReport,
     ChildWriter,
@@ -28,7 +26,6 @@ from tandem_operator.kube.counts import (
     count_is_ours,
     managed,
     replicas_last_decided,
-    spec_of,
 )
 from tandem_operator.kube.engine_keys import EngineKeys
 from tandem_operator.kube.events import EventWriter
@@ -45,11 +42,16 @@ from tandem_operator.metrics.scrape_targets import targets_of
 from tandem_operator.workloads.builders.engine_key import runs_with_key
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
 from tandem_operator.workloads.names import PoolName, key_of
-from tandem_operator.workloads.observed.live_objects import see
 from tandem_operator.workloads.observed.rivals import Rivals
 from tandem_operator.workloads.observed.troubles import pod_trouble
-from tandem_operator.workloads.plan import EventType, PassPlan, WriteOutcome, conclude, plan
-from tandem_operator.workloads.pool_spec import policy_of
+from tandem_operator.workloads.plan import (
+    EventType,
+    PassPlan,
+    WriteOutcome,
+    conclude,
+    parsed_pool,
+    plan,
+)
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)
@@ -154,7 +156,8 @@ class PoolLoop:
             self._forget(key)
             uid = pool["metadata"]["uid"]
             known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool))
-        spec = spec_of(pool)
+        parsed = parsed_pool(pool)
+        spec = parsed.spec if isinstance(parsed, InferencePool) else None
         holds_gpus = spec is not None and spec.engine.device is Device.NVIDIA
         gpus = await self._sharing.gpus(key.namespace) if holds_gpus else None
         # A spec that cannot be read otherwise still has its pods measured.
@@ -165,7 +168,8 @@ class PoolLoop:
         )
         rivals = await self._autoscalers.named(rivals, namespace=key.namespace, pool=key.name)
         # No other pass may come between what is read of the claims here and this pool's own.
-        world = replace(world, quota=self._sharing.quota(*key, gpus=gpus), rivals=rivals)
+        quota = self._sharing.quota(*key, gpus=gpus)
+        world = replace(world, parsed=parsed, quota=quota, rivals=rivals)
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
         self._sharing.note(*key, claim=planned.claim)
         if planned.unreadable is not None:
@@ -347,7 +351,7 @@ class PoolLoop:
             concluded.decision,
             **where,
             ready=collected.ready,
-            gpus_held=_gpus_held(world),
+            gpus_held=concluded.gpus_held,
             age_s=collected.age_s,
         )
         if _counts(concluded) != before.logged_counts:
@@ -372,18 +376,6 @@ class PoolLoop:
         self._collector.forget(namespace=key.namespace, pool=key.name)
         self._children.invalidate(namespace=key.namespace, pool=key.name)
         self._exported.forget(namespace=key.namespace, pool=key.name)
-
-
-def _gpus_held(world: World) -> int:
-    """GPUs, or units where replicas hold none, of engine pods that have a node."""
-    roles = policy_of(parse_pool(world.pool).spec).roles
-    seen = see(world, _name_of(world.pool))
-    return sum(
-        roles[role].gpus_per_replica
-        for role in Role
-        for pod in seen.of(role)
-        if pod.phase is not PodPhase.UNSCHEDULED
-    )
 
 
 def _counts(planned: PassPlan) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.pods.pod import SimulatedPod as LivePod
+from tandem_engine.router.pods.pod import Pod as LivePod
 from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_engine.router.scheduling.request_queue import RequestQueue
 from tandem_engine.router.scheduling.waiter import Waiter

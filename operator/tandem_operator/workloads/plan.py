@@ -51,7 +51,16 @@ from tandem_operator.workloads.stored_memory import (
 )
 from tandem_operator.workloads.world import Object, World
 
-__all__ = ["Event", "EventType", "PassPlan", "PodCost", "WriteOutcome", "conclude", "plan"]
+__all__ = [
+    "Event",
+    "EventType",
+    "PassPlan",
+    "PodCost",
+    "WriteOutcome",
+    "conclude",
+    "parsed_pool",
+    "plan",
+]
 
 REJECTED_REQUEUE_S = 15.0
 
@@ -74,6 +83,7 @@ class PassPlan:
         unreadable: why the memory was of no use, if it was not; the pool starts anew then.
         routers: how many there should be, and why.
         decision: `None` where the spec cannot be run; what runs is left as it is then.
+        basis: what the plan was made from, for `conclude`.
     """
 
     children: tuple[Object, ...] = ()
@@ -88,6 +98,19 @@ class PassPlan:
     decision: Decision | None = None
     routers: RouterCount | None = None
     requeue_after_s: float = REJECTED_REQUEUE_S
+    basis: "Basis | None" = field(default=None, compare=False, repr=False)
+
+    @property
+    def gpus_held(self) -> int:
+        """GPUs, or units where replicas hold none, of engine pods that have a node."""
+        if self.basis is None:
+            return 0
+        return sum(
+            spec.gpus_per_replica
+            for role, spec in self.basis.policy.roles.items()
+            for pod in self.basis.seen.of(role)
+            if pod.phase is not PodPhase.UNSCHEDULED
+        )
 
     @property
     def claim(self) -> Claim | None:
@@ -117,28 +140,39 @@ def plan(world: World, *, now_s: float) -> PassPlan:
 
 def conclude(planned: PassPlan, outcome: WriteOutcome, *, world: World, now_s: float) -> PassPlan:
     """The plan with status and Events as they are after its writes."""
-    read = _read(world)
-    if outcome == WriteOutcome() or planned.decision is None or isinstance(read, tuple):
+    if outcome == WriteOutcome() or planned.basis is None:
         return planned
-    seen = see(world, read.name)
-    return _pass_plan(planned, read, seen=seen, outcome=outcome, world=world, now_s=now_s)
+    return _pass_plan(planned, planned.basis, outcome=outcome, world=world, now_s=now_s)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A pool whose spec makes sense."""
+class Basis:
+    """A pool whose spec makes sense, read once for the whole pass.
+
+    Attributes:
+        policy: the core's view of the spec.
+    """
 
     name: PoolName
     pool: InferencePool
     templates: Mapping[str, Template]
+    seen: LiveObjects
+    policy: PoolSpec
 
 
-def _read(world: World) -> _Read | tuple[str, ...]:
-    """The pool, or what is wrong with it."""
+def parsed_pool(pool: Mapping[str, Any]) -> InferencePool | InvalidPoolError:
+    """The pool as the API's types, or what is wrong with it."""
     try:
-        pool = parse_pool(world.pool)
+        return parse_pool(pool)
     except InvalidPoolError as error:
-        return (str(error),)
+        return error
+
+
+def _read(world: World) -> Basis | tuple[str, ...]:
+    """The pool, or what is wrong with it."""
+    pool = parsed_pool(world.pool) if world.parsed is None else world.parsed
+    if isinstance(pool, InvalidPoolError):
+        return (str(pool),)
     name = _name_of(world)
     wrong = objections(pool.spec, world.installation, name=name)
     if wrong:
@@ -149,11 +183,17 @@ def _read(world: World) -> _Read | tuple[str, ...]:
         installation=world.installation,
         with_key=roles_with_key(world, name),
     )
-    return _Read(name, pool, templates)
+    return Basis(
+        name=name,
+        pool=pool,
+        templates=templates,
+        seen=see(world, name),
+        policy=_policy(pool, world),
+    )
 
 
 def _planned(
-    read: _Read,
+    read: Basis,
     world: World,
     before: Memory,
     *,
@@ -161,8 +201,8 @@ def _planned(
     now_s: float,
 ) -> PassPlan:
     """The plan from what was remembered before."""
-    name, seen = read.name, see(world, read.name)
-    policy = with_reserve(_policy(read, world), turnovers(seen, read.templates))
+    name, seen = read.name, read.seen
+    policy = with_reserve(read.policy, turnovers(seen, read.templates))
     decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
     router = read.pool.spec.router
     routers = doors(
@@ -215,8 +255,9 @@ def _planned(
         decision=decision,
         routers=routers,
         requeue_after_s=decision.next_tick_s,
+        basis=read,
     )
-    return _pass_plan(planned, read, seen=seen, outcome=WriteOutcome(), world=world, now_s=now_s)
+    return _pass_plan(planned, read, outcome=WriteOutcome(), world=world, now_s=now_s)
 
 
 def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan:
@@ -235,9 +276,8 @@ def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan
 
 def _pass_plan(
     planned: PassPlan,
-    read: _Read,
+    read: Basis,
     *,
-    seen: LiveObjects,
     outcome: WriteOutcome,
     world: World,
     now_s: float,
@@ -247,11 +287,11 @@ def _pass_plan(
     facts = PoolFacts(
         name=read.name,
         generation=read.pool.metadata.generation,
-        policy=_policy(read, world),
+        policy=read.policy,
         rivals=world.rivals,
         templates={each: template.hash for each, template in read.templates.items()},
         overridden=_overridden(read.templates),
-        seen=seen,
+        seen=read.seen,
         decision=planned.decision,
         routers=planned.routers,
         previous=_previous(world),
@@ -275,9 +315,9 @@ def _pass_plan(
     return replace(planned, status=_news(world, status), events=events)
 
 
-def _policy(read: _Read, world: World) -> PoolSpec:
+def _policy(pool: InferencePool, world: World) -> PoolSpec:
     """The policy, with roles that a rival is left alone with as those of another owner."""
-    policy = policy_of(read.pool.spec)
+    policy = policy_of(pool.spec)
     roles = {
         role: replace(spec, managed=False) if _left_alone(world, role) else spec
         for role, spec in policy.roles.items()

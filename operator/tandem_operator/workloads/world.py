@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tandem_operator.api import InferencePool, InvalidPoolError
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.observation import EngineSample, Latency, RouterReport
 from tandem_operator.core.quota.share import Quota
@@ -72,6 +73,7 @@ class World:
 
     Attributes:
         pool: the InferencePool as stored, status included.
+        parsed: the same as the API's types, or what is wrong with it; `None`: `plan` parses it.
         children: every live object whose controller is this pool (all kinds that `plan` builds),
             whole and with `apiVersion` and `kind`. One that is missing here is created.
         pods: every live pod of the pool's own ReplicaSets, router pods included.
@@ -87,6 +89,7 @@ class World:
     """
 
     pool: Mapping[str, Any]
+    parsed: InferencePool | InvalidPoolError | None = None
     installation: Installation
     children: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()

@@ -2,6 +2,7 @@ import pytest
 
 from tandem_operator.kube.client import ApiServerError
 from tandem_operator.kube.counts import as_if_ours, replicas_last_decided
+from tandem_operator.workloads import plan as planning
 from tandem_operator.workloads.world import Installation, World
 from tests.unit.loop.store import KEY, own
 from tests.unit.workloads.cluster import pool
@@ -181,3 +182,23 @@ async def test_a_child_that_its_kind_cannot_hold_is_called_refused(store):
     accepted = store.condition("Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "ChildRefused")
     assert accepted["message"].endswith(f"Deployment tiny-decode: {sentence}")
+
+
+async def test_a_pass_at_rest_reads_parses_and_renders_the_pool_once(store, monkeypatch):
+    await store.passes(3)
+    calls = []
+
+    def counted(name):
+        original = getattr(planning, name)
+
+        def call(*args, **kwargs):
+            calls.append(name)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(planning, name, call)
+
+    for name in ("parse_pool", "templates_of", "see"):
+        counted(name)
+    await store.passes()
+
+    assert sorted(calls) == ["parse_pool", "see", "templates_of"]

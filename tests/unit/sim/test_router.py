@@ -12,7 +12,7 @@ from tandem_operator.core.spec import PoolSpec
 from tandem_operator.sim.cluster.faults import PodLoss
 from tandem_operator.sim.engines.profile import straight_profile
 from tandem_operator.sim.flight import found, judge
-from tandem_operator.sim.policy import PolicyAnswer, Static, ForRouter
+from tandem_operator.sim.policy import ForRouter, PolicyAnswer, Static
 from tandem_operator.sim.pool import PoolSetup
 from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
 from tandem_operator.sim.simulate import Scenario, Simulation, simulate
