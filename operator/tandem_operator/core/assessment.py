@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.forecast.distribution import Forecast
-from tandem_operator.core.forecast.forecaster import LOOK_AHEAD_S, forecast
+from tandem_operator.core.forecast.forecaster import forecast
 from tandem_operator.core.learn.correction import (
     LONGER_S,
     MINUTE_S,
@@ -32,6 +32,7 @@ from tandem_operator.core.sizing.demand import (
 )
 from tandem_operator.core.sizing.router_credit import insured, trusted
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING
 
 TICK_S = 5.0
 LONGEST_STEP_S = 30.0
@@ -187,7 +188,9 @@ def size(spec: PoolSpec, seen: Observed, taught: Taught, ahead: Ahead, memory: M
             outputs=taught.outputs,
             correction=correction,
             overhead_s=overhead_s,
-            backlog=backlog_of(observation.routers, clear_s=ahead.lead_s + LOOK_AHEAD_S),
+            backlog=backlog_of(
+                observation.routers, clear_s=ahead.lead_s + TUNING.forecast.look_ahead_s
+            ),
         ),
     )
     rate_rps, ready = seen.arrivals.rate_rps(RATE_S) or 0.0, seen.ready

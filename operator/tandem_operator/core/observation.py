@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tandem_operator.core.role import Role
-
-LOSS_SHOWS_S = 30.0
-"""Rates are taken from about so many seconds."""
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class PodPhase(StrEnum):
@@ -188,9 +186,10 @@ class RouterReport:
     joined: bool = False
     lost_s: float | None = None
 
-    def lost_lately(self, now_s: float) -> bool:
+    def lost_lately(self, now_s: float, *, tuning: Tuning = TUNING) -> bool:
         """Whether the last rates lack who came between its last word and its end."""
-        return self.lost_s is not None and 0.0 <= now_s - self.lost_s < LOSS_SHOWS_S
+        shows_s = tuning.observe.loss_shows_s
+        return self.lost_s is not None and 0.0 <= now_s - self.lost_s < shows_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Tell a change from chance."""
 
-CHANCE = 2.0
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
-def believed(recent: float, overall: float, *, variance: float) -> float:
+def believed(recent: float, overall: float, *, variance: float, tuning: Tuning = TUNING) -> float:
     """A recent mean, drawn to the overall one as far as their difference may be chance.
 
     `variance` is that of the recent mean.
@@ -11,4 +11,5 @@ def believed(recent: float, overall: float, *, variance: float) -> float:
     shift = recent - overall
     if shift == 0.0:
         return overall
-    return overall + shift * max(0.0, 1.0 - CHANCE * variance / (shift * shift))
+    chance = tuning.observe.chance_variances
+    return overall + shift * max(0.0, 1.0 - chance * variance / (shift * shift))

@@ -5,14 +5,10 @@ from math import exp
 
 import pytest
 
-from tandem_operator.core.forecast.experts import (
-    DAMPING_S,
-    MEAN_LONGEST_S,
-    line,
-    mean,
-    predict_all,
-)
+from tandem_operator.core.forecast.experts import line, mean, predict_all
+from tandem_operator.core.tuning.tuning import TUNING
 
+DAMPING_S = TUNING.forecast.damping_s
 HORIZONS_S = (0.0, 60.0, 600.0)
 RAMP = [float(second) for second in range(1, 101)]
 
@@ -33,7 +29,7 @@ def test_a_mean_of_few_requests_looks_further_back() -> None:
 
 
 def test_a_mean_looks_back_no_further_than_the_longest_window() -> None:
-    counts = [9.0] * 300 + [0.0] * MEAN_LONGEST_S
+    counts = [9.0] * 300 + [0.0] * TUNING.forecast.mean_longest_s
 
     assert mean(30, requests=10)(counts, (0.0,)) == [0.0]
 

@@ -1,18 +1,21 @@
+from dataclasses import replace
 from math import cos, pi, sin, sqrt
 from random import Random
 
 import pytest
 
-from tandem_operator.core.forecast import forecaster as forecasts
 from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.forecast.change_point import last_step_s
-from tandem_operator.core.forecast.distribution import PROVEN_RISK, Forecast, Level
+from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.forecast.forecaster import forecast
-from tandem_operator.core.forecast.seasonality_of_minutes import PERIODS_S, season
+from tandem_operator.core.forecast.seasonality_of_minutes import periods_s, season
 from tandem_operator.core.observe.arrivals import Arrivals
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 from tests.unit.core.scene import NOW_S
 
 LEAD_S = 60.0
+PERIODS_S = periods_s()
+PROVEN_RISK = TUNING.forecast.proven_risk_share
 
 
 def poisson(random: Random, rate: float) -> float:
@@ -37,7 +40,9 @@ def waves(rate_rps: float, period_s: float, *, seconds: int) -> list[float]:
     ]
 
 
-def last_forecast(rates: list[float], *, seed: int = 1, known_s: float = 1000.0) -> Forecast:
+def last_forecast(
+    rates: list[float], *, seed: int = 1, known_s: float = 1000.0, tuning: Tuning = TUNING
+) -> Forecast:
     """The forecast after `rates`, for a pool that was watched for `known_s` before them."""
     random, counts, made = Random(seed), [], None
     track = Track(since_s=NOW_S - known_s)
@@ -45,7 +50,7 @@ def last_forecast(rates: list[float], *, seed: int = 1, known_s: float = 1000.0)
         counts.append(poisson(random, rate))
         if t % 5 == 0:
             arrivals = Arrivals(int(NOW_S) + t, tuple(counts[-1200:]), {}, complete=True)
-            made, track = forecast(track, arrivals, lead_s=LEAD_S, now_s=NOW_S + t)
+            made, track = forecast(track, arrivals, lead_s=LEAD_S, now_s=NOW_S + t, tuning=tuning)
     assert made is not None
     return made
 
@@ -354,15 +359,13 @@ def test_a_steady_rate_that_was_foreseen_for_long_has_little_risk_and_a_new_one_
     assert known.risk < PROVEN_RISK < new.risk
 
 
-def test_the_doubt_that_a_forecast_starts_with_fades_as_its_predictions_come_due(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def risks() -> list[float]:
-        return [last_forecast([60.0] * seconds).risk for seconds in (40, 240)]
+def test_the_doubt_that_a_forecast_starts_with_fades_as_its_predictions_come_due() -> None:
+    def risks(tuning: Tuning = TUNING) -> list[float]:
+        return [last_forecast([60.0] * seconds, tuning=tuning).risk for seconds in (40, 240)]
 
+    numbers = replace(TUNING.forecast, least_error=TUNING.forecast.first_error)
     new, known = risks()
-    monkeypatch.setattr(forecasts, "LEAST_ERROR", forecasts.FIRST_ERROR)
-    still_new, never_fading = risks()
+    still_new, never_fading = risks(replace(TUNING, forecast=numbers))
 
     assert new == still_new
     assert known < 0.7 * never_fading

@@ -6,15 +6,12 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.observation import Latency, Observation, Quantiles
-from tandem_operator.core.observe.freshness import (
-    CLOCK_SKEW_S,
-    FRESH_S,
-    NEW_POD_S,
-    freshness,
-    usable,
-)
+from tandem_operator.core.observe.freshness import freshness, usable
+from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.core.scene import NOW_S, leg, observe, report
 
+FRESH_S, CLOCK_SKEW_S = TUNING.observe.fresh_s, TUNING.observe.clock_skew_s
+NEW_POD_S = TUNING.observe.new_pod_s
 NO_NUMBERS = [math.nan, math.inf, -math.inf, -1.0]
 
 

@@ -5,14 +5,11 @@ from dataclasses import dataclass, field, replace
 from math import exp
 
 from tandem_operator.core.observe.arrivals import Arrivals
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-SCORE_WINDOW_S = 10
-PINBALL = 0.7
-LOSS_MEMORY_S = 300.0
 ERRORS_KEPT = 60
 FAR_KEPT = 100
 PENDING_KEPT = 2 * FAR_KEPT
-JUMP_WEIGHT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +71,17 @@ class Track:
         return replace(self, pending=pending[-PENDING_KEPT:])
 
 
-def score(track: Track, arrivals: Arrivals, step_age_s: int | None, now_s: float) -> Track:
+def score(
+    track: Track,
+    arrivals: Arrivals,
+    step_age_s: int | None,
+    now_s: float,
+    *,
+    tuning: Tuning = TUNING,
+) -> Track:
     """Compare the predictions that came due with what then arrived."""
-    due = [p for p in track.pending if p.due_s + SCORE_WINDOW_S / 2 <= arrivals.end_s]
+    window_s, quantile = tuning.forecast.score_window_s, tuning.forecast.pinball_share
+    due = [p for p in track.pending if p.due_s + window_s / 2 <= arrivals.end_s]
     if not arrivals.complete or not due:
         # A lower bound proves no prediction wrong.
         return track
@@ -85,9 +90,9 @@ def score(track: Track, arrivals: Arrivals, step_age_s: int | None, now_s: float
     first_s = arrivals.end_s - len(arrivals.counts)
     stepped_s = None if step_age_s is None else arrivals.end_s - step_age_s
     for prediction in due:
-        start = int(prediction.due_s - SCORE_WINDOW_S / 2) - first_s
-        seen = arrivals.counts[max(0, start) : start + SCORE_WINDOW_S] if start >= 0 else ()
-        if len(seen) < SCORE_WINDOW_S:
+        start = int(prediction.due_s - window_s / 2) - first_s
+        seen = arrivals.counts[max(0, start) : start + window_s] if start >= 0 else ()
+        if len(seen) < window_s:
             continue
         actual = sum(seen) / len(seen)
         jumped = stepped_s is not None and prediction.made_s < stepped_s <= prediction.due_s
@@ -97,15 +102,15 @@ def score(track: Track, arrivals: Arrivals, step_age_s: int | None, now_s: float
                 near=prediction.near,
                 rates=prediction.rates,
                 actual_rps=actual,
-                weight=JUMP_WEIGHT if jumped else 1.0,
+                weight=tuning.forecast.jump_miss_weight if jumped else 1.0,
             )
         )
         if prediction.near or jumped:
             continue
-        keep = exp(-step_s / LOSS_MEMORY_S)
+        keep = exp(-step_s / tuning.forecast.loss_memory_s)
         for name, rate in prediction.rates.items():
             error = actual - rate
-            loss = max(PINBALL * error, (PINBALL - 1.0) * error)
+            loss = max(quantile * error, (quantile - 1.0) * error)
             old = losses.get(name, Loss(0.0, 0.0))
             losses[name] = Loss(old.total * keep + loss, old.weight * keep + 1.0)
     return Track(

@@ -5,33 +5,29 @@ from functools import lru_cache
 from math import sqrt
 from operator import mul
 
-WINDOWS_S = (90, 180)
-CURVE_LEAST_S = 60
-JUMP_LEAST_S = 4
-CERTAIN = 25.0
-# A few requests close together after long silence are no new level.
-LEAST_EXCESS = 12.0
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
-def last_step_s(counts: Sequence[float]) -> int | None:
+def last_step_s(counts: Sequence[float], *, tuning: Tuning = TUNING) -> int | None:
     """Seconds since the level last jumped, or `None`."""
-    for window_s in WINDOWS_S:
-        age = _jump_on_a_curve(tuple(counts[-window_s:]))
+    for window_s in tuning.forecast.step_windows_s:
+        age = _jump_on_a_curve(tuple(counts[-window_s:]), tuning=tuning)
         if age is not None:
             return age
     return None
 
 
-# The forecast and the sample ask the same in one tick.
-@lru_cache(maxsize=len(WINDOWS_S))
-def _jump_on_a_curve(recent: tuple[float, ...]) -> int | None:
+# The forecast and the sample ask the same in one tick, of two windows.
+@lru_cache(maxsize=2)
+def _jump_on_a_curve(recent: tuple[float, ...], *, tuning: Tuning = TUNING) -> int | None:
     """Length of the end of `recent` that stands off the parabola through all of it.
 
     A parabola with a step in it must explain the window better than the parabola alone, by more
     than chance does; more noise than Poisson's makes for more chance.
     """
+    numbers = tuning.forecast
     size = len(recent)
-    if size < CURVE_LEAST_S or sum(recent) <= 0.0:
+    if size < numbers.step_least_history_s or sum(recent) <= 0.0:
         return None
     basis = _parabolas(size)
     residuals = list(recent)
@@ -45,7 +41,7 @@ def _jump_on_a_curve(recent: tuple[float, ...]) -> int | None:
         at = size - age
         tail += residuals[at]
         levers = [lever + row[at] for lever, row in zip(levers, basis, strict=True)]
-        if age < JUMP_LEAST_S or abs(tail) < LEAST_EXCESS:
+        if age < numbers.step_least_age_s or abs(tail) < numbers.step_least_excess_requests:
             continue
         # The part of a step that no parabola can take, and the squares that it takes away.
         own = age - sum(lever * lever for lever in levers)
@@ -53,10 +49,11 @@ def _jump_on_a_curve(recent: tuple[float, ...]) -> int | None:
         if gain > best_gain:
             best_age, best_gain = age, gain
     noise = max(sum(recent) / size, (squares - best_gain) / (size - len(basis) - 1))
-    return best_age if best_gain > CERTAIN * noise else None
+    return best_age if best_gain > numbers.step_certain_ratio * noise else None
 
 
-@lru_cache(maxsize=2 * max(WINDOWS_S))
+# Of each length up to both windows.
+@lru_cache(maxsize=360)
 def _parabolas(size: int) -> tuple[tuple[float, ...], ...]:
     """Level, slope and curvature over `size` seconds: orthogonal, each of length one."""
     basis: list[tuple[float, ...]] = []

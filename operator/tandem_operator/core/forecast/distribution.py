@@ -1,10 +1,8 @@
 """What is forecast: the rate at some horizons, each with equally likely samples around it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-LEAST_RATE_RPS = 0.1
-# Where less than this is at risk, a replica need not be ready a minute before it is needed.
-PROVEN_RISK = 0.15
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class Forecast:
     levels: tuple[Level, ...]
     jumped: bool = False
     room: float = 1.0
+    tuning: Tuning = field(default=TUNING, compare=False, repr=False)
 
     @property
     def hasty(self) -> bool:
@@ -61,11 +60,12 @@ class Forecast:
     def risk(self) -> float:
         """How far above its mean the rate may lie after the start-up time, as a share of it."""
         lead = self.at(self.lead_s)
-        return max(lead.samples_rps) / max(lead.mean_rps, LEAST_RATE_RPS) - 1.0
+        least_rps = self.tuning.forecast.least_risk_rate_rps
+        return max(lead.samples_rps) / max(lead.mean_rps, least_rps) - 1.0
 
     def proven(self) -> "Forecast":
         """The forecast with less beyond the start-up time where it has come true so far."""
-        return self.looking_ahead(min(1.0, self.risk / PROVEN_RISK))
+        return self.looking_ahead(min(1.0, self.risk / self.tuning.forecast.proven_risk_share))
 
     def looking_ahead(self, share: float) -> "Forecast":
         """The forecast with `share` of what it says beyond the start-up time."""

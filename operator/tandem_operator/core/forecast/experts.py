@@ -1,18 +1,30 @@
 """Simple forecasters of the arrival rate; each answers for all horizons at once.
 
 None is right everywhere: means win at rest and after a step, damped lines on ramps, sines on
-anything periodic. The mixture in `forecast.py` decides which to believe.
+anything periodic. The mixture in `forecaster.py` decides which to believe.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
+from typing import Protocol
 
-Expert = Callable[[Sequence[float], Sequence[float]], list[float]]
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-MEAN_LONGEST_S = 180
-SLOPE_DOUBT = 6.0
-DAMPING_S = 90.0
+
+class Expert(Protocol):
+    """One forecaster: the rates at some horizons after the counts."""
+
+    def __call__(
+        self,
+        counts: Sequence[float],
+        horizons_s: Sequence[float],
+        /,
+        *,
+        tuning: Tuning = TUNING,
+    ) -> list[float]:
+        """The rate at each of the horizons."""
+        ...
 
 
 def mean(window_s: int, *, requests: int) -> Expert:
@@ -21,8 +33,10 @@ def mean(window_s: int, *, requests: int) -> Expert:
     At one request a second, half a minute tells the rate no better than within a fifth.
     """
 
-    def predict(counts: Sequence[float], horizons_s: Sequence[float]) -> list[float]:
-        longest = min(len(counts), MEAN_LONGEST_S)
+    def predict(
+        counts: Sequence[float], horizons_s: Sequence[float], *, tuning: Tuning = TUNING
+    ) -> list[float]:
+        longest = min(len(counts), tuning.forecast.mean_longest_s)
         size = min(len(counts), window_s)
         total = sum(counts[-size:])
         while size < longest and total < requests:
@@ -40,7 +54,10 @@ def line(window_s: int, *, slope_share: float = 1.0) -> Expert:
     a window's slope is mostly chance, and extrapolating chance buys replicas.
     """
 
-    def predict(counts: Sequence[float], horizons_s: Sequence[float]) -> list[float]:
+    def predict(
+        counts: Sequence[float], horizons_s: Sequence[float], *, tuning: Tuning = TUNING
+    ) -> list[float]:
+        doubt, damping_s = tuning.forecast.slope_doubt_variances, tuning.forecast.damping_s
         recent = counts[-window_s:]
         size = len(recent)
         centre = (size - 1) / 2.0
@@ -50,9 +67,9 @@ def line(window_s: int, *, slope_share: float = 1.0) -> Expert:
         if spread > 0.0 and level > 0.0:
             slope = sum((i - centre) * y for i, y in enumerate(recent)) / spread
             strength = slope * slope * spread / level
-            slope *= slope_share * strength**2 / (strength**2 + SLOPE_DOUBT**2)
+            slope *= slope_share * strength**2 / (strength**2 + doubt**2)
         return [
-            max(0.0, level + slope * (DAMPING_S * (1.0 - exp(-h / DAMPING_S)) + centre))
+            max(0.0, level + slope * (damping_s * (1.0 - exp(-h / damping_s)) + centre))
             for h in horizons_s
         ]
 
@@ -85,7 +102,11 @@ EXPERTS: Mapping[str, Hired] = {
 
 
 def predict_all(
-    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+    counts: Sequence[float],
+    horizons_s: Sequence[float],
+    *,
+    step_age_s: int | None = None,
+    tuning: Tuning = TUNING,
 ) -> dict[str, list[float]]:
     """The rates at every horizon of every expert that has enough history.
 
@@ -94,7 +115,7 @@ def predict_all(
     """
     since = counts if step_age_s is None else counts[-step_age_s:]
     return {
-        name: hired.predict(since, horizons_s)
+        name: hired.predict(since, horizons_s, tuning=tuning)
         for name, hired in EXPERTS.items()
         if len(since) >= hired.needs_s
     }

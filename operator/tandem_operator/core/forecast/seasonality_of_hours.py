@@ -7,40 +7,41 @@ latest bins best (autocorrelation), and the forecast is the seasonal naive one.
 from collections.abc import Sequence
 from math import ceil, dist, exp, sqrt
 
-from tandem_operator.core.forecast.seasonality_of_minutes import RESIDUAL_MEMORY_S, Season, binned
+from tandem_operator.core.forecast.seasonality_of_minutes import Season, binned
 from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 # Periods are looked for in bins of so many buckets, and the best one is then read to a bucket.
 COARSE = 3
 BIN_S = COARSE * BUCKET_S
-LEAST_PERIOD_S, LEAST_OVERLAP_S = 300, 300
-# So much of a second period must be there.
-LEAST_SHARE = 0.25
-# Of all that traffic varies, so much must lie in what is compared: a calm is like any other calm.
-LEAST_VARIED = 0.6
-MOST_UNKNOWN = 0.05
-LATEST = 3
 
 
 def repeat(
-    history: DemandHistory, *, end_s: int, horizons_s: Sequence[float], lead_s: float
+    history: DemandHistory,
+    *,
+    end_s: int,
+    horizons_s: Sequence[float],
+    lead_s: float,
+    tuning: Tuning = TUNING,
 ) -> Season | None:
     """The rates after `end_s` if the past repeats itself; `None` while no period explains it.
 
     `horizons_s` are in seconds after `end_s`. What is above or below the last period now fades.
     """
-    buckets = _filled(history.requests)
+    numbers = tuning.forecast
+    buckets = _filled(history.requests, tuning=tuning)
     if history.end_s is None or not buckets:
         return None
     late_by_s = end_s - history.end_s
-    if abs(late_by_s) >= LEAST_PERIOD_S:
+    if abs(late_by_s) >= numbers.repeat_least_period_s:
         # The operator was away, or a clock was set: what came since is not known.
         return None
     bins = binned(buckets, COARSE)
-    rough = _period(bins, least=ceil(max(LEAST_PERIOD_S, *horizons_s) / BIN_S))
+    least_s = max(numbers.repeat_least_period_s, *horizons_s)
+    rough = _period(bins, least=ceil(least_s / BIN_S), tuning=tuning)
     if rough is None:
         return None
-    longest = len(buckets) - LEAST_OVERLAP_S // BUCKET_S
+    longest = len(buckets) - numbers.repeat_least_overlap_s // BUCKET_S
     near = range(rough * COARSE - COARSE + 1, rough * COARSE + COARSE)
     lag = min((at for at in near if at <= longest), key=lambda at: _error(buckets, at))
 
@@ -48,8 +49,9 @@ def repeat(
         """Requests per bucket one period before so many seconds after the last bucket."""
         return _around(buckets, len(buckets) - 0.5 + after_s / BUCKET_S - lag)
 
-    beside = sum(buckets[-LATEST:]) / LATEST - before(-0.5 * (LATEST - 1) * BUCKET_S)
-    rates = (before(late_by_s + h) + beside * exp(-h / RESIDUAL_MEMORY_S) for h in horizons_s)
+    latest, memory_s = numbers.repeat_latest_buckets, numbers.season_residual_memory_s
+    beside = sum(buckets[-latest:]) / latest - before(-0.5 * (latest - 1) * BUCKET_S)
+    rates = (before(late_by_s + h) + beside * exp(-h / memory_s) for h in horizons_s)
     mean = sum(buckets) / len(buckets)
     low, high = _range(buckets)
     return Season(
@@ -60,12 +62,13 @@ def repeat(
         amplitude_rps=0.5 * (high - low) / BUCKET_S,
         mean_rps=mean / BUCKET_S,
         moved_rps=_moved(buckets[-lag:], ceil(lead_s / BUCKET_S)) / BUCKET_S,
+        tuning=tuning,
     )
 
 
-def _filled(counts: Sequence[int]) -> list[float]:
+def _filled(counts: Sequence[int], *, tuning: Tuning = TUNING) -> list[float]:
     """The counts with each hole as the count before it; none where there are too many holes."""
-    if counts.count(UNKNOWN) > MOST_UNKNOWN * len(counts):
+    if counts.count(UNKNOWN) > tuning.forecast.repeat_most_unknown_share * len(counts):
         return []
     filled: list[float] = []
     for count in counts:
@@ -74,17 +77,19 @@ def _filled(counts: Sequence[int]) -> list[float]:
     return filled
 
 
-def _period(bins: Sequence[float], *, least: int) -> int | None:
+def _period(bins: Sequence[float], *, least: int, tuning: Tuning = TUNING) -> int | None:
     """The lag in bins, of `least` or more, that explains the latest of them best."""
-    longest = len(bins) - LEAST_OVERLAP_S // BIN_S
+    numbers = tuning.forecast
+    longest = len(bins) - numbers.repeat_least_overlap_s // BIN_S
     if longest < least:
         return None
     low, high = _range(bins)
+    least_varied = numbers.repeat_least_varied_share * (high - low)
     found = [
         (_error(bins, lag), lag)
         for lag in range(least, longest + 1)
-        if len(bins) - lag >= LEAST_SHARE * lag
-        if _spread(bins[-min(lag, len(bins) - lag) :]) >= LEAST_VARIED * (high - low)
+        if len(bins) - lag >= numbers.repeat_least_second_share * lag
+        if _spread(bins[-min(lag, len(bins) - lag) :]) >= least_varied
     ]
     return min(found)[1] if found else None
 

@@ -1,31 +1,17 @@
 """Find the season in the arrival rate: sines, the best one's period read between those tried."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import copysign, cos, exp, hypot, inf, pi, sin, sqrt
 from operator import mul
 
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
+
 BIN_S = 10
 BINS = 120
-MEMORY_S = 600.0
-RIDGE_S = 20.0
-# The more requests there are, the less a wave needs to be held back.
-RIDGE_REQUESTS = 400.0
-RESIDUAL_MEMORY_S = 60.0
-STEP_NEWS_S = 120
-PERIOD_RATIO = 1.0425
-PERIODS_S = tuple(180.0 * PERIOD_RATIO**i for i in range(48))
-# A period of which two thirds were seen may be the true one, where a shorter one shows a season.
-REACH = 1.5
-LEAST_AMPLITUDE = 0.25
-MOST_ERROR = 2.0
-# No traffic is a sine to within the chance of thousands of requests.
-MISFIT = 0.15
 MEDIAN_TO_DEVIATION = 1.48
-# A season has to explain four bins of five: a burst now and then does not end it.
-SHARE, SHARE_DEVIATIONS = 0.8, 1.28
-MOST_DEVIATIONS = 2.5
+WAVES_KEPT = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +30,26 @@ class Season:
     amplitude_rps: float
     mean_rps: float
     moved_rps: float = 0.0
+    tuning: Tuning = field(default=TUNING, compare=False, repr=False)
 
     @property
     def seen(self) -> bool:
         """Whether there is a season at all: clear, and little or hardly more than chance beside."""
-        left_rps = max(MOST_ERROR * self.noise_rps, MISFIT * self.amplitude_rps)
-        return self.amplitude_rps >= LEAST_AMPLITUDE * self.mean_rps and self.error_rps <= left_rps
+        numbers = self.tuning.forecast
+        left_rps = max(
+            numbers.season_most_error_ratio * self.noise_rps,
+            numbers.season_misfit_share * self.amplitude_rps,
+        )
+        least_rps = numbers.season_least_amplitude_share * self.mean_rps
+        return self.amplitude_rps >= least_rps and self.error_rps <= left_rps
 
 
 def season(
-    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+    counts: Sequence[float],
+    horizons_s: Sequence[float],
+    *,
+    step_age_s: int | None = None,
+    tuning: Tuning = TUNING,
 ) -> Season | None:
     """Sines, mixed by how well they explain the history, once a whole period of one was seen.
 
@@ -61,28 +57,36 @@ def season(
     sine now fades with the horizon, unless the level has just jumped. `None` while the history is
     shorter than every period.
     """
+    numbers, tried_s = tuning.forecast, periods_s(tuning=tuning)
     bins = binned(counts, BIN_S)[-BINS:]
     size = len(bins)
-    if size * BIN_S < PERIODS_S[0]:
+    if size * BIN_S < tried_s[0]:
         return None
     scale = max(sum(bins) / size, 0.1)
     noise_rps = sqrt(scale / BIN_S)
     jump = None
-    if step_age_s is not None and step_age_s <= STEP_NEWS_S:
+    if step_age_s is not None and step_age_s <= numbers.season_step_news_s:
         jump = _Jump(rate_rps=sum(counts[-step_age_s:]) / step_age_s, age_s=step_age_s)
     seen_s = size * BIN_S
     fits = {
-        period_s: _fit(bins, _basis(period_s, size), horizons_s, noise_rps, jump)
-        for period_s in PERIODS_S
-        if period_s <= REACH * seen_s
+        period_s: _fitted(
+            bins,
+            _basis(period_s, size, numbers.season_memory_s, numbers.season_ridge_s),
+            horizons_s,
+            noise_rps,
+            jump,
+            tuning=tuning,
+        )
+        for period_s in tried_s
+        if period_s <= numbers.season_reach_ratio * seen_s
     }
     rough_s = min(fits, key=lambda period_s: fits[period_s].cost)
-    if fits[rough_s].error_rps > MOST_ERROR * noise_rps:
-        period_s = _between(rough_s, fits)
+    if fits[rough_s].error_rps > numbers.season_most_error_ratio * noise_rps:
+        period_s = _between(rough_s, fits, tuning=tuning)
         del fits[rough_s]
-        ridge_s = min(RIDGE_S, RIDGE_REQUESTS / scale)
-        basis = _Basis(_Wave(period_s), size, ridge_s)
-        fits[period_s] = _fit(bins, basis, horizons_s, noise_rps, jump)
+        ridge_s = min(numbers.season_ridge_s, numbers.season_ridge_requests / scale)
+        basis = _Basis(_Wave(period_s, numbers.season_memory_s), size, ridge_s)
+        fits[period_s] = _fitted(bins, basis, horizons_s, noise_rps, jump, tuning=tuning)
     # That there is a season shows in a whole period; how long it is may still be open.
     best = min((f for p, f in fits.items() if p <= seen_s), key=lambda fit: fit.cost)
     least = min(fit.cost for fit in fits.values())
@@ -97,6 +101,16 @@ def season(
         noise_rps=noise_rps,
         amplitude_rps=best.amplitude_rps,
         mean_rps=scale,
+        tuning=tuning,
+    )
+
+
+def periods_s(*, tuning: Tuning = TUNING) -> tuple[float, ...]:
+    """The periods that are tried, shortest first."""
+    numbers = tuning.forecast
+    return tuple(
+        numbers.season_shortest_period_s * numbers.season_period_ratio**i
+        for i in range(numbers.season_periods)
     )
 
 
@@ -114,40 +128,48 @@ class _Fit:
     residuals: list[float]
     amplitude_rps: float
     rates_rps: list[float]
+    tuning: Tuning = field(default=TUNING, compare=False, repr=False)
 
     @property
     def error_rps(self) -> float:
         """Its deviation on most bins."""
-        return _usual(sorted(map(abs, self.residuals)), share=SHARE) / SHARE_DEVIATIONS
+        numbers = self.tuning.forecast
+        usual = _usual(sorted(map(abs, self.residuals)), share=numbers.season_explained_share)
+        return usual / numbers.season_explained_deviations
 
 
-def _between(period_s: float, fits: Mapping[float, _Fit]) -> float:
+def _between(period_s: float, fits: Mapping[float, _Fit], *, tuning: Tuning = TUNING) -> float:
     """Where a parabola through the costs of `period_s` and its neighbours is lowest.
 
     What a period beside the true one leaves grows with the rate, and chance only with its root:
     where more than chance is left, the true one may not have been among those that were tried.
     """
-    at = PERIODS_S.index(period_s)
-    around = [fits.get(p) for p in PERIODS_S[max(0, at - 1) : at + 2]]
+    tried_s, ratio = periods_s(tuning=tuning), tuning.forecast.season_period_ratio
+    at = tried_s.index(period_s)
+    around = [fits.get(p) for p in tried_s[max(0, at - 1) : at + 2]]
     if len(around) < 3 or None in around:
         return period_s
     below, here, above = (fit.cost for fit in around if fit is not None)
     bend = below - 2.0 * here + above
-    return period_s * PERIOD_RATIO ** (0.5 * (below - above) / bend) if bend > 0.0 else period_s
+    return period_s * ratio ** (0.5 * (below - above) / bend) if bend > 0.0 else period_s
 
 
-def _fit(
+def _fitted(
     bins: list[float],
     basis: "_Basis",
     horizons_s: Sequence[float],
     noise_rps: float,
     jump: _Jump | None,
+    *,
+    tuning: Tuning = TUNING,
 ) -> _Fit:
     """One sine, fitted twice: the second time without what stands out beyond chance."""
+    numbers = tuning.forecast
     c = basis.solve(bins)
     residuals = basis.residuals(bins, c)
     sizes = sorted(map(abs, residuals))
-    most = MOST_DEVIATIONS * max(noise_rps, MEDIAN_TO_DEVIATION * _usual(sizes, share=0.5))
+    usual_rps = MEDIAN_TO_DEVIATION * _usual(sizes, share=0.5)
+    most = numbers.season_most_deviations * max(noise_rps, usual_rps)
     if sizes[-1] > most:
         calm = [
             z if -most <= r <= most else z - r + copysign(most, r)
@@ -165,7 +187,7 @@ def _fit(
         return c[0] + c[1] * cos(turn) + c[2] * sin(turn)
 
     # What stands out now fades; what jumped may stay, and nothing is known yet of how long.
-    beside_rps, memory_s = sum(residuals[-3:]) / 3.0, RESIDUAL_MEMORY_S
+    beside_rps, memory_s = sum(residuals[-3:]) / 3.0, numbers.season_residual_memory_s
     if jump is not None:
         beside_rps, memory_s = jump.rate_rps - sine_rps(-0.5 * jump.age_s), inf
     return _Fit(
@@ -173,6 +195,7 @@ def _fit(
         residuals=residuals,
         amplitude_rps=hypot(c[1], c[2]),
         rates_rps=[sine_rps(h) + beside_rps * exp(-h / memory_s) for h in horizons_s],
+        tuning=tuning,
     )
 
 
@@ -193,10 +216,10 @@ class _Wave:
     Histories of every length look at the end of the same rows.
     """
 
-    def __init__(self, period_s: float) -> None:
+    def __init__(self, period_s: float, memory_s: float) -> None:
         self.period_s = period_s
         ages = [(i - BINS + 0.5) * BIN_S for i in range(BINS)]
-        self.weights = [BIN_S * exp(age / MEMORY_S) for age in ages]
+        self.weights = [BIN_S * exp(age / memory_s) for age in ages]
         self.cosines = [cos(2.0 * pi * age / period_s) for age in ages]
         self.sines = [sin(2.0 * pi * age / period_s) for age in ages]
         self.weighted_cosines = list(map(mul, self.weights, self.cosines))
@@ -239,14 +262,14 @@ def _dot(left: Sequence[float], right: Sequence[float]) -> float:
     return total
 
 
-@lru_cache(maxsize=len(PERIODS_S))
-def _wave(period_s: float) -> _Wave:
-    return _Wave(period_s)
+@lru_cache(maxsize=WAVES_KEPT)
+def _wave(period_s: float, memory_s: float) -> _Wave:
+    return _Wave(period_s, memory_s)
 
 
-@lru_cache(maxsize=len(PERIODS_S) * 4)
-def _basis(period_s: float, size: int) -> _Basis:
-    return _Basis(_wave(period_s), size, RIDGE_S)
+@lru_cache(maxsize=WAVES_KEPT * 4)
+def _basis(period_s: float, size: int, memory_s: float, ridge_s: float) -> _Basis:
+    return _Basis(_wave(period_s, memory_s), size, ridge_s)
 
 
 def _inverse(m: list[list[float]]) -> list[list[float]]:

@@ -9,7 +9,7 @@ from enum import Enum
 from math import floor, sqrt
 
 from tandem_operator.core.observation import RouterReport
-from tandem_operator.core.observe.arrivals import SET_BACK_S
+from tandem_operator.core.tuning.tuning import TUNING
 
 MINUTE_S, HOUR_S = 60, 3600
 MINUTES_KEPT, HOURS_KEPT = 360, 720
@@ -83,7 +83,7 @@ class ErrorBudget:
                 hourly_finished=(0,),
                 hourly_good=(0,),
             )
-        if until_s < self.folded_s - SET_BACK_S:
+        if until_s < self.folded_s - TUNING.observe.set_back_s:
             # What ended before stays as long ago as it was. What ends from now on is counted.
             minute, hour = until_s // MINUTE_S, until_s // HOUR_S
             return replace(self, folded_s=until_s, minute=minute, hour=hour)

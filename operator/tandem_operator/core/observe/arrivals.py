@@ -7,17 +7,13 @@ from math import ceil, floor, sqrt
 from typing import NamedTuple
 
 from tandem_operator.core.observation import FinishedSecond, RouterReport
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 HISTORY_S = 1200
 GROUPS_S = 240
-# A clock that is this far behind was set back; less is a router that tells later than another.
-SET_BACK_S = 300
 MOST_PER_SECOND = 10**6
 MOST_TOKENS = 10**7
 MOST_TOTAL = 10**15
-# How soon after its start a router is reached, how long those take who waited for it, what they are
-# compared with, and how many deviations above it no traffic is by chance.
-REACHED_S, HERD_S, AFTER_HERD_S, HERD_DEVIATIONS = 30, 5, 15, 6.0
 
 
 class PromptGroup(NamedTuple):
@@ -72,7 +68,13 @@ class Arrivals:
         return sum(known) / len(known) if known else None
 
 
-def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool = False) -> Arrivals:
+def merge(
+    reports: Sequence[RouterReport],
+    *,
+    expected: int,
+    turned_away: bool = False,
+    tuning: Tuning = TUNING,
+) -> Arrivals:
     """One history out of all fresh reports; `expected` routers should have answered.
 
     Routers that ended add what they saw, but answer for no other. One that joined others has missed
@@ -82,7 +84,7 @@ def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool =
     if not answered:
         return Arrivals(end_s=0, counts=(), seconds={}, complete=False)
     end_s = floor(min(report.sampled_s for report in answered))
-    lost = any(report.lost_lately(end_s) for report in reports)
+    lost = any(report.lost_lately(end_s, tuning=tuning) for report in reports)
     complete = len(answered) >= max(1, expected) and not turned_away and not lost
     began_s = max((ceil(report.started_s) for report in reports if not report.joined), default=0)
     first_s = max(end_s - HISTORY_S, began_s)
@@ -100,7 +102,7 @@ def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool =
                 found = _groups(row.requests, row.prompt_tokens)
                 groups[row.second] = groups.get(row.second, ()) + found
                 cached[row.second] = cached.get(row.second, 0.0) + row.cached_tokens
-    herd_s = _herd_s(counts) if first_s == began_s else 0
+    herd_s = _herd_s(counts, tuning=tuning) if first_s == began_s else 0
     seconds = {
         second: Second(groups=groups[second], cached_tokens=cached[second])
         for second in sorted(groups)
@@ -116,17 +118,18 @@ def merge(reports: Sequence[RouterReport], *, expected: int, turned_away: bool =
     )
 
 
-def _herd_s(counts: Sequence[float]) -> int:
+def _herd_s(counts: Sequence[float], *, tuning: Tuning = TUNING) -> int:
     """Seconds until all had come who waited for the router; 0 where nobody did.
 
     They are a backlog and are served as one. Taken for a burst of the traffic, they would be sized
     for as long as the history shows them.
     """
-    first = next((second for second, count in enumerate(counts[:REACHED_S]) if count), 0)
+    herd, after_s = tuning.observe, tuning.observe.after_herd_s
+    first = next((second for second, count in enumerate(counts[: herd.reached_s]) if count), 0)
     end = first
-    while end < first + HERD_S and end + AFTER_HERD_S < len(counts):
-        level = sum(counts[end + 1 : end + 1 + AFTER_HERD_S]) / AFTER_HERD_S
-        if counts[end] <= level + HERD_DEVIATIONS * sqrt(max(1.0, level)):
+    while end < first + herd.herd_s and end + after_s < len(counts):
+        level = sum(counts[end + 1 : end + 1 + after_s]) / after_s
+        if counts[end] <= level + herd.herd_deviations * sqrt(max(1.0, level)):
             break
         end += 1
     return end if end > first else 0

@@ -7,8 +7,9 @@ can be told in hindsight who would have been late under another fleet. A hole st
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tandem_operator.core.observe.arrivals import GROUPS_S, SET_BACK_S, Arrivals
+from tandem_operator.core.observe.arrivals import GROUPS_S, Arrivals
 from tandem_operator.core.role import Role
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 BUCKET_S = 20
 PEAK_S = 5
@@ -49,7 +50,13 @@ class DemandHistory:
         since = next((i for i, n in enumerate(reversed(self.requests)) if n), len(self))
         return since * BUCKET_S
 
-    def close(self, arrivals: Arrivals, *, output_tokens: float | None = None) -> "DemandHistory":
+    def close(
+        self,
+        arrivals: Arrivals,
+        *,
+        output_tokens: float | None = None,
+        tuning: Tuning = TUNING,
+    ) -> "DemandHistory":
         """The history with every bucket that is over by now.
 
         `output_tokens` is the mean length of answers; `None` while none has ended.
@@ -60,7 +67,7 @@ class DemandHistory:
         if end_s is None or last_s - end_s > KEPT_S or last_s < end_s - KEPT_S:
             # Nothing yet, nothing for hours, or a clock that was set back by hours.
             return replace(DemandHistory(), end_s=last_s) if arrivals.known_s else self
-        if last_s < end_s - SET_BACK_S:
+        if last_s < end_s - tuning.observe.set_back_s:
             # What came before stays as long ago as it was.
             return replace(self, end_s=last_s)
         if last_s <= end_s:

@@ -12,12 +12,7 @@ from tandem_operator.core.observation import (
     PodPhase,
     RouterReport,
 )
-
-# Longer than the slowest usual scrape interval and a tick: a sample must not go stale by routine.
-FRESH_S = 35.0
-CLOCK_SKEW_S = 10.0
-FRESH_POD_SHARE = 2.0 / 3.0
-NEW_POD_S = 30.0
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +30,21 @@ class Freshness:
     message: str
 
 
-def usable(observation: Observation, now_s: float) -> Observation:
+def usable(observation: Observation, now_s: float, *, tuning: Tuning = TUNING) -> Observation:
     """The observation without samples that are stale, from the future or not numbers."""
     return replace(
         observation,
         pods=tuple(pod for pod in observation.pods if _numbers_valid(pod)),
-        engines=tuple(s for s in observation.engines if _engine_usable(s, now_s)),
-        routers=tuple(r for r in observation.routers if _router_usable(r, now_s)),
+        engines=tuple(s for s in observation.engines if _engine_usable(s, now_s, tuning=tuning)),
+        routers=tuple(r for r in observation.routers if _router_usable(r, now_s, tuning=tuning)),
         latency=observation.latency
-        if observation.latency is not None and _recent(observation.latency.sampled_s, now_s)
+        if observation.latency is not None
+        and _recent(observation.latency.sampled_s, now_s, tuning=tuning)
         else None,
     )
 
 
-def freshness(observation: Observation, now_s: float) -> Freshness:
+def freshness(observation: Observation, now_s: float, *, tuning: Tuning = TUNING) -> Freshness:
     """How much of the pool a *usable* observation covers."""
     routers = sum(not report.ended for report in observation.routers)
     expected, only = max(1, observation.router_pods), "Tandem has fresh metrics from only"
@@ -58,7 +54,9 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
     settled = [
         pod
         for pod in ready
-        if pod.name in sampled or pod.ready_s is None or now_s - pod.ready_s > NEW_POD_S
+        if pod.name in sampled
+        or pod.ready_s is None
+        or now_s - pod.ready_s > tuning.observe.new_pod_s
     ]
     missing = sorted(pod.name for pod in settled if pod.name not in sampled)
     if routers == 0:
@@ -67,11 +65,11 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
             message = "no router is running"
         return Freshness(act=False, shrink=False, message=message)
     covered = len(settled) - len(missing)
-    if covered < FRESH_POD_SHARE * len(settled):
+    if covered < tuning.observe.fresh_pod_share * len(settled):
         message = f"{only} {covered} of {len(settled)} Ready engine pods"
         return Freshness(act=False, shrink=False, message=message)
     gap = None
-    lost = [report.router for report in observation.routers if report.lost_lately(now_s)]
+    lost = [r.router for r in observation.routers if r.lost_lately(now_s, tuning=tuning)]
     if routers < expected:
         gap = f"{only} {routers} of {expected} routers"
     elif observation.turned_away:
@@ -84,18 +82,18 @@ def freshness(observation: Observation, now_s: float) -> Freshness:
     return Freshness(act=True, shrink=gap is None, message=gap or whole)
 
 
-def _recent(sampled_s: float, now_s: float) -> bool:
-    return now_s - FRESH_S <= sampled_s <= now_s + CLOCK_SKEW_S
+def _recent(sampled_s: float, now_s: float, *, tuning: Tuning = TUNING) -> bool:
+    return now_s - tuning.observe.fresh_s <= sampled_s <= now_s + tuning.observe.clock_skew_s
 
 
-def _engine_usable(sample: EngineSample, now_s: float) -> bool:
-    return _numbers_valid(sample) and _recent(sample.sampled_s, now_s)
+def _engine_usable(sample: EngineSample, now_s: float, *, tuning: Tuning = TUNING) -> bool:
+    return _numbers_valid(sample) and _recent(sample.sampled_s, now_s, tuning=tuning)
 
 
-def _router_usable(report: RouterReport, now_s: float) -> bool:
+def _router_usable(report: RouterReport, now_s: float, *, tuning: Tuning = TUNING) -> bool:
     return (
         _numbers_valid(report)
-        and _recent(report.sampled_s, now_s)
+        and _recent(report.sampled_s, now_s, tuning=tuning)
         and all(_numbers_valid(leg) for leg in report.legs)
     )
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.observe.arrivals import Arrivals, Second
 from tandem_operator.core.statistics import believed
-
-RECENT_S = (30, 10)
-MOST_CACHED_SHARE = 0.95
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class _Window:
         return self.cached / max(self.cached, answered, 1e-9)
 
 
-def cached_share(arrivals: Arrivals, *, first_s: int) -> float:
+def cached_share(arrivals: Arrivals, *, first_s: int, tuning: Tuning = TUNING) -> float:
     """Share of prompt tokens served from caches: since `first_s`, unless lately it was another.
 
     A collapse of hits multiplies the work at once: it must not take a whole window to be seen.
@@ -48,7 +46,7 @@ def cached_share(arrivals: Arrivals, *, first_s: int) -> float:
     requests = sum(group.requests for row in seconds.values() for group in row.groups)
     unanswered = arrivals.queued_prompt_tokens + arrivals.prefill_requests * prompt / requests
     share = cached / prompt
-    for window_s in RECENT_S:
+    for window_s in tuning.observe.cached_windows_s:
         recent = [row for at, row in seconds.items() if at >= arrivals.end_s - window_s]
         prompt, cached = _sums(recent)
         if prompt <= 0.0:
@@ -59,8 +57,9 @@ def cached_share(arrivals: Arrivals, *, first_s: int) -> float:
             min(max(share, window.least), window.most),
             share,
             variance=squares / len(seconds) * len(recent) / prompt**2,
+            tuning=tuning,
         )
-    return min(MOST_CACHED_SHARE, share)
+    return min(tuning.observe.most_cached_share, share)
 
 
 def _sums(rows: Iterable[Second]) -> tuple[float, float]:

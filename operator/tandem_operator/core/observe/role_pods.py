@@ -5,17 +5,9 @@ from dataclasses import dataclass, field
 
 from tandem_operator.core.observation import Observation, PodPhase, PodState
 from tandem_operator.core.role import Role
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-UNMEASURED_START_S = 60.0
-LONGEST_START_S = 3600.0
 KEPT_STARTS = 32
-# Creation times are whole seconds of another machine's clock.
-LOOK_SLACK_S = 30.0
-PLAUSIBLE = 3.0
-SETTLE_S = 15.0
-STUCK_MARGIN = 1.5
-STUCK_SLACK_S = 30.0
-STUCK_UNMEASURED_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +29,28 @@ class Starts:
     measured: Mapping[Role, tuple[Start, ...]] = field(default_factory=dict)
     coming: tuple[str, ...] = ()
 
-    def learn(self, pods: tuple[PodState, ...], *, last_look_s: float | None) -> "Starts":
+    def learn(
+        self,
+        pods: tuple[PodState, ...],
+        *,
+        last_look_s: float | None,
+        tuning: Tuning = TUNING,
+    ) -> "Starts":
         """The starts after one more look at the pods.
 
         A pod's Ready condition tells when it became Ready last, not first: only a start that was
         watched is one. `None` for the first look of all, which takes what it finds, less what is
         plainly no start.
         """
+        known_since_s = None
+        if last_look_s is not None:
+            known_since_s = last_look_s - tuning.observe.start_look_slack_s
+        longest_s = tuning.observe.longest_start_s
         measured = dict(self.measured)
         coming = []
         fastest: dict[Role, float] = {}
         for pod in sorted(pods, key=lambda p: (p.created_s, p.name)):
-            new = last_look_s is None or pod.created_s > last_look_s - LOOK_SLACK_S
+            new = known_since_s is None or pod.created_s > known_since_s
             if not new and pod.name not in self.coming:
                 continue
             if pod.ready_s is None:
@@ -56,15 +58,14 @@ class Starts:
                 continue
             seconds = pod.ready_s - pod.created_s
             known = measured.get(pod.role, ())
-            if not 0.0 < seconds <= LONGEST_START_S or any(s.pod == pod.name for s in known):
+            if not 0.0 < seconds <= longest_s or any(s.pod == pod.name for s in known):
                 continue
             fastest[pod.role] = min(seconds, fastest.get(pod.role, seconds))
             measured[pod.role] = (*known, Start(pod.name, seconds))[-KEPT_STARTS:]
         if last_look_s is None:
             for role, least_s in fastest.items():
-                measured[role] = tuple(
-                    s for s in measured[role] if s.seconds <= PLAUSIBLE * least_s
-                )
+                most_s = tuning.observe.plausible_start_ratio * least_s
+                measured[role] = tuple(s for s in measured[role] if s.seconds <= most_s)
         return Starts(measured=measured, coming=tuple(coming))
 
     def quantile_s(self, role: Role, share: float) -> float | None:
@@ -76,9 +77,9 @@ class Starts:
             return None
         return sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))]
 
-    def expected_s(self, role: Role) -> float:
+    def expected_s(self, role: Role, *, tuning: Tuning = TUNING) -> float:
         """P90 of the role's start time, or a minute while nothing was measured."""
-        return self.quantile_s(role, 0.9) or UNMEASURED_START_S
+        return self.quantile_s(role, 0.9) or tuning.observe.unmeasured_start_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,19 @@ class RolePods:
         return max(set(hashes), key=lambda h: (hashes.count(h), h == newest, h))
 
 
-def fleet(observation: Observation, role: Role, starts: Starts, now_s: float) -> RolePods:
+def fleet(
+    observation: Observation,
+    role: Role,
+    starts: Starts,
+    now_s: float,
+    *,
+    tuning: Tuning = TUNING,
+) -> RolePods:
     """The role's pods, sorted by what they are worth."""
     pods = [pod for pod in observation.pods if pod.role is role]
     ready = tuple(pod for pod in pods if pod.phase is PodPhase.READY)
     coming = [p for p in pods if p.phase in (PodPhase.STARTING, PodPhase.UNSCHEDULED)]
-    stuck = tuple(pod for pod in coming if _is_stuck(pod, starts, now_s))
+    stuck = tuple(pod for pod in coming if _is_stuck(pod, starts, now_s, tuning=tuning))
     terminating = sum(1 for pod in pods if pod.phase is PodPhase.TERMINATING)
     asked = observation.replicas.get(role)
     return RolePods(
@@ -148,14 +156,14 @@ def fleet(observation: Observation, role: Role, starts: Starts, now_s: float) ->
     )
 
 
-def _is_stuck(pod: PodState, starts: Starts, now_s: float) -> bool:
+def _is_stuck(pod: PodState, starts: Starts, now_s: float, *, tuning: Tuning = TUNING) -> bool:
     # A pod that was Ready and restarts begins its start anew.
     age_s = now_s - max(pod.created_s, pod.unready_s or pod.created_s)
-    if age_s <= SETTLE_S:
+    if age_s <= tuning.observe.stuck_settle_s:
         return False
     if pod.problem is not None or pod.phase is PodPhase.UNSCHEDULED:
         return True
     slowest_s = starts.quantile_s(pod.role, 0.99)
     if slowest_s is None:
-        return age_s > STUCK_UNMEASURED_S
-    return age_s > STUCK_MARGIN * slowest_s + STUCK_SLACK_S
+        return age_s > tuning.observe.stuck_unmeasured_s
+    return age_s > tuning.observe.stuck_margin_ratio * slowest_s + tuning.observe.stuck_slack_s

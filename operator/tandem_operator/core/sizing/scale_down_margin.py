@@ -7,7 +7,8 @@ high, for a whole start: so a low must be lower than chance alone makes it.
 
 from math import sqrt
 
-from tandem_operator.core.observe.arrivals import HERD_S, REACHED_S, Arrivals
+from tandem_operator.core.observe.arrivals import Arrivals
+from tandem_operator.core.tuning.tuning import TUNING
 
 LEAST_HEADROOM, MOST_HEADROOM = 0.05, 0.5
 # An hour holds some hundred independent looks at a rate: three deviations below it are rare there.
@@ -19,7 +20,7 @@ SEEN_S = 105.0
 # A shorter one may do, if it is of all the traffic there was and tells a rate.
 EARLY_S, EARLY_REQUESTS = 45.0, 30.0
 # Between the start of a pool's first router and its history lie those who had waited for it.
-FIRST_S = REACHED_S + HERD_S
+FIRST_S = TUNING.observe.reached_s + TUNING.observe.herd_s
 
 
 def tells_enough(arrivals: Arrivals, *, since_s: float | None) -> bool:
