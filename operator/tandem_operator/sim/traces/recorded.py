@@ -11,11 +11,11 @@ from math import ceil
 from random import Random
 
 from tandem_operator.sim.traces.trace import BLOCK_TOKENS, Trace, TraceRequest
+from tandem_routing.history import prompt_bucket
 
 USUAL_CHUNK_TOKENS = 256.0
 # Of a shorter prompt, what is left behind its last whole chunk would count for much.
 LEAST_CHUNKS = 4
-LENGTH_EDGES = (128, 512, 2048, 8192, 32768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +105,17 @@ class _Outputs:
         self._all: list[int] = []
         for each in seen:
             if each.whole:
-                self._by_prompt.setdefault(_length(each), []).append(each.output_tokens)
+                self._by_prompt.setdefault(prompt_bucket(each.prompt_tokens), []).append(
+                    each.output_tokens
+                )
                 self._all.append(each.output_tokens)
 
     def of(self, seen: LoggedRequest) -> int:
         if seen.whole:
             return seen.output_tokens
-        alike = self._by_prompt.get(_length(seen), self._all)
+        alike = self._by_prompt.get(prompt_bucket(seen.prompt_tokens), self._all)
         longer = [tokens for tokens in alike if tokens >= seen.output_tokens]
         return self._random.choice(longer) if longer else seen.output_tokens
-
-
-def _length(seen: LoggedRequest) -> int:
-    return sum(seen.prompt_tokens > edge for edge in LENGTH_EDGES)
 
 
 def _chunk_tokens(seen: Iterable[LoggedRequest]) -> float:
