@@ -5,6 +5,7 @@ from tandem_operator.cli.input.profiles import profile_of, shipped
 from tandem_operator.core.learn.least_squares import Sums, Triple, solve
 from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.learn.shipped_profiles import Shipped
+from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.sim.engines.profile import EngineProfile
 
 PROMPTS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -58,7 +59,7 @@ def least_relative_error(rows: list[tuple[Triple, float]]) -> Triple:
     for (x0, x1, x2), y in rows:
         sums = sums.add((x0 / y, x1 / y, x2 / y), 1.0, weight=1.0, keep=1.0)
     # A ridge of a third of a row among dozens moves nothing.
-    _, (c0, c1, c2) = solve(sums, prior=(0.0, 0.0, 0.0))
+    _, (c0, c1, c2) = solve(sums, prior=(0.0, 0.0, 0.0), prior_rows=TUNING.learn.prior_rows)
     return (_rounded(c0), _rounded(c1), _rounded(c2))
 
 

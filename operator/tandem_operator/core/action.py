@@ -21,8 +21,9 @@ from tandem_operator.core.quota.share import Crest, Quota, Share, crest_of, take
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.replica_counts import gpus_of
 from tandem_operator.core.sizing.role_targets import Plan, plan_for
-from tandem_operator.core.sizing.scale_down_margin import SEEN_S, tells_enough
+from tandem_operator.core.sizing.scale_down_margin import tells_enough
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING
 
 RECENT_S = 120
 IDLE_S = 60
@@ -215,7 +216,7 @@ def _unwatched(past: Mapping[Role, Past]) -> dict[Role, Past]:
 def _is_idle(spec: PoolSpec, seen: Observed) -> bool:
     """Whether it is confirmed, not merely unseen, that nothing came and nothing is in the pool."""
     window_s = int(max(IDLE_S, spec.stabilization_s))
-    if not seen.fresh.shrink or seen.arrivals.known_s < max(window_s, SEEN_S):
+    if not seen.fresh.shrink or seen.arrivals.known_s < max(window_s, TUNING.sizing.seen_s):
         return False
     routers = seen.observation.routers
     inside = sum(r.queued_requests + r.prefill_requests + r.decode_requests for r in routers)

@@ -6,13 +6,7 @@ from dataclasses import dataclass, replace
 from tandem_operator.core.forecast.backtest import Track
 from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.forecast.forecaster import forecast
-from tandem_operator.core.learn.correction import (
-    LONGER_S,
-    MINUTE_S,
-    Correction,
-    correct,
-    see_ready,
-)
+from tandem_operator.core.learn.correction import Correction, correct, see_ready
 from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.learn.measurements import LearnedEngines, learn
 from tandem_operator.core.learn.output_lengths import Outputs, output_lengths
@@ -82,7 +76,7 @@ def observe(observation: Observation, memory: Memory, now_s: float) -> Observed:
         starts=starts,
         fleets={role: fleet(valid, role, starts, now_s) for role in Role},
         arrivals=merge(valid.routers, expected=valid.router_pods, turned_away=valid.turned_away),
-        minute=outcomes(valid.routers, window_s=MINUTE_S),
+        minute=outcomes(valid.routers, window_s=TUNING.learn.recent_ended_s),
     )
 
 
@@ -110,7 +104,7 @@ def study(spec: PoolSpec, seen: Observed, memory: Memory) -> Taught:
     correction = correct(
         see_ready(memory.correction, seen.ready, seen.now_s),
         minute=seen.minute,
-        longer=outcomes(observation.routers, window_s=LONGER_S),
+        longer=outcomes(observation.routers, window_s=TUNING.learn.longer_ended_s),
         attainment=spec.slo.attainment,
         step_s=seen.step_s,
         now_s=seen.now_s,

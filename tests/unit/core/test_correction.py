@@ -1,7 +1,4 @@
 from tandem_operator.core.learn.correction import (
-    FIRST_PRICE,
-    LEAST_FACTOR,
-    MOST_FACTOR,
     Correction,
     burning,
     correct,
@@ -9,6 +6,7 @@ from tandem_operator.core.learn.correction import (
 )
 from tandem_operator.core.observe.arrivals import Outcomes, outcomes
 from tandem_operator.core.role import Role
+from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.core.scene import NOW_S, ended, report
 
 
@@ -48,8 +46,8 @@ def test_factors_stay_in_their_range() -> None:
     worst = after(settled(), outcome(100, {"prefill": 100}), ticks=2000)
     best = after(settled(dict.fromkeys(Role, 1.0)), outcome(100, {}), ticks=2000)
 
-    assert worst.of(Role.PREFILL) == MOST_FACTOR
-    assert best.of(Role.PREFILL) == LEAST_FACTOR
+    assert worst.of(Role.PREFILL) == TUNING.learn.most_slowdown_ratio
+    assert best.of(Role.PREFILL) == TUNING.learn.least_slowdown_ratio
 
 
 def test_violations_that_the_model_expected_are_no_model_error() -> None:
@@ -79,8 +77,8 @@ def test_too_few_requests_say_nothing() -> None:
 
 
 def test_missing_the_objective_raises_the_price_of_lateness() -> None:
-    assert after(settled(), outcome(100, {"prefill": 30})).price > FIRST_PRICE
-    assert after(settled(), outcome(100, {})).price < FIRST_PRICE
+    assert after(settled(), outcome(100, {"prefill": 30})).price > TUNING.learn.first_price_ratio
+    assert after(settled(), outcome(100, {})).price < TUNING.learn.first_price_ratio
 
 
 def test_a_budget_burns_when_both_windows_burn() -> None:

@@ -2,24 +2,24 @@
 
 import pytest
 
-from tandem_operator.core.learn.first_estimates import FirstEstimate, Pair, through, told
+from tandem_operator.core.learn.first_estimates import FirstEstimate, Pair, first_estimate, through
 
 PRIOR = (0.02, 1e-4, 5e-9)
 SLOPE, FIXED = 1, 0
 
 
 def test_nothing_is_told_without_a_measurement_or_a_prior() -> None:
-    assert told(None, None, None, as_=SLOPE) is None
+    assert first_estimate(None, None, None, as_=SLOPE) is None
 
 
 def test_a_prior_alone_is_a_guess_that_was_not_measured() -> None:
-    assert told(None, None, PRIOR, as_=SLOPE) == FirstEstimate(*PRIOR, measured=False)
+    assert first_estimate(None, None, PRIOR, as_=SLOPE) == FirstEstimate(*PRIOR, measured=False)
 
 
 def test_a_prior_changes_no_guess_that_there_is() -> None:
     before = FirstEstimate(0.01, 2e-4, 1e-9)
 
-    assert told(before, None, PRIOR, as_=SLOPE) is before
+    assert first_estimate(before, None, PRIOR, as_=SLOPE) is before
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_prior_changes_no_guess_that_there_is() -> None:
 def test_the_third_of_a_prior_shrinks_as_a_faster_engine_does(
     measured: Pair, as_: int, third_s: float
 ) -> None:
-    found = told(None, measured, PRIOR, as_=as_)
+    found = first_estimate(None, measured, PRIOR, as_=as_)
 
     assert found == FirstEstimate(*measured, third_s=pytest.approx(third_s))
 
@@ -43,7 +43,7 @@ def test_the_third_of_a_prior_shrinks_as_a_faster_engine_does(
 def test_without_a_prior_the_third_moves_as_the_measurement_does(as_: int, times: float) -> None:
     before = FirstEstimate(0.01, 1e-4, 1e-9)
 
-    found = told(before, (0.03, 2e-4), None, as_=as_)
+    found = first_estimate(before, (0.03, 2e-4), None, as_=as_)
 
     assert found == FirstEstimate(0.03, 2e-4, third_s=pytest.approx(times * 1e-9))
 
@@ -51,8 +51,8 @@ def test_without_a_prior_the_third_moves_as_the_measurement_does(as_: int, times
 def test_without_any_third_a_measurement_stands_alone() -> None:
     before = FirstEstimate(0.01, 1e-4)
 
-    assert told(before, (0.03, 2e-4), None, as_=SLOPE) == FirstEstimate(0.03, 2e-4)
-    assert told(None, (0.03, 2e-4), None, as_=SLOPE) == FirstEstimate(0.03, 2e-4)
+    assert first_estimate(before, (0.03, 2e-4), None, as_=SLOPE) == FirstEstimate(0.03, 2e-4)
+    assert first_estimate(None, (0.03, 2e-4), None, as_=SLOPE) == FirstEstimate(0.03, 2e-4)
 
 
 def test_a_ratio_compares_two_measurements_at_one_place() -> None:

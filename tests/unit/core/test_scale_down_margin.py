@@ -3,15 +3,12 @@ from functools import partial
 import pytest
 
 from tandem_operator.core.observe.arrivals import Arrivals
-from tandem_operator.core.sizing.scale_down_margin import (
-    LEAST_HEADROOM,
-    MOST_HEADROOM,
-    SEEN_S,
-    tells_enough,
-)
 from tandem_operator.core.sizing.scale_down_margin import headroom as headroom_after
+from tandem_operator.core.sizing.scale_down_margin import tells_enough
+from tandem_operator.core.tuning.tuning import TUNING
 
-headroom = partial(headroom_after, known_s=SEEN_S)
+SIZING = TUNING.sizing
+headroom = partial(headroom_after, known_s=SIZING.seen_s)
 
 
 def test_the_more_requests_tell_the_rate_the_less_headroom_is_needed() -> None:
@@ -19,7 +16,7 @@ def test_the_more_requests_tell_the_rate_the_less_headroom_is_needed() -> None:
     found = [headroom(rate_rps=rate, dispersion=1.0) for rate in rates]
 
     assert found == sorted(found, reverse=True)
-    assert found[-1] == pytest.approx(LEAST_HEADROOM)
+    assert found[-1] == pytest.approx(SIZING.least_headroom_share)
     assert found[2] == pytest.approx(3.0 / 300**0.5)
 
 
@@ -31,7 +28,7 @@ def test_bursty_arrivals_need_more_and_never_more_than_half() -> None:
     assert headroom(rate_rps=30.0, dispersion=4.0) == pytest.approx(
         2.0 * headroom(rate_rps=30.0, dispersion=1.0)
     )
-    assert headroom(rate_rps=1.0, dispersion=50.0) == pytest.approx(MOST_HEADROOM)
+    assert headroom(rate_rps=1.0, dispersion=50.0) == pytest.approx(SIZING.most_headroom_share)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +57,6 @@ def test_a_quarter_of_the_history_bears_twice_the_load() -> None:
     seen = 1.0 + headroom(rate_rps=30.0, dispersion=1.0)
 
     assert 1.0 + headroom_after(
-        rate_rps=30.0, dispersion=1.0, known_s=0.25 * SEEN_S
+        rate_rps=30.0, dispersion=1.0, known_s=0.25 * SIZING.seen_s
     ) == pytest.approx(2.0 * seen)
     assert 1.0 + headroom_after(rate_rps=30.0, dispersion=1.0, known_s=1200.0) == seen

@@ -3,18 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tandem_operator.core.learn.first_estimates import FirstEstimate, Pair, through, told
+from tandem_operator.core.learn.first_estimates import FirstEstimate, Pair, first_estimate, through
 from tandem_operator.core.learn.least_squares import Line, Triple, dot
 from tandem_operator.core.learn.roofline import Prior
 from tandem_operator.core.observation import StartUp
 from tandem_operator.core.role import Role
-
-PRIOR_FIXED_SHARE = 0.15
-# A step reads the weights once and each stream's cache besides (roofline). One token's cache is a
-# few millionths of the weights: of Llama 3.1, 8e-6 at 8B and 2e-6 at 70B in bf16, twice in fp8.
-PRIOR_TOKEN_SHARE = 8e-6
-PRIOR_CONTEXT_TOKENS = 2000.0
-MEAN_KEEP = 0.98
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class ServiceModel:
         """Whether enough was measured, by the engine itself at least, to size with."""
         return self.line.measured or self.first is not None
 
-    def prior(self) -> Triple:
+    def prior(self, *, tuning: Tuning = TUNING) -> Triple:
         """Coefficients that explain the mean alone, in the proportion the engine measured."""
         if self.mean_requests <= 0.0:
             return (0.0, 0.0, 0.0)
@@ -57,21 +51,24 @@ class ServiceModel:
         if self.mean_tokens <= 0.0:
             return (per_request, 0.0, 0.0)
         per_token = self.mean_busy_s / self.mean_tokens
-        return (PRIOR_FIXED_SHARE * per_request, (1.0 - PRIOR_FIXED_SHARE) * per_token, 0.0)
+        share = tuning.learn.prior_fixed_share
+        return (share * per_request, (1.0 - share) * per_token, 0.0)
 
-    def coefficients(self) -> Triple:
+    def coefficients(self, *, tuning: Tuning = TUNING) -> Triple:
         """(a0, a1, a2), all >= 0."""
         if self.first is not None and not self.line.measured:
             return (self.first.fixed_s, self.first.slope_s, self.first.third_s or 0.0)
-        return self.line.coefficients(self.prior())
+        return self.line.coefficients(self.prior(tuning=tuning), tuning=tuning)
 
-    def told(self, measured: Pair | None, prior: Triple | None) -> "ServiceModel":
+    def told(
+        self, measured: Pair | None, prior: Triple | None, *, tuning: Tuning = TUNING
+    ) -> "ServiceModel":
         """The model with what an engine told of itself; what was learned of others follows it."""
-        first = told(self.first, measured, prior, as_=1)
+        first = first_estimate(self.first, measured, prior, as_=1)
         if first is None or first is self.first:
             return self
         ratio = first.ratio(self.first, at=(self.mean_requests, self.mean_tokens))
-        return replace(self, line=self.line.scaled(ratio), first=first)
+        return replace(self, line=self.line.scaled(ratio, tuning=tuning), first=first)
 
     def learn(
         self,
@@ -82,21 +79,24 @@ class ServiceModel:
         token_contexts: float,
         full: float,
         among: int = 1,
+        tuning: Tuning = TUNING,
     ) -> "ServiceModel":
         """The model after one pod was seen busy for `busy_s`; `full` requests make a full row."""
+        keep = tuning.learn.mean_keep_share
         mean = replace(
             self,
-            mean_busy_s=self.mean_busy_s * MEAN_KEEP + busy_s,
-            mean_requests=self.mean_requests * MEAN_KEEP + requests,
-            mean_tokens=self.mean_tokens * MEAN_KEEP + tokens,
-            mean_token_contexts=self.mean_token_contexts * MEAN_KEEP + token_contexts,
+            mean_busy_s=self.mean_busy_s * keep + busy_s,
+            mean_requests=self.mean_requests * keep + requests,
+            mean_tokens=self.mean_tokens * keep + tokens,
+            mean_token_contexts=self.mean_token_contexts * keep + token_contexts,
         )
         line = self.line.learn(
             (requests, tokens, token_contexts),
             busy_s,
-            prior=mean.prior(),
+            prior=mean.prior(tuning=tuning),
             weight=min(1.0, requests / full),
             among=among,
+            tuning=tuning,
         )
         return replace(mean, line=line)
 
@@ -120,64 +120,78 @@ class StepModel:
         """Whether enough was measured, by the engine itself at least, to size with."""
         return self.line.measured or self.first is not None
 
-    def prior(self) -> Triple:
+    def prior(self, *, tuning: Tuning = TUNING) -> Triple:
         """The measured mean, divided between weights, streams and caches."""
-        slope = self._slope_share(self.mean_batch)
+        slope = self._slope_share(self.mean_batch, tuning=tuning)
         fixed = self.mean_itl_s / (1.0 + slope * self.mean_batch)
         return (fixed, slope * fixed, 0.0)
 
-    def _slope_share(self, batch: float) -> float:
+    def _slope_share(self, batch: float, *, tuning: Tuning = TUNING) -> float:
         """What a stream adds to a step, as a share of a step without any.
 
         What it costs by itself only the engine can tell; what its cache adds divides as memory
         traffic does.
         """
-        kv_tokens = self.mean_kv_tokens or PRIOR_CONTEXT_TOKENS * batch
-        share = self._token_share() * kv_tokens / max(1.0, batch)
+        kv_tokens = self.mean_kv_tokens or tuning.learn.prior_context_tokens * batch
+        share = self._token_share(tuning=tuning) * kv_tokens / max(1.0, batch)
         return share if self.first is None else share + self.first.slope_s / self.first.fixed_s
 
-    def _token_share(self) -> float:
+    def _token_share(self, *, tuning: Tuning = TUNING) -> float:
         if self.first is None or self.first.third_s is None:
-            return PRIOR_TOKEN_SHARE
+            return tuning.learn.prior_token_share
         return self.first.third_s / self.first.fixed_s
 
-    def coefficients(self) -> Triple:
+    def coefficients(self, *, tuning: Tuning = TUNING) -> Triple:
         """(d0, d1, d2), all >= 0."""
         if self.first is not None and not self.line.measured:
             fixed = self.first.fixed_s
-            return (fixed, self.first.slope_s, fixed * self._token_share())
-        return self.line.coefficients(self.prior())
+            return (fixed, self.first.slope_s, fixed * self._token_share(tuning=tuning))
+        return self.line.coefficients(self.prior(tuning=tuning), tuning=tuning)
 
-    def told(self, measured: Pair | None, prior: Triple | None) -> "StepModel":
+    def told(
+        self, measured: Pair | None, prior: Triple | None, *, tuning: Tuning = TUNING
+    ) -> "StepModel":
         """The model with what an engine told of itself; what was learned of others follows it."""
-        first = told(self.first, measured, prior, as_=0)
+        first = first_estimate(self.first, measured, prior, as_=0)
         if first is None or first is self.first:
             return self
         ratio = first.ratio(self.first, at=(1.0, self.mean_batch))
-        return replace(self, line=self.line.scaled(ratio), first=first)
+        return replace(self, line=self.line.scaled(ratio, tuning=tuning), first=first)
 
-    def itl_s(self, *, batch: float, kv_tokens: float) -> float:
+    def itl_s(self, *, batch: float, kv_tokens: float, tuning: Tuning = TUNING) -> float:
         """Predicted gap between two tokens of one stream."""
-        return dot(self.coefficients(), (1.0, batch, kv_tokens))
+        return dot(self.coefficients(tuning=tuning), (1.0, batch, kv_tokens))
 
     def learn(
-        self, *, itl_s: float, batch: float, kv_tokens: float, weight: float, among: int = 1
+        self,
+        *,
+        itl_s: float,
+        batch: float,
+        kv_tokens: float,
+        weight: float,
+        among: int = 1,
+        tuning: Tuning = TUNING,
     ) -> "StepModel":
         """The model after one interval of one pod."""
+        share = 1.0 - tuning.learn.mean_keep_share
         if self.line.rows:
-            share = 1.0 - MEAN_KEEP
             mean_itl_s = self.mean_itl_s + share * (itl_s - self.mean_itl_s)
             mean_batch = self.mean_batch + share * (batch - self.mean_batch)
         else:
             mean_itl_s, mean_batch = itl_s, batch
         # Caches may be seen later than steps: the mean starts with what is seen first.
         mean_kv_tokens = self.mean_kv_tokens or kv_tokens
-        mean_kv_tokens += (1.0 - MEAN_KEEP) * (kv_tokens - mean_kv_tokens)
+        mean_kv_tokens += share * (kv_tokens - mean_kv_tokens)
         mean = replace(
             self, mean_itl_s=mean_itl_s, mean_batch=mean_batch, mean_kv_tokens=mean_kv_tokens
         )
         line = self.line.learn(
-            (1.0, batch, kv_tokens), itl_s, prior=mean.prior(), weight=weight, among=among
+            (1.0, batch, kv_tokens),
+            itl_s,
+            prior=mean.prior(tuning=tuning),
+            weight=weight,
+            among=among,
+            tuning=tuning,
         )
         return replace(mean, line=line)
 
@@ -194,14 +208,21 @@ class EngineModels:
     told_by: tuple[Role, ...] = ()
     """Roles of which an engine has told what it measured of itself."""
 
-    def inherited(self) -> "EngineModels":
+    def inherited(self, *, tuning: Tuning = TUNING) -> "EngineModels":
         """First guess for the next revision: most rollouts change little."""
         return EngineModels(
-            service=replace(self.service, line=self.service.line.inherited()),
-            step=replace(self.step, line=self.step.line.inherited()),
+            service=replace(self.service, line=self.service.line.inherited(tuning=tuning)),
+            step=replace(self.step, line=self.step.line.inherited(tuning=tuning)),
         )
 
-    def told(self, role: Role, start_up: StartUp, prior: Prior | None = None) -> "EngineModels":
+    def told(
+        self,
+        role: Role,
+        start_up: StartUp,
+        prior: Prior | None = None,
+        *,
+        tuning: Tuning = TUNING,
+    ) -> "EngineModels":
         """The models with what an engine of this role and revision told of itself.
 
         `prior` is what its model and hardware should cost. A measurement that tells nothing leaves
@@ -211,8 +232,10 @@ class EngineModels:
         if steps is not None and steps[0] <= 0.0:
             # A step that is nothing but its streams is chance, and would allow any batch.
             steps = None
-        service = self.service.told(prefill, None if prior is None else prior.service)
-        step = self.step.told(steps, None if prior is None else prior.step)
+        service = self.service.told(
+            prefill, None if prior is None else prior.service, tuning=tuning
+        )
+        step = self.step.told(steps, None if prior is None else prior.step, tuning=tuning)
         if service is self.service and step is self.step:
             return self
         heard = prefill is not None or steps is not None

@@ -30,7 +30,7 @@ class FirstEstimate:
         return new_s / old_s if old_s > 0.0 else 1.0
 
 
-def told(
+def first_estimate(
     before: FirstEstimate | None, measured: Pair | None, prior: Triple | None, *, as_: int
 ) -> FirstEstimate | None:
     """The guess after one more engine was heard, `before` itself where that tells nothing new.

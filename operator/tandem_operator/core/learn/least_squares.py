@@ -9,21 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tandem_least_squares import nonnegative_solution
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 Triple = tuple[float, float, float]
 
+# Two rows are the least that tell two coefficients apart; the third needs many more.
 MIN_ROWS = 2
-SHAPE_KEEP = 0.995
-LEVEL_KEEP = 0.88
-LEAST_LEVEL, MOST_LEVEL = 0.02, 50.0
-PRIOR_ROWS = (0.3, 0.3, 1.0)
-# The third feature mostly moves with the second. Until data tell them apart beyond doubt, the
-# effect belongs to the second alone: chance in the third would be multiplied by long contexts.
-SIGNIFICANT_F = 12.0
-ERROR_KEEP = 0.8
-INHERITED_ROWS = 3.0
-ERROR_FLOOR = 0.03
-GATE_ERRORS = 4.0
 PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
 
@@ -79,57 +70,73 @@ class Line:
     error_ratio: float = 0.1
     rows: int = 0
 
-    def inherited(self) -> "Line":
+    def inherited(self, *, tuning: Tuning = TUNING) -> "Line":
         """The model as a first guess for engines of another kind: a few rows, soon outvoted."""
-        return replace(self, shape=self.shape.faded(INHERITED_ROWS))
+        return replace(self, shape=self.shape.faded(tuning.learn.inherited_rows))
 
     @property
     def measured(self) -> bool:
         """Whether enough was measured to be used."""
         return self.rows >= MIN_ROWS
 
-    def scaled(self, ratio: float) -> "Line":
+    def scaled(self, ratio: float, *, tuning: Tuning = TUNING) -> "Line":
         """The model of something that takes `ratio` times as long."""
-        return replace(self, level=min(MOST_LEVEL, max(LEAST_LEVEL, ratio * self.level)))
+        return replace(self, level=_bounded_level(ratio * self.level, tuning=tuning))
 
-    def coefficients(self, prior: Triple) -> Triple:
+    def coefficients(self, prior: Triple, *, tuning: Tuning = TUNING) -> Triple:
         """Best non-negative coefficients for now, shrunk to `prior` while rows are few."""
-        c = self._fit(prior)
+        c = self._fitted_shape(prior, tuning=tuning)
         return (c[0] * self.level, c[1] * self.level, c[2] * self.level)
 
-    def _fit(self, prior: Triple) -> Triple:
-        plain, richer = solve(self.shape, prior=prior)
+    def _fitted_shape(self, prior: Triple, *, tuning: Tuning = TUNING) -> Triple:
+        plain, richer = solve(self.shape, prior=prior, prior_rows=tuning.learn.prior_rows)
         error = self.shape.error(richer)
         gain = self.shape.error(plain) - error
-        doubt = SIGNIFICANT_F * error
+        doubt = tuning.learn.significant_f_ratio * error
         return richer if gain * max(0.0, self.shape.weight - 3.0) > doubt else plain
 
-    def learn(self, x: Triple, y: float, *, prior: Triple, weight: float, among: int = 1) -> "Line":
+    def learn(
+        self,
+        x: Triple,
+        y: float,
+        *,
+        prior: Triple,
+        weight: float,
+        among: int = 1,
+        tuning: Tuning = TUNING,
+    ) -> "Line":
         """The model after one more row of relative `weight` (1 = a full row).
 
         Rows count by relative error, so that long and short intervals teach alike. A row far from
         the prediction is held back, not dropped: a true change widens the gate within some rows.
         `among` rows come of one look: twenty pods forget no sooner than one does.
         """
-        shaped = dot(self._fit(prior), x) if self.rows else y
+        learning = tuning.learn
+        shaped = dot(self._fitted_shape(prior, tuning=tuning), x) if self.rows else y
         expected = max(shaped * self.level, 1e-3 * y, 1e-12)
         miss = y / expected - 1.0
-        gate = GATE_ERRORS * max(self.error_ratio, ERROR_FLOOR)
+        gate = learning.gate_errors * max(self.error_ratio, learning.least_error_share)
         held = min(gate, max(-gate / (1.0 + gate), miss))
         trust = weight * min(1.0, gate / abs(miss)) if miss else weight
         scale = max(shaped, 0.1 * y, 1e-12)
-        share = (1.0 - LEVEL_KEEP) * weight
+        share = (1.0 - learning.level_keep_share) * weight
         level = self.level * (1.0 + share * held) if self.rows else 1.0
         error = self.error_ratio
         if self.rows:
-            error = error * ERROR_KEEP + min(abs(miss), gate) * (1.0 - ERROR_KEEP)
+            kept = learning.error_keep_share
+            error = error * kept + min(abs(miss), gate) * (1.0 - kept)
         row = (x[0] / scale, x[1] / scale, x[2] / scale)
+        keep = learning.shape_keep_share ** (1.0 / among)
         return Line(
-            shape=self.shape.add(row, y / scale, weight=trust, keep=SHAPE_KEEP ** (1.0 / among)),
-            level=min(MOST_LEVEL, max(LEAST_LEVEL, level)),
+            shape=self.shape.add(row, y / scale, weight=trust, keep=keep),
+            level=_bounded_level(level, tuning=tuning),
             error_ratio=error,
             rows=self.rows + 1,
         )
+
+
+def _bounded_level(level: float, *, tuning: Tuning = TUNING) -> float:
+    return min(tuning.learn.most_level_ratio, max(tuning.learn.least_level_ratio, level))
 
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
@@ -137,8 +144,8 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def solve(sums: Sums, *, prior: Triple) -> tuple[Triple, Triple]:
-    """Non-negative least squares with a ridge to `prior`, worth `PRIOR_ROWS` rows.
+def solve(sums: Sums, *, prior: Triple, prior_rows: Triple) -> tuple[Triple, Triple]:
+    """Non-negative least squares with a ridge to `prior`, worth `prior_rows` rows.
 
     One solution whose third coefficient is zero, and one with all three.
     """
@@ -148,7 +155,7 @@ def solve(sums: Sums, *, prior: Triple) -> tuple[Triple, Triple]:
     moment = list(sums.moment)
     for i in range(3):
         # A feature that never varied from zero has no scale of its own: the prior decides alone.
-        ridge = PRIOR_ROWS[i] * gram[i][i] / sums.weight or 1e-12
+        ridge = prior_rows[i] * gram[i][i] / sums.weight or 1e-12
         gram[i][i] += ridge
         moment[i] += ridge * prior[i]
     two = [[*gram[0][:2], 0.0], [*gram[1][:2], 0.0], [0.0] * 3]

@@ -13,16 +13,10 @@ from tandem_operator.core.learn.engine_models import EngineModels, newest
 from tandem_operator.core.learn.priors import prior_of
 from tandem_operator.core.observation import EngineSample, Leg, Observation
 from tandem_operator.core.role import Role
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-ROW_REQUESTS = 4
-FULL_ROW_REQUESTS = 8.0
-ROW_TOKENS = 40.0
-FULL_ROW_TOKENS = 200.0
-ROW_S = 15.0
-STALE_ROW_S = 120.0
+# How many revisions a memory holds.
 KEPT_REVISIONS = 4
-# Its ends are read a moment apart: a full engine may seem a little more than full.
-FULLER_THAN_FULL = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,41 +59,50 @@ class LearnedEngines:
 
 
 def learn(
-    learned: LearnedEngines, observation: Observation, *, max_num_seqs: int
+    learned: LearnedEngines,
+    observation: Observation,
+    *,
+    max_num_seqs: int,
+    tuning: Tuning = TUNING,
 ) -> LearnedEngines:
     """What is known after one more observation of engines that run at most so many sequences."""
     revisions = {pod.name: pod.revision for pod in observation.pods}
     engines = dict(learned.engines)
-    _learn_start_ups(observation.engines, revisions, engines)
-    legs = _learn_service(learned, observation, revisions, engines)
-    steps = _learn_steps(learned, observation, revisions, engines, max_num_seqs)
+    _learn_start_ups(observation.engines, revisions, engines, tuning=tuning)
+    legs = _learn_service(learned, observation, revisions, engines, tuning=tuning)
+    steps = _learn_steps(learned, observation, revisions, engines, max_num_seqs, tuning=tuning)
     kept = sorted(engines, key=lambda name: (engines[name].seen_s, name))[-KEPT_REVISIONS:]
     return LearnedEngines(
         engines={name: engines[name] for name in sorted(kept)}, legs=legs, steps=steps
     )
 
 
-def _models(engines: Mapping[str, EngineModels], revision: str) -> EngineModels:
+def _models(
+    engines: Mapping[str, EngineModels], revision: str, *, tuning: Tuning = TUNING
+) -> EngineModels:
     """The revision's models; those of a new one begin with what the latest one taught."""
     if revision in engines:
         return engines[revision]
     latest = newest(engines)
-    return EngineModels() if latest is None else engines[latest].inherited()
+    return EngineModels() if latest is None else engines[latest].inherited(tuning=tuning)
 
 
 def _learn_start_ups(
     samples: Iterable[EngineSample],
     revisions: Mapping[str, str],
     engines: dict[str, EngineModels],
+    *,
+    tuning: Tuning = TUNING,
 ) -> None:
     for sample in sorted(samples, key=lambda s: s.pod):
         revision = revisions.get(sample.pod)
         if revision is None or sample.start_up is None:
             continue
-        models = _models(engines, revision)
+        models = _models(engines, revision, tuning=tuning)
         if sample.role in models.told_by:
             continue
-        told = models.told(sample.role, sample.start_up, prior_of(sample.start_up))
+        prior = prior_of(sample.start_up, tuning=tuning)
+        told = models.told(sample.role, sample.start_up, prior, tuning=tuning)
         if told is not models:
             engines[revision] = replace(told, seen_s=max(models.seen_s, sample.sampled_s))
 
@@ -109,6 +112,8 @@ def _learn_service(
     observation: Observation,
     revisions: Mapping[str, str],
     engines: dict[str, EngineModels],
+    *,
+    tuning: Tuning = TUNING,
 ) -> dict[str, LegStart]:
     now: dict[str, dict[str, LegStart]] = {}
     for report in observation.routers:
@@ -119,19 +124,20 @@ def _learn_service(
     starts: dict[str, LegStart] = {}
     among = Counter(revisions[pod] for pod in now)
     for pod in sorted(now):
-        row = _ServiceRow.between(learned.legs, now[pod])
+        row = _ServiceRow.between(learned.legs, now[pod], tuning=tuning)
         if row is None or row.stale:
             starts.update(now[pod])
         elif row.closed:
             starts.update(now[pod])
-            models = _models(engines, revisions[pod])
+            models = _models(engines, revisions[pod], tuning=tuning)
             service = models.service.learn(
                 busy_s=row.busy_s,
                 requests=row.requests,
                 tokens=row.tokens,
                 token_contexts=row.token_contexts,
-                full=FULL_ROW_REQUESTS,
+                full=tuning.learn.full_row_requests,
                 among=among[revisions[pod]],
+                tuning=tuning,
             )
             seen_s = max(start.at_s for start in now[pod].values())
             engines[revisions[pod]] = replace(models, service=service, seen_s=seen_s)
@@ -159,20 +165,22 @@ class _ServiceRow:
     requests: int
     tokens: int
     token_contexts: float
+    tuning: Tuning = TUNING
 
     @property
     def closed(self) -> bool:
-        enough = self.requests >= ROW_REQUESTS or (self.elapsed_s >= ROW_S and self.requests > 0)
-        return enough and self.busy_s > 0.0
+        row = self.tuning.learn
+        old = self.elapsed_s >= row.row_s and self.requests > 0
+        return (self.requests >= row.row_requests or old) and self.busy_s > 0.0
 
     @property
     def stale(self) -> bool:
         # Idle for long: requests that ran over the old baseline would smear into the next row.
-        return self.elapsed_s > STALE_ROW_S
+        return self.elapsed_s > self.tuning.learn.stale_row_s
 
     @staticmethod
     def between(
-        before: Mapping[str, LegStart], now: Mapping[str, LegStart]
+        before: Mapping[str, LegStart], now: Mapping[str, LegStart], *, tuning: Tuning = TUNING
     ) -> "_ServiceRow | None":
         """The difference, or `None` where a total is new or fell."""
         idle_share, elapsed_s = 1.0, 0.0
@@ -196,6 +204,7 @@ class _ServiceRow:
             requests=requests,
             tokens=tokens,
             token_contexts=contexts,
+            tuning=tuning,
         )
 
 
@@ -215,7 +224,10 @@ def _learn_steps(
     revisions: Mapping[str, str],
     engines: dict[str, EngineModels],
     max_num_seqs: int,
+    *,
+    tuning: Tuning = TUNING,
 ) -> dict[str, StepStart]:
+    row = tuning.learn
     starts: dict[str, StepStart] = {}
     samples = _decode_samples(observation.engines)
     among = Counter(revisions.get(sample.pod) for sample in samples)
@@ -223,7 +235,7 @@ def _learn_steps(
         revision = revisions.get(sample.pod)
         if revision is None:
             continue
-        models = _models(engines, revision)
+        models = _models(engines, revision, tuning=tuning)
         if sample.kv_capacity_tokens:
             models = replace(models, kv_capacity_tokens=sample.kv_capacity_tokens)
             engines[revision] = models
@@ -235,12 +247,13 @@ def _learn_steps(
             starts[sample.pod] = end
             continue
         span_s, tokens = end.at_s - start.at_s, end.itl_count - start.itl_count
-        if span_s > STALE_ROW_S:
+        if span_s > row.stale_row_s:
             starts[sample.pod] = end
-        elif span_s > 0.0 and (tokens >= ROW_TOKENS or (span_s >= ROW_S and tokens > 0.0)):
+        elif span_s > 0.0 and (tokens >= row.row_tokens or (span_s >= row.row_s and tokens > 0.0)):
             starts[sample.pod] = end
-            step = _learn_step(models, start, end, max_num_seqs, among=among[revision])
-            engines[revision] = step
+            engines[revision] = _learn_step(
+                models, start, end, max_num_seqs, among=among[revision], tuning=tuning
+            )
         else:
             starts[sample.pod] = start
     return starts
@@ -264,12 +277,18 @@ def _kv_tokens(sample: EngineSample) -> float | None:
 
 
 def _learn_step(
-    models: EngineModels, start: StepStart, end: StepStart, max_num_seqs: int, *, among: int
+    models: EngineModels,
+    start: StepStart,
+    end: StepStart,
+    max_num_seqs: int,
+    *,
+    among: int,
+    tuning: Tuning = TUNING,
 ) -> EngineModels:
     span_s, tokens = end.at_s - start.at_s, end.itl_count - start.itl_count
     waited_s = end.itl_sum_s - start.itl_sum_s
     # More streams than an engine runs at once: these are not its totals, and teach nothing.
-    if not 0.0 < waited_s <= FULLER_THAN_FULL * max_num_seqs * span_s:
+    if not 0.0 < waited_s <= tuning.learn.fuller_than_full_ratio * max_num_seqs * span_s:
         return models
     ends = [k for k in (start.kv_tokens, end.kv_tokens) if k is not None]
     step = models.step.learn(
@@ -277,7 +296,8 @@ def _learn_step(
         # Every running stream adds one second of gaps per second: the mean batch of the interval.
         batch=waited_s / span_s,
         kv_tokens=sum(ends) / len(ends) if ends else 0.0,
-        weight=min(1.0, tokens / FULL_ROW_TOKENS),
+        weight=min(1.0, tokens / tuning.learn.full_row_tokens),
         among=among,
+        tuning=tuning,
     )
     return replace(models, step=step, seen_s=end.at_s)

@@ -13,15 +13,7 @@ from math import log
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.core.observe.arrivals import outcomes
 from tandem_operator.core.statistics import believed
-
-WINDOW_S, RECENT_S = 180, 30
-PRIOR_REQUESTS, ENOUGH_ANSWERS = 10.0, 30
-MOST_CV2 = 4.0
-# Growth is measured between half minutes so far apart. With this many requests more in both, a
-# handful of them is no growth.
-RECENT_GROWTH_S, LEAST_COUNTED = 60, 10.0
-# First order ends where the correction is no longer small.
-MOST_CORRECTION = 0.25
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +31,7 @@ def output_lengths(
     counts: Sequence[float],
     token_s: float | None,
     step_s: float,
+    tuning: Tuning = TUNING,
 ) -> Outputs | None:
     """Output lengths of what arrives, the last half minute counting most.
 
@@ -48,36 +41,46 @@ def output_lengths(
         counts: arrivals by second, the newest last.
         token_s: the usual time per token; `None` while it is not known: nothing is corrected.
         step_s: how long ago `last` was found.
+        tuning: the numbers that decide.
     """
-    window = outcomes(reports, window_s=WINDOW_S)
+    learning = tuning.learn
+    window_s, prior = learning.outputs_window_s, learning.outputs_prior_requests
+    window = outcomes(reports, window_s=window_s)
     if window.answered == 0 or window.output_tokens == 0:
         return last
-    recent = outcomes(reports, window_s=RECENT_S)
+    recent = outcomes(reports, window_s=learning.outputs_recent_s)
     overall = window.output_tokens / window.answered
-    mean = (recent.output_tokens + PRIOR_REQUESTS * overall) / (recent.answered + PRIOR_REQUESTS)
+    mean = (recent.output_tokens + prior * overall) / (recent.answered + prior)
     variance = max(0.0, window.output_tokens_squared / window.answered - overall * overall)
     missing = (token_s or 0.0) * variance
-    mean = _corrected(mean, missing * _growth(counts, RECENT_GROWTH_S))
-    overall = _corrected(overall, missing * _growth(counts, WINDOW_S))
-    mean = believed(mean, overall, variance=variance / (recent.answered + PRIOR_REQUESTS))
-    found = Outputs(mean_tokens=max(1.0, mean), cv2=min(MOST_CV2, variance / (overall * overall)))
-    if last is None or window.answered >= ENOUGH_ANSWERS:
+    recent_growth = _growth_per_s(counts, learning.output_growth_s, tuning=tuning)
+    mean = _corrected(mean, missing * recent_growth, tuning=tuning)
+    growth = _growth_per_s(counts, window_s, tuning=tuning)
+    overall = _corrected(overall, missing * growth, tuning=tuning)
+    mean = believed(mean, overall, variance=variance / (recent.answered + prior))
+    found = Outputs(
+        mean_tokens=max(1.0, mean),
+        cv2=min(learning.most_outputs_cv2, variance / (overall * overall)),
+    )
+    if last is None or window.answered >= learning.enough_answers_requests:
         return found
     # A few answers are seen again at each look until they leave the window: each counts once.
-    share = min(1.0, step_s / WINDOW_S) * window.answered / (window.answered + PRIOR_REQUESTS)
+    share = min(1.0, step_s / window_s) * window.answered / (window.answered + prior)
     return Outputs(
         mean_tokens=last.mean_tokens + share * (found.mean_tokens - last.mean_tokens),
         cv2=last.cv2 + share * (found.cv2 - last.cv2),
     )
 
 
-def _corrected(mean: float, missing: float) -> float:
-    return mean + min(MOST_CORRECTION * mean, max(-MOST_CORRECTION * mean, missing))
+def _corrected(mean: float, missing: float, *, tuning: Tuning = TUNING) -> float:
+    most = tuning.learn.most_length_correction_share
+    return mean + min(most * mean, max(-most * mean, missing))
 
 
-def _growth(counts: Sequence[float], apart_s: int) -> float:
+def _growth_per_s(counts: Sequence[float], apart_s: int, *, tuning: Tuning = TUNING) -> float:
     """The share by which arrivals grew per second; 0 where the history is too short to tell."""
-    if len(counts) < apart_s + RECENT_S:
+    recent_s, prior = tuning.learn.outputs_recent_s, tuning.learn.growth_prior_requests
+    if len(counts) < apart_s + recent_s:
         return 0.0
-    now, then = sum(counts[-RECENT_S:]), sum(counts[-apart_s - RECENT_S : -apart_s])
-    return log((now + LEAST_COUNTED) / (then + LEAST_COUNTED)) / apart_s
+    now, then = sum(counts[-recent_s:]), sum(counts[-apart_s - recent_s : -apart_s])
+    return log((now + prior) / (then + prior)) / apart_s

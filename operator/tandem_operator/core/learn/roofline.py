@@ -10,13 +10,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.learn.least_squares import Triple
 from tandem_operator.core.observation import Hardware, ModelShape
-
-WEIGHTS_READ = 0.7
-CACHE_READ = 0.95
-MATRICES = 0.85
-ATTENTION = 0.4
-# What is left of the first and the third with each doubling of a replica's devices.
-SPREAD = 0.85
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +73,25 @@ def data_sheet(device: str) -> DataSheet | None:
     return next((sheet for needed, sheet in _DATA_SHEETS if needed <= words), None)
 
 
-def roofline(shape: ModelShape, hardware: Hardware) -> Prior | None:
+def roofline(shape: ModelShape, hardware: Hardware, *, tuning: Tuning = TUNING) -> Prior | None:
     """The cost of this model on this hardware; `None` where the hardware is not known."""
     sheet = data_sheet(hardware.device)
     if sheet is None:
         return None
-    devices = hardware.devices
-    shared = SPREAD ** (devices.bit_length() - 1)
+    reached, devices = tuning.learn, hardware.devices
+    shared = reached.doubling_share ** (devices.bit_length() - 1)
     bytes_per_s = sheet.bytes_per_s * devices
     peaks = {8: sheet.flops_8_per_s, 16: sheet.flops_16_per_s}
     flops_per_s = peaks.get(shape.compute_bits, 0.5 * sheet.flops_16_per_s) * devices
-    weights_s = shape.weight_bytes / (WEIGHTS_READ * shared * bytes_per_s)
-    token_s = shape.flops_per_token / (MATRICES * shared * flops_per_s)
-    attention_s = shape.attention_flops / (ATTENTION * sheet.flops_16_per_s * devices)
+    weights_s = shape.weight_bytes / (reached.weights_read_share * shared * bytes_per_s)
+    token_s = shape.flops_per_token / (reached.matrices_share * shared * flops_per_s)
+    attention_flops_per_s = reached.attention_share * sheet.flops_16_per_s * devices
+    attention_s = shape.attention_flops / attention_flops_per_s
     return Prior(
         service=(weights_s, token_s, attention_s),
-        step=(weights_s, token_s, shape.kv_bytes_per_token / (CACHE_READ * bytes_per_s)),
+        step=(
+            weights_s,
+            token_s,
+            shape.kv_bytes_per_token / (reached.cache_read_share * bytes_per_s),
+        ),
     )

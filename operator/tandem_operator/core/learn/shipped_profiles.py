@@ -7,8 +7,7 @@ from dataclasses import astuple, dataclass
 
 from tandem_operator.core.learn.roofline import Prior, data_sheet
 from tandem_operator.core.observation import Hardware, ModelShape
-
-SAME_SHAPE = 0.02
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class Shipped:
     prior: Prior
 
 
-def profiled(shape: ModelShape, hardware: Hardware) -> Prior | None:
+def profiled(shape: ModelShape, hardware: Hardware, *, tuning: Tuning = TUNING) -> Prior | None:
     """The laws of the profile of a model of this shape on this hardware; `None` without one."""
     sheet = data_sheet(hardware.device)
     if sheet is None:
@@ -32,15 +31,15 @@ def profiled(shape: ModelShape, hardware: Hardware) -> Prior | None:
             each.prior
             for each in SHIPPED
             if (each.device, each.devices) == (sheet.name, hardware.devices)
-            and _alike(each.shape, shape)
+            and _alike(each.shape, shape, tuning=tuning)
         ),
         None,
     )
 
 
-def _alike(a: ModelShape, b: ModelShape) -> bool:
+def _alike(a: ModelShape, b: ModelShape, *, tuning: Tuning = TUNING) -> bool:
     pairs = zip(astuple(a), astuple(b), strict=True)
-    return all(abs(x - y) <= SAME_SHAPE * x for x, y in pairs)
+    return all(abs(x - y) <= tuning.learn.same_shape_share * x for x, y in pairs)
 
 
 SHIPPED: tuple[Shipped, ...] = tuple(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.replica_counts import RoleDemand, pairs
+from tandem_operator.core.sizing.replica_counts import RoleDemand, count_pairs
 from tandem_operator.core.spec import PoolSpec
 
 NEGLIGIBLE_RPS = 1e-9
@@ -40,7 +40,7 @@ def demand_curve(
     """
     best: dict[int, CurvePoint] = {}
     last: CurvePoint | None = None
-    for pair in pairs(
+    for pair in count_pairs(
         spec,
         forecast.peak.samples_rps,
         demands,

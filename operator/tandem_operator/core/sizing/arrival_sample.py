@@ -15,16 +15,7 @@ from tandem_operator.core.forecast.change_point import last_step_s
 from tandem_operator.core.observe.arrivals import Arrivals, PromptGroup
 from tandem_operator.core.observe.prefix_cache import cached_share
 from tandem_operator.core.statistics import believed
-
-WINDOW_S = 180
-RATE_HALF_WINDOW_S = 15
-LENGTH_HALF_WINDOW_S = 30
-RECENT_S = 30
-PRIOR_REQUESTS = 10.0
-# So many of the latest requests are placed one by one; before them, a few entries a second stand
-# for all.
-EXACT_REQUESTS = 600
-MOST_ENTRIES_PER_S = 3
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class Request(NamedTuple):
@@ -69,22 +60,22 @@ class _Row:
     squared_tokens: float
 
 
-def workload(arrivals: Arrivals) -> Workload | None:
+def workload(arrivals: Arrivals, *, tuning: Tuning = TUNING) -> Workload | None:
     """The sample of the recent window; `None` where it saw no request."""
-    counts = arrivals.counts[-WINDOW_S:]
+    counts = arrivals.counts[-tuning.sizing.sample_window_s :]
     first_s = arrivals.end_s - len(counts)
-    rows = _rows(arrivals, first_s)
+    rows = _rows(arrivals, first_s, tuning=tuning)
     total = sum(row.requests for row in rows)
     if total == 0:
         return None
     step_age_s = last_step_s(counts)
     wall = len(counts) - step_age_s if step_age_s is not None else 0
-    rates = _moving_mean(counts, RATE_HALF_WINDOW_S, wall)
+    rates = _moving_mean(counts, tuning.sizing.rate_half_window_s, wall)
     passed = [0.0]
     for rate in rates:
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
-    sizes = _length_scale(rows, first_s, len(counts), wall)
+    sizes = _length_scale(rows, first_s, len(counts), wall, tuning=tuning)
     cached = cached_share(arrivals, first_s=first_s)
     requests: list[Request] = []
     tokens = 0.0
@@ -99,44 +90,46 @@ def workload(arrivals: Arrivals) -> Workload | None:
             requests.append(Request(start + span * share, count, size, size * cached))
     return Workload(
         requests=tuple(requests),
-        singles_from=_singles_from(requests),
+        singles_from=_singles_from(requests, tuning=tuning),
         total=total,
         mean_prompt_tokens=tokens / total,
-        dispersion=_dispersion(counts, rates),
+        dispersion=_dispersion(counts, rates, tuning=tuning),
     )
 
 
-def _singles_from(requests: Sequence[Request]) -> int:
+def _singles_from(requests: Sequence[Request], *, tuning: Tuning = TUNING) -> int:
+    exact_requests = tuning.sizing.exact_requests
     for seen, request in enumerate(reversed(requests)):
-        if request.requests > 1 or seen == EXACT_REQUESTS:
+        if request.requests > 1 or seen == exact_requests:
             return len(requests) - seen
     return 0
 
 
-def _rows(arrivals: Arrivals, first_s: int) -> list[_Row]:
+def _rows(arrivals: Arrivals, first_s: int, *, tuning: Tuning = TUNING) -> list[_Row]:
     """The window's seconds that saw anything, in order.
 
     Within its second a request's place is not known; it is drawn by a fixed hash, evenly, as given
     the count of a Poisson second it would be.
     """
     window = sorted(at for at in arrivals.seconds if first_s <= at < arrivals.end_s)
-    exact_from, left = arrivals.end_s, EXACT_REQUESTS
+    exact_from, left = arrivals.end_s, tuning.sizing.exact_requests
     for second in reversed(window):
         left -= sum(group.requests for group in arrivals.seconds[second].groups)
         if left < 0 and exact_from < arrivals.end_s:
             break
         exact_from = second
+    most = tuning.sizing.most_entries_per_s
     return [
-        _row(second, arrivals.seconds[second].groups, exact=second >= exact_from)
+        _row(second, arrivals.seconds[second].groups, exact=second >= exact_from, most=most)
         for second in window
     ]
 
 
 @lru_cache(maxsize=4096)
-def _row(second: int, groups: tuple[PromptGroup, ...], *, exact: bool) -> _Row:
-    """One second's row: nearly all are those of the last tick."""
+def _row(second: int, groups: tuple[PromptGroup, ...], *, exact: bool, most: int) -> _Row:
+    """One second's row, of about `most` entries if not exact: nearly all are of the last tick."""
     total = sum(group.requests for group in groups)
-    exact = exact or total <= MOST_ENTRIES_PER_S
+    exact = exact or total <= most
     alike: list[tuple[int, float]] = []
     tokens = squared = 0.0
     for requests, length in groups:
@@ -145,7 +138,7 @@ def _row(second: int, groups: tuple[PromptGroup, ...], *, exact: bool) -> _Row:
         if exact:
             alike.extend([(1, length)] * requests)
             continue
-        parts = max(1, MOST_ENTRIES_PER_S * requests // total)
+        parts = max(1, most * requests // total)
         for part in range(parts):
             alike.append((requests * (part + 1) // parts - requests * part // parts, length))
     entries = [(_scatter(second, at), count, length) for at, (count, length) in enumerate(alike)]
@@ -177,8 +170,11 @@ def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
     return means
 
 
-def _length_scale(rows: Sequence[_Row], first_s: int, span_s: int, wall: int) -> list[float]:
+def _length_scale(
+    rows: Sequence[_Row], first_s: int, span_s: int, wall: int, *, tuning: Tuning = TUNING
+) -> list[float]:
     """Per second: recent mean prompt length over the mean length around that second."""
+    half_s, prior = tuning.sizing.length_half_window_s, tuning.sizing.sample_prior_requests
     tokens, requests = [0.0] * span_s, [0.0] * span_s
     for row in rows:
         tokens[row.second - first_s] = row.tokens
@@ -186,30 +182,33 @@ def _length_scale(rows: Sequence[_Row], first_s: int, span_s: int, wall: int) ->
     total = sum(requests)
     mean = sum(tokens) / total
     overall = max(1.0, mean)
-    since = max(wall, span_s - RECENT_S)
+    since = max(wall, span_s - tuning.sizing.length_recent_s)
     variance = max(0.0, sum(row.squared_tokens for row in rows) / total - mean * mean)
     recent = believed(
-        _shrunk(sum(tokens[since:]), sum(requests[since:]), overall),
+        _shrunk(sum(tokens[since:]), sum(requests[since:]), overall, prior),
         overall,
-        variance=variance / (sum(requests[since:]) + PRIOR_REQUESTS),
+        variance=variance / (sum(requests[since:]) + prior),
     )
-    local_tokens = _moving_mean(tokens, LENGTH_HALF_WINDOW_S, wall)
-    local_requests = _moving_mean(requests, LENGTH_HALF_WINDOW_S, wall)
-    width = 2 * LENGTH_HALF_WINDOW_S + 1
+    local_tokens = _moving_mean(tokens, half_s, wall)
+    local_requests = _moving_mean(requests, half_s, wall)
+    width = 2 * half_s + 1
     return [
-        recent / _shrunk(t * width, r * width, overall)
+        recent / _shrunk(t * width, r * width, overall, prior)
         for t, r in zip(local_tokens, local_requests, strict=True)
     ]
 
 
-def _shrunk(total: float, count: float, prior: float) -> float:
-    return (total + PRIOR_REQUESTS * prior) / (count + PRIOR_REQUESTS)
+def _shrunk(total: float, count: float, usual: float, prior_requests: float) -> float:
+    return (total + prior_requests * usual) / (count + prior_requests)
 
 
-def _dispersion(counts: Sequence[float], rates: Sequence[float]) -> float:
+def _dispersion(
+    counts: Sequence[float], rates: Sequence[float], *, tuning: Tuning = TUNING
+) -> float:
     """Variance of the counts around their local rate over that rate: 1 for Poisson."""
     expected = sum(rates)
     if expected <= 0.0:
         return 1.0
     squares = sum((count - rate) ** 2 for count, rate in zip(counts, rates, strict=True))
-    return min(50.0, max(0.5, (squares + PRIOR_REQUESTS) / (expected + PRIOR_REQUESTS)))
+    prior = tuning.sizing.sample_prior_requests
+    return min(50.0, max(0.5, (squares + prior) / (expected + prior)))

@@ -11,11 +11,7 @@ from math import erfc, sqrt
 
 from tandem_operator.core.learn.least_squares import Triple
 from tandem_operator.core.learn.output_lengths import Outputs
-
-TPOT_SHARE = 0.95
-KV_SHARE = 0.9
-MOST_LIVES = 8.0
-INFEASIBLE_SLACK = 1.25
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class Limit(StrEnum):
@@ -84,24 +80,27 @@ def decode_work(
     tpot_s: float,
     kv_capacity_tokens: float | None,
     max_num_seqs: int,
+    tuning: Tuning = TUNING,
 ) -> DecodeWork:
     """The limits of one replica, with steps `slowdown` times as long as the model says."""
+    sizing = tuning.sizing
     d0, d1, d2 = (slowdown * d for d in steps)
     context = max(1.0, prompt_tokens + 0.5 * outputs.mean_tokens)
     slope = d1 + d2 * context
     alone_s = d0 + slope
     feasible = alone_s <= tpot_s
     # A bound that no batch can keep is not chased: size as if it were one that can be kept.
-    bound_s = TPOT_SHARE * tpot_s if alone_s <= TPOT_SHARE * tpot_s else INFEASIBLE_SLACK * alone_s
+    kept_s = sizing.tpot_share * tpot_s
+    bound_s = kept_s if alone_s <= kept_s else sizing.infeasible_slack_ratio * alone_s
     options = [(float(max(1, max_num_seqs)), Limit.SEQUENCES)]
     if slope > 0.0:
         options.append(((bound_s - d0) / slope, Limit.TPOT))
     if kv_capacity_tokens:
-        options.append((KV_SHARE * kv_capacity_tokens / context, Limit.KV))
+        options.append((sizing.kv_share * kv_capacity_tokens / context, Limit.KV))
     batch, limit = min(options)
     batch = max(1.0, batch)
     step_s = d0 + slope * batch
-    lives = min(MOST_LIVES, step_s / max(d0, 1e-9))
+    lives = min(sizing.most_lives, step_s / max(d0, 1e-9))
     return DecodeWork(
         steps=(d0, d1, d2),
         context_tokens=context,
@@ -112,5 +111,5 @@ def decode_work(
         tokens_per_s=batch / max(step_s, 1e-9),
         settle_s=lives * outputs.mean_tokens * step_s,
         feasible=feasible,
-        feasible_tpot_s=alone_s / TPOT_SHARE,
+        feasible_tpot_s=alone_s / sizing.tpot_share,
     )

@@ -4,12 +4,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.learn.least_squares import Triple, dot
 from tandem_operator.core.sizing.demand import Situation
-
-# What is told is written down where many read it: not anew for every new digit, nor at every tick.
-# Slower and faster alike, or the worst of what is chance would hold.
-SAME_WITHIN = 0.03
-BETWEEN_S = 10.0
-SAME_OUTPUTS_WITHIN = 0.25
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +35,19 @@ def pace_to_tell(
     *,
     max_num_seqs: int,
     now_s: float,
+    tuning: Tuning = TUNING,
 ) -> TimedDecodePace | None:
     """What the routers should know from now on; what they were told last, where that still holds.
 
-    What was told holds while a stream alone and the largest batch take what it says, within
-    `SAME_WITHIN`, and for `BETWEEN_S`. Violations correct sizing, not this: those who would be late
+    What was told holds while a stream alone and the largest batch take about what it says, and for
+    `pace_holds_s` in any case. Violations correct sizing, not this: those who would be late
     are not let in, so that there are few says nothing of speed.
     """
     if situation is None:
         return told
-    work = situation.decode
+    sizing, work = tuning.sizing, situation.decode
     pace = TimedDecodePace(
-        steps=situation.models.step.coefficients(),
+        steps=situation.models.step.coefficients(tuning=tuning),
         kv_capacity_tokens=situation.models.kv_capacity_tokens,
         max_num_seqs=max_num_seqs,
         output_tokens=work.outputs.mean_tokens,
@@ -59,13 +55,14 @@ def pace_to_tell(
     )
     if told is None or told.max_num_seqs != max_num_seqs:
         return pace
-    if 0.0 <= now_s - told.told_s < BETWEEN_S:
+    if 0.0 <= now_s - told.told_s < sizing.pace_holds_s:
         return told
     here = ((streams, streams * work.context_tokens) for streams in (1.0, work.batch))
+    within = sizing.same_pace_share
     same = (
-        all(_same(told.step_s(*at), pace.step_s(*at), SAME_WITHIN) for at in here)
-        and _same(told.kv_capacity_tokens or 0.0, pace.kv_capacity_tokens or 0.0, SAME_WITHIN)
-        and _same(told.output_tokens or 0.0, work.outputs.mean_tokens, SAME_OUTPUTS_WITHIN)
+        all(_same(told.step_s(*at), pace.step_s(*at), within) for at in here)
+        and _same(told.kv_capacity_tokens or 0.0, pace.kv_capacity_tokens or 0.0, within)
+        and _same(told.output_tokens or 0.0, work.outputs.mean_tokens, sizing.same_outputs_share)
     )
     return told if same else pace
 

@@ -1,7 +1,7 @@
 """Put what was learned and what arrives together into each role's demand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from tandem_operator.core.learn.correction import Correction
@@ -17,18 +17,7 @@ from tandem_operator.core.sizing.prefill_lateness import Replay, prefill_work
 from tandem_operator.core.sizing.queueing import queue_late_share
 from tandem_operator.core.sizing.replica_counts import LateShare, RoleDemand
 from tandem_operator.core.spec import PoolSpec
-
-# Most of what the price buys is room for a jump: it makes prompts late within a second, and streams
-# only as their batches fill.
-DECODE_PRICE_WEIGHT = 0.05
-# Slack comes in bits, at moments that do not always suit a prompt, and a decode replica computes
-# prompts for no more of its time than leaves all its streams their TPOT.
-USABLE_SLACK = 0.5
-CALM_LOAD = 0.5
-CALM_LATE = 0.02
-OVERHEAD_STEP = 0.1
-MOST_OVERHEAD_STEP = 0.02
-MOST_OVERHEAD_SHARE = 0.5
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +46,17 @@ class Situation:
     replay: Replay
     decode: DecodeWork
     demands: Mapping[Role, RoleDemand]
+    tuning: Tuning = field(default=TUNING, compare=False, repr=False)
 
     def work(self, *, overflow: bool) -> Work:
         """What requests of today cost and may wait, for a play of the past."""
         prefill, decode_busy = self.replay.work, self.demands[Role.DECODE].busy
+        usable = self.tuning.sizing.usable_slack_share
 
         def late_prefill(rate_rps: float, replicas: int) -> float:
             # What decode replicas that just carry the rate have to spare.
             load = rate_rps * decode_busy
-            spare = USABLE_SLACK * (ceil(load) - load) if overflow else 0.0
+            spare = usable * (ceil(load) - load) if overflow else 0.0
             return queue_late_share(
                 rate_rps,
                 replicas + spare,
@@ -161,21 +152,23 @@ def assess(
     correction: Correction,
     overhead_s: float,
     backlog: Backlog,
+    tuning: Tuning = TUNING,
 ) -> Situation | None:
     """The situation, or `None` while something that sizing needs is still unknown."""
-    sample = workload(arrivals)
+    sample = workload(arrivals, tuning=tuning)
     if sample is None or outputs is None or not models.service.known or not models.step.known:
         return None
-    service = models.service.coefficients()
+    service = models.service.coefficients(tuning=tuning)
     work = prefill_work(
         sample,
         service=service,
         slowdown=correction.of(Role.PREFILL),
         overhead_s=overhead_s,
         slo=spec.slo,
+        tuning=tuning,
     )
     decode = decode_work(
-        steps=models.step.coefficients(),
+        steps=models.step.coefficients(tuning=tuning),
         slowdown=correction.of(Role.DECODE),
         prompt_tokens=sample.mean_prompt_tokens,
         outputs=outputs,
@@ -183,10 +176,11 @@ def assess(
         tpot_s=spec.slo.tpot_s,
         kv_capacity_tokens=models.kv_capacity_tokens,
         max_num_seqs=spec.max_num_seqs,
+        tuning=tuning,
     )
-    replay = Replay(work, in_turn=spec.in_turn)
+    replay = Replay(work, in_turn=spec.in_turn, tuning=tuning)
     # More replicas are a dear cure for waiting beside idle ones: the objective buys them, no price.
-    one_queue = Replay(work) if spec.in_turn else replay
+    one_queue = Replay(work, tuning=tuning) if spec.in_turn else replay
     busy = {
         Role.PREFILL: work.mean_service_s,
         Role.DECODE: decode.load(1.0),
@@ -204,20 +198,28 @@ def assess(
             busy=busy[Role.PREFILL],
             backlog=waiting[Role.PREFILL],
             reachable_share=1.0 if work.feasible else 1.0 - work.infeasible_share,
+            tuning=tuning,
         ),
         Role.DECODE: RoleDemand(
             late_share=decode.late_share,
             busy=busy[Role.DECODE],
             backlog=waiting[Role.DECODE],
-            price_weight=DECODE_PRICE_WEIGHT,
+            price_weight=tuning.sizing.decode_price_share,
+            tuning=tuning,
         ),
     }
-    return Situation(sample=sample, models=models, replay=replay, decode=decode, demands=demands)
+    return Situation(
+        sample=sample, models=models, replay=replay, decode=decode, demands=demands, tuning=tuning
+    )
 
 
-def first_overhead_s(models: EngineModels, samples: Sequence[EngineSample]) -> float:
+def first_overhead_s(
+    models: EngineModels, samples: Sequence[EngineSample], *, tuning: Tuning = TUNING
+) -> float:
     """What TTFT holds besides prefill before it was measured: transfer and one decode step."""
-    step_s = dot(models.step.coefficients(), (1.0, 1.0, 0.0)) if models.step.known else 0.0
+    step_s = 0.0
+    if models.step.known:
+        step_s = dot(models.step.coefficients(tuning=tuning), (1.0, 1.0, 0.0))
     return transfer_s(samples) + step_s
 
 
@@ -230,17 +232,19 @@ def learn_overhead(
     ready: Mapping[Role, int],
     settled: bool,
     slo_ttft_s: float,
+    tuning: Tuning = TUNING,
 ) -> float:
     """The overhead after a look at the median TTFT, which tells only while nothing queues."""
+    sizing = tuning.sizing
     calm = settled and all(
         ready[role] > 0
-        and rate_rps * situation.demands[role].busy < CALM_LOAD * ready[role]
-        and situation.late_share(role, rate_rps, ready[role]) < CALM_LATE
+        and rate_rps * situation.demands[role].busy < sizing.calm_load_share * ready[role]
+        and situation.late_share(role, rate_rps, ready[role]) < sizing.calm_late_share
         for role in Role
     )
     if not calm or latency is None or latency.ttft.p50_s is None:
         return overhead_s
     surplus_s = latency.ttft.p50_s - situation.replay.work.unloaded_ttft_s(0.5)
-    most_s = MOST_OVERHEAD_STEP * slo_ttft_s
-    moved = overhead_s + min(most_s, max(-most_s, OVERHEAD_STEP * surplus_s))
-    return min(MOST_OVERHEAD_SHARE * slo_ttft_s, max(0.0, moved))
+    most_s = sizing.most_overhead_step_share * slo_ttft_s
+    moved = overhead_s + min(most_s, max(-most_s, sizing.overhead_step_share * surplus_s))
+    return min(sizing.most_overhead_share * slo_ttft_s, max(0.0, moved))

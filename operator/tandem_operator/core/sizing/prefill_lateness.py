@@ -15,13 +15,7 @@ from typing import NamedTuple
 from tandem_operator.core.learn.least_squares import Triple
 from tandem_operator.core.sizing.arrival_sample import Workload
 from tandem_operator.core.slo import Slo
-
-BOUND_SHARE = 0.75
-CHUNKS = 180
-UNSEEN_ON_TIME = 10.0
-RATE_GRID = 20.0
-HOPELESS_LOAD = 1.15
-SERVED_LOAD = 0.9
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class Job(NamedTuple):
@@ -104,12 +98,14 @@ def prefill_work(
     slowdown: float,
     overhead_s: float,
     slo: Slo,
+    tuning: Tuning = TUNING,
 ) -> PrefillWork:
     """The work of `sample`, with service times `slowdown` times what the model says.
 
     `overhead_s` is the part of TTFT that prefill replicas cannot change: transfer and first step.
     """
     a0, a1, a2 = service
+    ttft_share = tuning.sizing.ttft_share
     entries: list[_Entry] = []
     unloaded: list[tuple[float, float, int]] = []
     total_s = squares_s2 = 0.0
@@ -121,7 +117,7 @@ def prefill_work(
         bound_s = slo.ttft_bound_s(prompt_tokens)
         spare_s = inf
         if ttft_s <= bound_s:
-            spare_s = max(BOUND_SHARE * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
+            spare_s = max(ttft_share * bound_s - ttft_s, 0.5 * (bound_s - ttft_s))
         work_s = service_s * count
         total_s += work_s
         squares_s2 += service_s * work_s
@@ -131,7 +127,7 @@ def prefill_work(
     counted = _counted(entries)
     return PrefillWork(
         singles=tuple(Job(at, work_s, spare_s) for at, work_s, spare_s, _ in singles),
-        chunks=tuple(_chunks(entries)) if sample.singles_from > 0 else (),
+        chunks=tuple(_chunks(entries, tuning=tuning)) if sample.singles_from > 0 else (),
         counted=counted,
         singles_counted=_counted(singles),
         mean_service_s=total_s / sample.total,
@@ -152,8 +148,8 @@ def _counted(entries: Sequence[_Entry]) -> int:
     return sum([count for _, _, spare_s, count in entries if spare_s < inf])
 
 
-def _chunks(entries: Sequence[_Entry]) -> Iterator[ReplayChunk]:
-    size = -(-len(entries) // CHUNKS)
+def _chunks(entries: Sequence[_Entry], *, tuning: Tuning = TUNING) -> Iterator[ReplayChunk]:
+    size = -(-len(entries) // tuning.sizing.replay_chunks)
     for start in range(0, len(entries), size):
         part = entries[start : start + size]
         yield chunk_of(
@@ -187,11 +183,15 @@ class Replay:
     Servers take jobs `in_turn`, or the first that is free takes the next.
     """
 
-    # Above this load a queue grows without end: everybody who comes after a short while is late.
-    hopeless_load = HOPELESS_LOAD
+    tuning: Tuning
 
-    def __init__(self, work: PrefillWork, *, in_turn: bool = False) -> None:
+    def __init__(
+        self, work: PrefillWork, *, in_turn: bool = False, tuning: Tuning = TUNING
+    ) -> None:
         self.work = work
+        self.tuning = tuning
+        # Above this load a queue grows without end: all that come after a short while are late.
+        self._hopeless_load = tuning.sizing.hopeless_load_share
         self._in_turn = in_turn
         self._late: dict[tuple[int, int], float] = {}
         # By replicas, the highest rate on the grid at which nobody was late: no wait grows where
@@ -205,26 +205,27 @@ class Replay:
         load = self.work.load(rate_rps) / replicas
         if self.work.counted == 0:
             # Nobody can be on time: size to serve them at all.
-            return 1.0 if load > SERVED_LOAD else 0.0
-        if load > self.hopeless_load:
+            return 1.0 if load > self.tuning.sizing.served_load_share else 0.0
+        if load > self._hopeless_load:
             return 1.0
-        step = round(log(rate_rps) * RATE_GRID)
+        rates_per_e = self.tuning.sizing.replay_rates_per_e
+        step = round(log(rate_rps) * rates_per_e)
         if step <= self._on_time.get(replicas, -inf):
             return 0.0
         late = self._late.get((step, replicas))
         if late is None:
-            late = self._late[step, replicas] = self._replayed(exp(step / RATE_GRID), replicas)
+            late = self._late[step, replicas] = self._replayed(exp(step / rates_per_e), replicas)
             if late == 0.0:
                 self._on_time[replicas] = step
         return late
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
-        work = self.work
+        work, unseen = self.work, self.tuning.sizing.unseen_on_time_requests
         late = _late_jobs(work.singles, rate_rps, replicas, in_turn=self._in_turn)
-        share = late / (work.singles_counted + UNSEEN_ON_TIME)
+        share = late / (work.singles_counted + unseen)
         if work.chunks:
             late = _late_in_chunks(work.chunks, rate_rps, replicas)
-            share = max(share, late / (work.counted + UNSEEN_ON_TIME))
+            share = max(share, late / (work.counted + unseen))
         return share
 
     def ttft_quantile_s(self, rate_rps: float, replicas: int, share: float) -> float:

@@ -11,14 +11,10 @@ from math import ceil, inf
 
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.prefill_lateness import SERVED_LOAD
 from tandem_operator.core.spec import PoolSpec, RoleSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 LateShare = Callable[[float, int], float]
-
-NEGLIGIBLE_COST = 1e-3
-SEARCH_PAST_BEST = 2
-BUDGET_SEARCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +37,14 @@ class RoleDemand:
     priced_share: LateShare | None = None
     price_weight: float = 1.0
     reachable_share: float = 1.0
+    tuning: Tuning = field(default=TUNING, compare=False, repr=False)
 
     def least(self, rate_rps: float) -> int:
         """Replicas that serve so many at all, in time or not."""
         load = rate_rps * self.busy
-        return int(load) if self.reachable_share >= 1.0 else ceil(load / SERVED_LOAD)
+        if self.reachable_share >= 1.0:
+            return int(load)
+        return ceil(load / self.tuning.sizing.served_load_share)
 
     def tolerated_late(self, objective: float) -> float:
         """The late share that counts as none, where `objective` may be late of all requests.
@@ -84,6 +83,7 @@ def choose(
     late_price: float,
     growth: float = 1.0,
     floors: Mapping[Role, int] | None = None,
+    tuning: Tuning = TUNING,
 ) -> Choice:
     """Counts for the largest need between now and the look-ahead, all rates times `growth`.
 
@@ -103,6 +103,7 @@ def choose(
             late_price=late_price,
             growth=growth,
             least=(floors or {}).get(role, 1),
+            tuning=tuning,
         )
     limits: dict[Role, tuple[str, ...]] = {}
     target: dict[Role, int] = {}
@@ -112,7 +113,9 @@ def choose(
             limits[role] = ("maxReplicas",)
     if budget is not None:
         rate_rps = forecast.peak.mean_rps * growth
-        fitted = _fit_budget(spec, rate_rps, demands, target=target, fixed=fixed, budget=budget)
+        fitted = _fit_budget(
+            spec, rate_rps, demands, target=target, fixed=fixed, budget=budget, tuning=tuning
+        )
         for role, count in fitted.items():
             if count < target[role]:
                 limits[role] = (*limits.get(role, ()), "gpuBudget")
@@ -129,6 +132,7 @@ def alone(
     fixed: Mapping[Role, int],
     late_price: float,
     floors: Mapping[Role, int],
+    tuning: Tuning = TUNING,
 ) -> int:
     """Replicas of one role within its bounds where the other one keeps up with every rate."""
     if role in fixed:
@@ -142,6 +146,7 @@ def alone(
         late_price=late_price,
         growth=1.0,
         least=floors.get(role, 1),
+        tuning=tuning,
     )
     return _bounded(spec.roles[role], count)
 
@@ -156,6 +161,7 @@ def _wanted(
     late_price: float,
     growth: float,
     least: int,
+    tuning: Tuning = TUNING,
 ) -> int:
     """Replicas of one role for the largest need, where no more than `cap_rps` reach it."""
     demand, most = demands[role], 2 * spec.roles[role].max_replicas + 4
@@ -174,6 +180,7 @@ def _wanted(
             allowed_late=0.5 * tolerated,
             least=count,
             most=most,
+            tuning=tuning,
         )
     if demand.backlog <= 0.0:
         return count
@@ -216,6 +223,7 @@ def _least_cost(
     allowed_late: float,
     least: int,
     most: int,
+    tuning: Tuning = TUNING,
 ) -> int:
     """Replicas of one role at one horizon, `least` or more."""
     count = max(least, min(most, demand.least(mean_rps)))
@@ -233,7 +241,8 @@ def _least_cost(
         cost = gpus * count + late_cost
         if cost < best_cost:
             best, best_cost = count, cost
-        if late_cost < NEGLIGIBLE_COST or count > best + SEARCH_PAST_BEST:
+        past = count > best + tuning.sizing.search_past_best_replicas
+        if late_cost < tuning.sizing.negligible_cost_gpus or past:
             break
         count += 1
     return best
@@ -248,7 +257,7 @@ class Pair:
     goodput_rps: float
 
 
-def pairs(
+def count_pairs(
     spec: PoolSpec,
     rates_rps: Sequence[float],
     demands: Mapping[Role, RoleDemand],
@@ -257,6 +266,7 @@ def pairs(
     fixed: Mapping[Role, int],
     budget: int | None = None,
     good_share: float = 1.0,
+    tuning: Tuning = TUNING,
 ) -> Iterator[Pair]:
     """Every pair up to `target` inside `budget`, smaller counts first, over equally likely rates.
 
@@ -264,10 +274,10 @@ def pairs(
     """
     prefill, decode = (demands[role] for role in (Role.PREFILL, Role.DECODE))
     good_decode = cache(decode.good_share)
-    for prefills in _counts(spec, Role.PREFILL, target, fixed):
+    for prefills in _counts(spec, Role.PREFILL, target, fixed, tuning=tuning):
         good_prefill = [prefill.good_share(rate, prefills) for rate in rates_rps]
         served = [_served(rate, prefill.busy, prefills) for rate in rates_rps]
-        for decodes in _counts(spec, Role.DECODE, target, fixed):
+        for decodes in _counts(spec, Role.DECODE, target, fixed, tuning=tuning):
             counts = {Role.PREFILL: prefills, Role.DECODE: decodes}
             gpus = gpus_of(spec, counts)
             if budget is not None and gpus > budget:
@@ -287,12 +297,17 @@ def gpus_of(spec: PoolSpec, counts: Mapping[Role, int]) -> int:
 
 
 def _counts(
-    spec: PoolSpec, role: Role, target: Mapping[Role, int], fixed: Mapping[Role, int]
+    spec: PoolSpec,
+    role: Role,
+    target: Mapping[Role, int],
+    fixed: Mapping[Role, int],
+    *,
+    tuning: Tuning = TUNING,
 ) -> range:
     if role in fixed:
         return range(fixed[role], fixed[role] + 1)
     low = max(1, spec.roles[role].min_replicas)
-    return range(low, min(target[role], low + BUDGET_SEARCH) + 1)
+    return range(low, min(target[role], low + tuning.sizing.budget_search_replicas) + 1)
 
 
 def _fit_budget(
@@ -303,13 +318,16 @@ def _fit_budget(
     target: Mapping[Role, int],
     fixed: Mapping[Role, int],
     budget: int,
+    tuning: Tuning = TUNING,
 ) -> dict[Role, int]:
     """The pair inside `budget` with the most good requests; of equals, the smaller."""
     if gpus_of(spec, {role: fixed.get(role, count) for role, count in target.items()}) <= budget:
         return dict(target)
     best: Mapping[Role, int] = {role: max(1, spec.roles[role].min_replicas) for role in target}
     best_goodput = -1.0
-    for pair in pairs(spec, [rate_rps], demands, target=target, fixed=fixed, budget=budget):
+    for pair in count_pairs(
+        spec, [rate_rps], demands, target=target, fixed=fixed, budget=budget, tuning=tuning
+    ):
         if pair.goodput_rps > best_goodput + 1e-9:
             best, best_goodput = pair.counts, pair.goodput_rps
     return {role: target[role] if role in fixed else best[role] for role in target}

@@ -11,9 +11,7 @@ from tandem_operator.core.sizing.replica_counts import Choice, alone, choose, gp
 from tandem_operator.core.sizing.router_credit import lent
 from tandem_operator.core.sizing.scale_down_margin import headroom
 from tandem_operator.core.spec import PoolSpec
-
-# Who would be needed at the forecast load, but not at so much less of it, is hardly needed.
-SMALL = 0.05
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +75,7 @@ def plan_for(
     idle: bool,
     floors: Mapping[Role, int],
     known_s: float,
+    tuning: Tuning = TUNING,
 ) -> Plan | None:
     """The plan, or `None` while too little is known. A pool at confirmed rest needs the least."""
     if idle:
@@ -97,24 +96,39 @@ def plan_for(
     demands = situation.demands
     if spec.insurance.overflow:
         decode_replicas = alone(
-            spec, Role.DECODE, expected, demands, fixed=fixed, late_price=price, floors=floors
+            spec,
+            Role.DECODE,
+            expected,
+            demands,
+            fixed=fixed,
+            late_price=price,
+            floors=floors,
+            tuning=tuning,
         )
-        demands = lent(demands, decode_replicas)
+        demands = lent(demands, decode_replicas, tuning=tuning)
 
     def at(growth: float, floors: Mapping[Role, int]) -> Choice:
         return choose(
-            spec, expected, demands, fixed=fixed, late_price=price, growth=growth, floors=floors
+            spec,
+            expected,
+            demands,
+            fixed=fixed,
+            late_price=price,
+            growth=growth,
+            floors=floors,
+            tuning=tuning,
         )
 
     choice, room = at(1.0, floors), 0.0
     sure = keep = choice
     if any(choice.target[role] > asked[role] for role in Role):
-        sure = _within(min, choice, at(1.0 - SMALL, floors))
+        sure = _within(min, choice, at(1.0 - tuning.sizing.hardly_needed_share, floors))
     if any(choice.target[role] < asked[role] for role in Role):
         room = headroom(
             rate_rps=expected.peak.mean_rps,
             dispersion=situation.sample.dispersion,
             known_s=known_s,
+            tuning=tuning,
         )
         keep = _within(max, choice, at(1.0 + room, choice.wanted))
     return Plan(choice=choice, keep=keep, sure=sure, room=room)

@@ -13,9 +13,8 @@ from math import erfc, exp, inf, pi, sqrt
 from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_lateness import DecodeWork
-from tandem_operator.core.sizing.demand import USABLE_SLACK, Situation
+from tandem_operator.core.sizing.demand import Situation
 from tandem_operator.core.sizing.prefill_lateness import (
-    UNSEEN_ON_TIME,
     Job,
     PrefillWork,
     Replay,
@@ -23,19 +22,18 @@ from tandem_operator.core.sizing.prefill_lateness import (
 )
 from tandem_operator.core.sizing.replica_counts import LateShare, RoleDemand
 from tandem_operator.core.spec import Insurance
-
-PROVEN_LEADS = 2.0
-UNPROVEN_SPREAD = 3.0
-FULL_RISK = 0.6
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
-def insured(insurance: Insurance, situation: Situation | None) -> Situation | None:
+def insured(
+    insurance: Insurance, situation: Situation | None, *, tuning: Tuning = TUNING
+) -> Situation | None:
     """The situation as it is under this insurance: fewer are late with the same replicas."""
     if situation is None:
         return None
     demands = dict(situation.demands)
     if insurance.deadline_order:
-        excess = PrefillExcess(situation.replay.work)
+        excess = PrefillExcess(situation.replay.work, tuning=tuning)
         demands[Role.PREFILL] = replace(
             demands[Role.PREFILL], late_share=excess.late_share, priced_share=None
         )
@@ -48,22 +46,31 @@ def insured(insurance: Insurance, situation: Situation | None) -> Situation | No
     return replace(situation, demands=demands)
 
 
-def trusted(insurance: Insurance, forecast: Forecast | None, *, known_s: float) -> Forecast | None:
+def trusted(
+    insurance: Insurance,
+    forecast: Forecast | None,
+    *,
+    known_s: float,
+    tuning: Tuning = TUNING,
+) -> Forecast | None:
     """The forecast with as much of its look-ahead as it is to be trusted with."""
     if forecast is None:
         return None
-    return at_risk(forecast, known_s) if insurance.follow_risk else forecast.proven()
+    if not insurance.follow_risk:
+        return forecast.proven()
+    return at_risk(forecast, known_s, tuning=tuning)
 
 
-def at_risk(forecast: Forecast, known_s: float) -> Forecast:
+def at_risk(forecast: Forecast, known_s: float, *, tuning: Tuning = TUNING) -> Forecast:
     """The forecast with as much look-ahead as its risk is worth.
 
     While no prediction over the start-up time has come true or failed yet, the risk is unknown, not
     small. Where the risk is small, a replica need not be ready a minute before it is needed.
     """
-    unproven = max(0.0, 1.0 - known_s / (PROVEN_LEADS * forecast.lead_s))
-    widen = 1.0 + UNPROVEN_SPREAD * unproven
-    nearer = forecast.looking_ahead(min(1.0, widen * forecast.risk / FULL_RISK))
+    sizing = tuning.sizing
+    unproven = max(0.0, 1.0 - known_s / (sizing.proven_leads * forecast.lead_s))
+    widen = 1.0 + sizing.unproven_spread_ratio * unproven
+    nearer = forecast.looking_ahead(min(1.0, widen * forecast.risk / sizing.full_risk_share))
     return replace(
         nearer,
         levels=tuple(
@@ -79,16 +86,19 @@ def at_risk(forecast: Forecast, known_s: float) -> Forecast:
     )
 
 
-def lent(demands: Mapping[Role, RoleDemand], decode_replicas: int) -> Mapping[Role, RoleDemand]:
+def lent(
+    demands: Mapping[Role, RoleDemand], decode_replicas: int, *, tuning: Tuning = TUNING
+) -> Mapping[Role, RoleDemand]:
     """The demands where prefill may use what `decode_replicas` have to spare, above the mean rate.
 
     What the mean rate needs it has to have by itself: who lives on another's slack swings with it.
     """
     prefill, busy = demands[Role.PREFILL], demands[Role.DECODE].busy
     late_share: LateShare = prefill.late_share
+    usable = tuning.sizing.usable_slack_share
 
     def with_slack(rate_rps: float, replicas: int) -> float:
-        slack = USABLE_SLACK * max(0.0, decode_replicas - rate_rps * busy)
+        slack = usable * max(0.0, decode_replicas - rate_rps * busy)
         return late_share(rate_rps * replicas / (replicas + slack), replicas)
 
     return {**demands, Role.PREFILL: replace(prefill, priced_share=with_slack)}
@@ -108,16 +118,15 @@ def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:
 class PrefillExcess(Replay):
     """The same where whoever would be late waits behind the others: no load is hopeless for all."""
 
-    hopeless_load = inf
-
-    def __init__(self, work: PrefillWork) -> None:
-        super().__init__(work)
+    def __init__(self, work: PrefillWork, *, tuning: Tuning = TUNING) -> None:
+        super().__init__(work, tuning=tuning)
+        self._hopeless_load = inf
         self._patience_s = _patience_s(work)
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
         work = self.work
         late = _late_count(work.singles, rate_rps, replicas)
-        share = late / (work.singles_counted + UNSEEN_ON_TIME)
+        share = late / (work.singles_counted + self.tuning.sizing.unseen_on_time_requests)
         if work.chunks:
             share = max(share, self._late_work_share(rate_rps, replicas))
         return share
