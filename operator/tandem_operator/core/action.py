@@ -23,9 +23,9 @@ from tandem_operator.core.sizing.replica_counts import gpus_of
 from tandem_operator.core.sizing.role_targets import Plan, plan_for
 from tandem_operator.core.sizing.scale_down_margin import SEEN_S, tells_enough
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 RECENT_S = 120
-IDLE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Wanted:
     idle: bool
 
 
-def want(spec: PoolSpec, known: Assessment, memory: Memory) -> Wanted:
+def want(spec: PoolSpec, known: Assessment, memory: Memory, *, tuning: Tuning = TUNING) -> Wanted:
     """Choose both counts for what will come, with what the objective holds against bursts."""
     seen, taught, sized = known.seen, known.taught, known.sized
     situation, arrivals, routers = sized.situation, seen.arrivals, seen.observation.routers
@@ -61,7 +61,7 @@ def want(spec: PoolSpec, known: Assessment, memory: Memory) -> Wanted:
         output_tokens=None if taught.outputs is None else taught.outputs.mean_tokens,
     )
     spec = promise.patient(spec)
-    idle = _is_idle(spec, seen)
+    idle = _is_idle(spec, seen, tuning=tuning)
     urgent, floors = dict[Role, int](), dict[Role, int]()
     if situation is None or situation.feasible:
         urgent = urgent_floors(seen.ready, taught.settled, routers, attainment=spec.slo.attainment)
@@ -104,7 +104,14 @@ class Granted:
     crest: Crest | None = None
 
 
-def grant(wanted: Wanted, known: Assessment, memory: Memory, quota: Quota | None) -> Granted:
+def grant(
+    wanted: Wanted,
+    known: Assessment,
+    memory: Memory,
+    quota: Quota | None,
+    *,
+    tuning: Tuning = TUNING,
+) -> Granted:
     """Take the pool's share of a quota, by the most that it wanted of late."""
     seen, spec, plan = known.seen, wanted.spec, wanted.plan
     fresh = seen.fresh
@@ -146,7 +153,14 @@ class Done:
     past: Mapping[Role, Past]
 
 
-def act(wanted: Wanted, granted: Granted, known: Assessment, memory: Memory) -> Done:
+def act(
+    wanted: Wanted,
+    granted: Granted,
+    known: Assessment,
+    memory: Memory,
+    *,
+    tuning: Tuning = TUNING,
+) -> Done:
     """Confirm growth, delay shrinking, and keep a pod where its node is being emptied."""
     seen, ahead = known.seen, known.ahead
     spec, plan, fresh, fleets = granted.spec, granted.plan, seen.fresh, seen.fleets
@@ -176,7 +190,9 @@ def act(wanted: Wanted, granted: Granted, known: Assessment, memory: Memory) -> 
     return Done(relief=relief, past=past if seen.arrivals.complete else _unwatched(past))
 
 
-def tell(wanted: Wanted, granted: Granted, done: Done, known: Assessment) -> Decision:
+def tell(
+    wanted: Wanted, granted: Granted, done: Done, known: Assessment, *, tuning: Tuning = TUNING
+) -> Decision:
     """The decision in words and numbers."""
     seen, ahead, sized = known.seen, known.ahead, known.sized
     return report(
@@ -212,9 +228,9 @@ def _unwatched(past: Mapping[Role, Past]) -> dict[Role, Past]:
     return {role: replace(each, keeps=Wants()) for role, each in past.items()}
 
 
-def _is_idle(spec: PoolSpec, seen: Observed) -> bool:
+def _is_idle(spec: PoolSpec, seen: Observed, *, tuning: Tuning = TUNING) -> bool:
     """Whether it is confirmed, not merely unseen, that nothing came and nothing is in the pool."""
-    window_s = int(max(IDLE_S, spec.stabilization_s))
+    window_s = int(max(tuning.guard.idle_s, spec.stabilization_s))
     if not seen.fresh.shrink or seen.arrivals.known_s < max(window_s, SEEN_S):
         return False
     routers = seen.observation.routers

@@ -32,10 +32,9 @@ from tandem_operator.core.sizing.demand import (
 )
 from tandem_operator.core.sizing.router_credit import insured, trusted
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 TICK_S = 5.0
-LONGEST_STEP_S = 30.0
-RATE_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,9 @@ class Observed:
         return {role: TICK_S + self.starts.expected_s(role) for role in Role}
 
 
-def observe(observation: Observation, memory: Memory, now_s: float) -> Observed:
+def observe(
+    observation: Observation, memory: Memory, now_s: float, *, tuning: Tuning = TUNING
+) -> Observed:
     """Drop what cannot be, and put together what several routers and pods report."""
     valid = usable(observation, now_s)
     starts = memory.starts.learn(valid.pods, last_look_s=memory.at_s)
@@ -76,7 +77,7 @@ def observe(observation: Observation, memory: Memory, now_s: float) -> Observed:
     return Observed(
         observation=valid,
         now_s=now_s,
-        step_s=min(LONGEST_STEP_S, max(0.0, since_s)),
+        step_s=min(tuning.guard.longest_step_s, max(0.0, since_s)),
         fresh=freshness(valid, now_s),
         starts=starts,
         fleets={role: fleet(valid, role, starts, now_s) for role in Role},
@@ -101,7 +102,7 @@ class Taught:
     settled: frozenset[Role]
 
 
-def study(spec: PoolSpec, seen: Observed, memory: Memory) -> Taught:
+def study(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Taught:
     """Learn from what was timed, and from violations that the models did not expect."""
     observation = seen.observation
     learned = learn(memory.learned, observation, max_num_seqs=spec.max_num_seqs)
@@ -139,7 +140,7 @@ class Ahead:
     track: Track
 
 
-def foresee(spec: PoolSpec, seen: Observed, memory: Memory) -> Ahead:
+def foresee(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Ahead:
     """Forecast the arrivals over the longer of both start-up times."""
     lead_s = max(seen.lead_s.values())
     expected, track = forecast(
@@ -170,7 +171,15 @@ class Sized:
     correction: Correction
 
 
-def size(spec: PoolSpec, seen: Observed, taught: Taught, ahead: Ahead, memory: Memory) -> Sized:
+def size(
+    spec: PoolSpec,
+    seen: Observed,
+    taught: Taught,
+    ahead: Ahead,
+    memory: Memory,
+    *,
+    tuning: Tuning = TUNING,
+) -> Sized:
     """Put the models and the arrivals together into each role's demand."""
     observation, models, correction = seen.observation, taught.models, taught.correction
     overhead_s = memory.overhead_s
@@ -190,7 +199,8 @@ def size(spec: PoolSpec, seen: Observed, taught: Taught, ahead: Ahead, memory: M
             backlog=backlog_of(observation.routers, clear_s=ahead.lead_s + LOOK_AHEAD_S),
         ),
     )
-    rate_rps, ready = seen.arrivals.rate_rps(RATE_S) or 0.0, seen.ready
+    rate_rps = seen.arrivals.rate_rps(tuning.guard.rate_window_s) or 0.0
+    ready = seen.ready
     if situation is not None:
         if lasting:
             overhead_s = learn_overhead(

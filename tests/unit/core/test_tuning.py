@@ -18,36 +18,53 @@ def parameters(node: ast.FunctionDef) -> list[str]:
     return [each.arg for each in (*node.args.args, *node.args.kwonlyargs)]
 
 
-def tuned_names() -> set[str]:
-    """Functions with a parameter `tuning`, and classes with a field of that name."""
-    found = set()
+def has_field(node: ast.ClassDef) -> bool:
+    return any(
+        isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and each.target.id == "tuning"
+        for each in node.body
+    )
+
+
+def tuned_names() -> tuple[set[str], set[str]]:
+    """Functions and classes that take a `tuning`, and methods that do."""
+    functions, methods = set[str](), set[str]()
     for _, tree in trees():
+        inside = set[ast.FunctionDef]()
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and "tuning" in parameters(node):
-                found.add(node.name)
-            if isinstance(node, ast.ClassDef) and any(
-                isinstance(each, ast.AnnAssign)
-                and isinstance(each.target, ast.Name)
-                and each.target.id == "tuning"
-                for each in node.body
-            ):
-                found.add(node.name)
-    return found
+            if isinstance(node, ast.ClassDef):
+                own = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+                inside.update(own)
+                tuned = {each.name for each in own if "tuning" in parameters(each)}
+                if has_field(node) or "__init__" in tuned:
+                    functions.add(node.name)
+                methods |= tuned - {"__init__"}
+            elif isinstance(node, ast.FunctionDef) and node not in inside:
+                functions |= {node.name} if "tuning" in parameters(node) else set()
+    return functions, methods
 
 
-def called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+def called(node: ast.Call) -> ast.expr:
+    """What is called, now or by the `partial` that this makes."""
+    partial = isinstance(node.func, ast.Name) and node.func.id == "partial"
+    return node.args[0] if partial else node.func
 
 
 def test_every_call_of_a_tuned_step_passes_the_tuning_on() -> None:
-    tuned = tuned_names()
+    functions, methods = tuned_names()
+
+    def is_tuned(what: ast.expr) -> bool:
+        if isinstance(what, ast.Attribute):
+            return what.attr in methods
+        return isinstance(what, ast.Name) and what.id in functions
 
     forgotten = [
-        f"{path.relative_to(CORE)}:{node.lineno} {called(node)}"
+        f"{path.relative_to(CORE)}:{node.lineno} {ast.unparse(called(node))}"
         for path, tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and called(node) in tuned
+        and is_tuned(called(node))
         and not any(each.arg == "tuning" for each in node.keywords)
     ]
 
