@@ -118,10 +118,12 @@ def grant(
     if quota is None:
         return Granted(spec=spec, plan=plan)
     asked_gpus = gpus_of(spec, {role: seen.fleets[role].asked or 0 for role in Role})
-    curve = _curve(wanted, known) if fresh.act and not wanted.idle else ()
-    curve, crest = crest_of(memory.crest, curve, asked_gpus=asked_gpus, now_s=seen.now_s)
+    curve = _curve(wanted, known, tuning=tuning) if fresh.act and not wanted.idle else ()
+    curve, crest = crest_of(
+        memory.crest, curve, asked_gpus=asked_gpus, now_s=seen.now_s, tuning=tuning
+    )
     keep_all = plan is None or not (fresh.act and fresh.shrink)
-    share = take_share(spec, quota, seen.fleets, curve=curve, keep_all=keep_all)
+    share = take_share(spec, quota, seen.fleets, curve=curve, keep_all=keep_all, tuning=tuning)
     spec = share.limit(spec)
     if plan is not None and plan.gpus(spec) > share.gpus:
         # What was replayed for the first choice is remembered.
@@ -129,7 +131,7 @@ def grant(
     return Granted(spec=spec, plan=plan, share=share, crest=crest)
 
 
-def _curve(wanted: Wanted, known: Assessment) -> Curve:
+def _curve(wanted: Wanted, known: Assessment, *, tuning: Tuning = TUNING) -> Curve:
     """What more GPUs would buy, up to what the plan wants."""
     spec, plan, situation = wanted.spec, wanted.plan, known.sized.situation
     expected, fleets = known.ahead.expected, known.seen.fleets
@@ -142,6 +144,7 @@ def _curve(wanted: Wanted, known: Assessment) -> Curve:
         target=plan.choice.target,
         fixed={role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed},
         good_share=situation.good_share,
+        tuning=tuning,
     )
 
 

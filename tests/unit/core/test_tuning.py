@@ -18,6 +18,11 @@ def parameters(node: ast.FunctionDef) -> list[str]:
     return [each.arg for each in (*node.args.args, *node.args.kwonlyargs)]
 
 
+def key(path: Path, name: str) -> str:
+    """A private name is one of its file."""
+    return f"{path}:{name}" if name.startswith("_") else name
+
+
 def has_field(node: ast.ClassDef) -> bool:
     return any(
         isinstance(each, ast.AnnAssign)
@@ -30,7 +35,7 @@ def has_field(node: ast.ClassDef) -> bool:
 def tuned_names() -> tuple[set[str], set[str]]:
     """Functions and classes that take a `tuning`, and methods that do."""
     functions, methods = set[str](), set[str]()
-    for _, tree in trees():
+    for path, tree in trees():
         inside = set[ast.FunctionDef]()
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
@@ -38,10 +43,10 @@ def tuned_names() -> tuple[set[str], set[str]]:
                 inside.update(own)
                 tuned = {each.name for each in own if "tuning" in parameters(each)}
                 if has_field(node) or "__init__" in tuned:
-                    functions.add(node.name)
-                methods |= tuned - {"__init__"}
+                    functions.add(key(path, node.name))
+                methods |= {key(path, name) for name in tuned - {"__init__"}}
             elif isinstance(node, ast.FunctionDef) and node not in inside:
-                functions |= {node.name} if "tuning" in parameters(node) else set()
+                functions |= {key(path, node.name)} if "tuning" in parameters(node) else set()
     return functions, methods
 
 
@@ -54,17 +59,17 @@ def called(node: ast.Call) -> ast.expr:
 def test_every_call_of_a_tuned_step_passes_the_tuning_on() -> None:
     functions, methods = tuned_names()
 
-    def is_tuned(what: ast.expr) -> bool:
+    def is_tuned(path: Path, what: ast.expr) -> bool:
         if isinstance(what, ast.Attribute):
-            return what.attr in methods
-        return isinstance(what, ast.Name) and what.id in functions
+            return key(path, what.attr) in methods
+        return isinstance(what, ast.Name) and key(path, what.id) in functions
 
     forgotten = [
         f"{path.relative_to(CORE)}:{node.lineno} {ast.unparse(called(node))}"
         for path, tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and is_tuned(called(node))
+        and is_tuned(path, called(node))
         and not any(each.arg == "tuning" for each in node.keywords)
     ]
 
