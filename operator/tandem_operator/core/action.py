@@ -172,7 +172,7 @@ def act(
         allowed = hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS)
     else:
         due = plan.each(partial(with_stand_ins, fleets=fleets, spec=spec))
-        past = remember(past, due, spec=spec, now_s=seen.now_s)
+        past = remember(past, due, spec=spec, now_s=seen.now_s, tuning=tuning)
         hasty = ahead.expected is not None and ahead.expected.hasty
         scene = Scene(
             fleets=fleets,
@@ -181,7 +181,8 @@ def act(
             idle=wanted.idle,
             urgent=frozenset(Role if hasty else wanted.urgent),
         )
-        target, allowed = due.choice.target, guard(spec, due.choice, past, scene, seen.now_s)
+        target = due.choice.target
+        allowed = guard(spec, due.choice, past, scene, seen.now_s, tuning=tuning)
     share = granted.share
     relief = relieve(
         wanted.spec if share is None else share.with_surge(wanted.spec),
