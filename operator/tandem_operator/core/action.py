@@ -59,6 +59,7 @@ def want(spec: PoolSpec, known: Assessment, memory: Memory, *, tuning: Tuning = 
         situation=situation,
         lead_s=seen.lead_s,
         output_tokens=None if taught.outputs is None else taught.outputs.mean_tokens,
+        tuning=tuning,
     )
     spec = promise.patient(spec)
     idle = _is_idle(spec, seen, tuning=tuning)
@@ -82,6 +83,7 @@ def want(spec: PoolSpec, known: Assessment, memory: Memory, *, tuning: Tuning = 
         arrivals=arrivals,
         situation=situation,
         idle=idle,
+        tuning=tuning,
     )
     return Wanted(
         spec=spec,
@@ -221,7 +223,7 @@ def tell(
             idle=wanted.idle,
             share=granted.share,
             pace=sized.pace,
-            budget=wanted.promise.budget.left(wanted.spec.slo.attainment),
+            budget=wanted.promise.budget.left(wanted.spec.slo.attainment, tuning=tuning),
             kept_on_nodes=done.relief.blocked,
         )
     )
