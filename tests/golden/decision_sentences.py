@@ -6,13 +6,14 @@ from dataclasses import replace
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.explain.sentences import LatencyOutlook, Words, cause, sentence
 from tandem_operator.core.guard.guard import Allowed
-from tandem_operator.core.guard.router_count import SHRINK_AFTER_S, doors
+from tandem_operator.core.guard.router_count import doors
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.observe.freshness import freshness
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.role_targets import Bursts
+from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.core.scene import NOW_S, make_spec, observe, report
 
 LOAD = {
@@ -162,7 +163,7 @@ def routers() -> Iterator[str]:
     busy, calm = report(busy_share=0.7), report(busy_share=0.1)
     for seen, asked in ((busy, 1), (busy, 9), (calm, 2)):
         wants = Wants()
-        for step_s in range(0, int(SHRINK_AFTER_S) + 10, 5):
+        for step_s in range(0, int(TUNING.guard.router_shrink_after_s) + 10, 5):
             found = doors(
                 wants, [seen], asked=asked, expected=1, least=1, most=4, now_s=NOW_S + step_s
             )

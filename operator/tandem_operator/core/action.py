@@ -23,10 +23,9 @@ from tandem_operator.core.sizing.replica_counts import gpus_of
 from tandem_operator.core.sizing.role_targets import Plan, plan_for
 from tandem_operator.core.sizing.scale_down_margin import tells_enough
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.core.tuning.tuning import TUNING
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 RECENT_S = 120
-IDLE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Wanted:
     idle: bool
 
 
-def want(spec: PoolSpec, known: Assessment, memory: Memory) -> Wanted:
+def want(spec: PoolSpec, known: Assessment, memory: Memory, *, tuning: Tuning = TUNING) -> Wanted:
     """Choose both counts for what will come, with what the objective holds against bursts."""
     seen, taught, sized = known.seen, known.taught, known.sized
     situation, arrivals, routers = sized.situation, seen.arrivals, seen.observation.routers
@@ -60,12 +59,15 @@ def want(spec: PoolSpec, known: Assessment, memory: Memory) -> Wanted:
         situation=situation,
         lead_s=seen.lead_s,
         output_tokens=None if taught.outputs is None else taught.outputs.mean_tokens,
+        tuning=tuning,
     )
     spec = promise.patient(spec)
-    idle = _is_idle(spec, seen)
+    idle = _is_idle(spec, seen, tuning=tuning)
     urgent, floors = dict[Role, int](), dict[Role, int]()
     if situation is None or situation.feasible:
-        urgent = urgent_floors(seen.ready, taught.settled, routers, attainment=spec.slo.attainment)
+        urgent = urgent_floors(
+            seen.ready, taught.settled, routers, attainment=spec.slo.attainment, tuning=tuning
+        )
         # What violations bought is not given back before it could be seen whether it helped.
         floors = {r: n for r, n in memory.floors.items() if r not in taught.settled} | urgent
     replan = partial(
@@ -76,6 +78,7 @@ def want(spec: PoolSpec, known: Assessment, memory: Memory) -> Wanted:
         late_price=sized.correction.price,
         idle=idle,
         known_s=arrivals.known_s,
+        tuning=tuning,
     )
     plan, promise = promise.insure(
         partial(replan, spec),
@@ -83,6 +86,7 @@ def want(spec: PoolSpec, known: Assessment, memory: Memory) -> Wanted:
         arrivals=arrivals,
         situation=situation,
         idle=idle,
+        tuning=tuning,
     )
     return Wanted(
         spec=spec,
@@ -105,17 +109,26 @@ class Granted:
     crest: Crest | None = None
 
 
-def grant(wanted: Wanted, known: Assessment, memory: Memory, quota: Quota | None) -> Granted:
+def grant(
+    wanted: Wanted,
+    known: Assessment,
+    memory: Memory,
+    quota: Quota | None,
+    *,
+    tuning: Tuning = TUNING,
+) -> Granted:
     """Take the pool's share of a quota, by the most that it wanted of late."""
     seen, spec, plan = known.seen, wanted.spec, wanted.plan
     fresh = seen.fresh
     if quota is None:
         return Granted(spec=spec, plan=plan)
     asked_gpus = gpus_of(spec, {role: seen.fleets[role].asked or 0 for role in Role})
-    curve = _curve(wanted, known) if fresh.act and not wanted.idle else ()
-    curve, crest = crest_of(memory.crest, curve, asked_gpus=asked_gpus, now_s=seen.now_s)
+    curve = _curve(wanted, known, tuning=tuning) if fresh.act and not wanted.idle else ()
+    curve, crest = crest_of(
+        memory.crest, curve, asked_gpus=asked_gpus, now_s=seen.now_s, tuning=tuning
+    )
     keep_all = plan is None or not (fresh.act and fresh.shrink)
-    share = take_share(spec, quota, seen.fleets, curve=curve, keep_all=keep_all)
+    share = take_share(spec, quota, seen.fleets, curve=curve, keep_all=keep_all, tuning=tuning)
     spec = share.limit(spec)
     if plan is not None and plan.gpus(spec) > share.gpus:
         # What was replayed for the first choice is remembered.
@@ -123,7 +136,7 @@ def grant(wanted: Wanted, known: Assessment, memory: Memory, quota: Quota | None
     return Granted(spec=spec, plan=plan, share=share, crest=crest)
 
 
-def _curve(wanted: Wanted, known: Assessment) -> Curve:
+def _curve(wanted: Wanted, known: Assessment, *, tuning: Tuning = TUNING) -> Curve:
     """What more GPUs would buy, up to what the plan wants."""
     spec, plan, situation = wanted.spec, wanted.plan, known.sized.situation
     expected, fleets = known.ahead.expected, known.seen.fleets
@@ -136,6 +149,7 @@ def _curve(wanted: Wanted, known: Assessment) -> Curve:
         target=plan.choice.target,
         fixed={role: fleets[role].asked or 0 for role in Role if not spec.roles[role].managed},
         good_share=situation.good_share,
+        tuning=tuning,
     )
 
 
@@ -147,7 +161,14 @@ class Done:
     past: Mapping[Role, Past]
 
 
-def act(wanted: Wanted, granted: Granted, known: Assessment, memory: Memory) -> Done:
+def act(
+    wanted: Wanted,
+    granted: Granted,
+    known: Assessment,
+    memory: Memory,
+    *,
+    tuning: Tuning = TUNING,
+) -> Done:
     """Confirm growth, delay shrinking, and keep a pod where its node is being emptied."""
     seen, ahead = known.seen, known.ahead
     spec, plan, fresh, fleets = granted.spec, granted.plan, seen.fresh, seen.fleets
@@ -156,16 +177,17 @@ def act(wanted: Wanted, granted: Granted, known: Assessment, memory: Memory) -> 
         allowed = hold(spec, fleets, Reason.STEADY if fresh.act else Reason.STALE_METRICS)
     else:
         due = plan.each(partial(with_stand_ins, fleets=fleets, spec=spec))
-        past = remember(past, due, spec=spec, now_s=seen.now_s)
+        past = remember(past, due, spec=spec, now_s=seen.now_s, tuning=tuning)
         hasty = ahead.expected is not None and ahead.expected.hasty
         scene = Scene(
             fleets=fleets,
             may_shrink=fresh.shrink,
-            told=tells_enough(seen.arrivals, since_s=ahead.track.since_s),
+            enough_history=tells_enough(seen.arrivals, since_s=ahead.track.since_s, tuning=tuning),
             idle=wanted.idle,
             urgent=frozenset(Role if hasty else wanted.urgent),
         )
-        target, allowed = due.choice.target, guard(spec, due.choice, past, scene, seen.now_s)
+        target = due.choice.target
+        allowed = guard(spec, due.choice, past, scene, seen.now_s, tuning=tuning)
     share = granted.share
     relief = relieve(
         wanted.spec if share is None else share.with_surge(wanted.spec),
@@ -177,7 +199,9 @@ def act(wanted: Wanted, granted: Granted, known: Assessment, memory: Memory) -> 
     return Done(relief=relief, past=past if seen.arrivals.complete else _unwatched(past))
 
 
-def tell(wanted: Wanted, granted: Granted, done: Done, known: Assessment) -> Decision:
+def tell(
+    wanted: Wanted, granted: Granted, done: Done, known: Assessment, *, tuning: Tuning = TUNING
+) -> Decision:
     """The decision in words and numbers."""
     seen, ahead, sized = known.seen, known.ahead, known.sized
     return report(
@@ -202,7 +226,7 @@ def tell(wanted: Wanted, granted: Granted, done: Done, known: Assessment) -> Dec
             idle=wanted.idle,
             share=granted.share,
             pace=sized.pace,
-            budget=wanted.promise.budget.left(wanted.spec.slo.attainment),
+            budget=wanted.promise.budget.left(wanted.spec.slo.attainment, tuning=tuning),
             kept_on_nodes=done.relief.blocked,
         )
     )
@@ -213,10 +237,10 @@ def _unwatched(past: Mapping[Role, Past]) -> dict[Role, Past]:
     return {role: replace(each, keeps=Wants()) for role, each in past.items()}
 
 
-def _is_idle(spec: PoolSpec, seen: Observed) -> bool:
+def _is_idle(spec: PoolSpec, seen: Observed, *, tuning: Tuning = TUNING) -> bool:
     """Whether it is confirmed, not merely unseen, that nothing came and nothing is in the pool."""
-    window_s = int(max(IDLE_S, spec.stabilization_s))
-    if not seen.fresh.shrink or seen.arrivals.known_s < max(window_s, TUNING.sizing.seen_s):
+    window_s = int(max(tuning.guard.idle_s, spec.stabilization_s))
+    if not seen.fresh.shrink or seen.arrivals.known_s < max(window_s, tuning.sizing.seen_s):
         return False
     routers = seen.observation.routers
     inside = sum(r.queued_requests + r.prefill_requests + r.decode_requests for r in routers)

@@ -26,11 +26,9 @@ from tandem_operator.core.sizing.demand import (
 )
 from tandem_operator.core.sizing.router_credit import insured, trusted
 from tandem_operator.core.spec import PoolSpec
-from tandem_operator.core.tuning.tuning import TUNING
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 TICK_S = 5.0
-LONGEST_STEP_S = 30.0
-RATE_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,7 @@ class Observed:
     Attributes:
         observation: without samples that cannot be.
         step_s: time since the last look, 0 at the first.
+        lead_s: how long a pod takes from a decision until it serves, by role.
         minute: requests that ended in the last minute.
     """
 
@@ -48,6 +47,7 @@ class Observed:
     step_s: float
     fresh: Freshness
     starts: Starts
+    lead_s: Mapping[Role, float]
     fleets: Mapping[Role, RolePods]
     arrivals: Arrivals
     minute: Outcomes
@@ -57,26 +57,26 @@ class Observed:
         """Pods that serve, by role."""
         return {role: len(each.ready) for role, each in self.fleets.items()}
 
-    @property
-    def lead_s(self) -> dict[Role, float]:
-        """How long a pod takes from a decision until it serves, by role."""
-        return {role: TICK_S + self.starts.expected_s(role) for role in Role}
 
-
-def observe(observation: Observation, memory: Memory, now_s: float) -> Observed:
+def observe(
+    observation: Observation, memory: Memory, now_s: float, *, tuning: Tuning = TUNING
+) -> Observed:
     """Drop what cannot be, and put together what several routers and pods report."""
-    valid = usable(observation, now_s)
-    starts = memory.starts.learn(valid.pods, last_look_s=memory.at_s)
+    valid = usable(observation, now_s, tuning=tuning)
+    starts = memory.starts.learn(valid.pods, last_look_s=memory.at_s, tuning=tuning)
     since_s = 0.0 if memory.at_s is None else now_s - memory.at_s
     return Observed(
         observation=valid,
         now_s=now_s,
-        step_s=min(LONGEST_STEP_S, max(0.0, since_s)),
-        fresh=freshness(valid, now_s),
+        step_s=min(tuning.observe.longest_step_s, max(0.0, since_s)),
+        fresh=freshness(valid, now_s, tuning=tuning),
         starts=starts,
-        fleets={role: fleet(valid, role, starts, now_s) for role in Role},
-        arrivals=merge(valid.routers, expected=valid.router_pods, turned_away=valid.turned_away),
-        minute=outcomes(valid.routers, window_s=TUNING.learn.recent_ended_s),
+        lead_s={role: TICK_S + starts.expected_s(role, tuning=tuning) for role in Role},
+        fleets={role: fleet(valid, role, starts, now_s, tuning=tuning) for role in Role},
+        arrivals=merge(
+            valid.routers, expected=valid.router_pods, turned_away=valid.turned_away, tuning=tuning
+        ),
+        minute=outcomes(valid.routers, window_s=tuning.learn.recent_ended_s),
     )
 
 
@@ -96,18 +96,19 @@ class Taught:
     settled: frozenset[Role]
 
 
-def study(spec: PoolSpec, seen: Observed, memory: Memory) -> Taught:
+def study(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Taught:
     """Learn from what was timed, and from violations that the models did not expect."""
     observation = seen.observation
-    learned = learn(memory.learned, observation, max_num_seqs=spec.max_num_seqs)
+    learned = learn(memory.learned, observation, max_num_seqs=spec.max_num_seqs, tuning=tuning)
     latency = observation.latency
     correction = correct(
         see_ready(memory.correction, seen.ready, seen.now_s),
         minute=seen.minute,
-        longer=outcomes(observation.routers, window_s=TUNING.learn.longer_ended_s),
+        longer=outcomes(observation.routers, window_s=tuning.learn.longer_ended_s),
         attainment=spec.slo.attainment,
         step_s=seen.step_s,
         now_s=seen.now_s,
+        tuning=tuning,
     )
     fleets = seen.fleets
     return Taught(
@@ -119,9 +120,12 @@ def study(spec: PoolSpec, seen: Observed, memory: Memory) -> Taught:
             counts=seen.arrivals.counts,
             token_s=None if latency is None else latency.tpot.p50_s,
             step_s=seen.step_s,
+            tuning=tuning,
         ),
         correction=correction,
-        settled=frozenset(role for role in Role if correction.settled(role, seen.now_s)),
+        settled=frozenset(
+            role for role in Role if correction.settled(role, seen.now_s, tuning=tuning)
+        ),
     )
 
 
@@ -134,7 +138,7 @@ class Ahead:
     track: Track
 
 
-def foresee(spec: PoolSpec, seen: Observed, memory: Memory) -> Ahead:
+def foresee(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Ahead:
     """Forecast the arrivals over the longer of both start-up times."""
     lead_s = max(seen.lead_s.values())
     expected, track = forecast(
@@ -143,8 +147,9 @@ def foresee(spec: PoolSpec, seen: Observed, memory: Memory) -> Ahead:
         lead_s=lead_s,
         now_s=seen.now_s,
         history=memory.promise.history,
+        tuning=tuning,
     )
-    trust = trusted(spec.insurance, expected, known_s=seen.arrivals.known_s)
+    trust = trusted(spec.insurance, expected, known_s=seen.arrivals.known_s, tuning=tuning)
     return Ahead(lead_s=lead_s, expected=trust, track=track)
 
 
@@ -165,12 +170,20 @@ class Sized:
     correction: Correction
 
 
-def size(spec: PoolSpec, seen: Observed, taught: Taught, ahead: Ahead, memory: Memory) -> Sized:
+def size(
+    spec: PoolSpec,
+    seen: Observed,
+    taught: Taught,
+    ahead: Ahead,
+    memory: Memory,
+    *,
+    tuning: Tuning = TUNING,
+) -> Sized:
     """Put the models and the arrivals together into each role's demand."""
     observation, models, correction = seen.observation, taught.models, taught.correction
     overhead_s = memory.overhead_s
     if overhead_s is None:
-        overhead_s = first_overhead_s(models, observation.engines)
+        overhead_s = first_overhead_s(models, observation.engines, tuning=tuning)
     # Before steps were timed nothing that was served has been transferred: it is guessed anew.
     lasting = memory.overhead_s is not None or models.step.line.measured
     situation = insured(
@@ -183,11 +196,14 @@ def size(spec: PoolSpec, seen: Observed, taught: Taught, ahead: Ahead, memory: M
             correction=correction,
             overhead_s=overhead_s,
             backlog=backlog_of(
-                observation.routers, clear_s=ahead.lead_s + TUNING.forecast.look_ahead_s
+                observation.routers, clear_s=ahead.lead_s + tuning.forecast.look_ahead_s
             ),
+            tuning=tuning,
         ),
+        tuning=tuning,
     )
-    rate_rps, ready = seen.arrivals.rate_rps(RATE_S) or 0.0, seen.ready
+    rate_rps = seen.arrivals.rate_rps(tuning.observe.rate_window_s) or 0.0
+    ready = seen.ready
     if situation is not None:
         if lasting:
             overhead_s = learn_overhead(
@@ -198,12 +214,19 @@ def size(spec: PoolSpec, seen: Observed, taught: Taught, ahead: Ahead, memory: M
                 ready=ready,
                 settled=len(taught.settled) == len(Role),
                 slo_ttft_s=spec.slo.ttft_s,
+                tuning=tuning,
             )
         late = {role: situation.violated_share(role, rate_rps, ready[role]) for role in Role}
         correction = replace(correction, expected_late=late)
     return Sized(
         situation=situation,
-        pace=pace_to_tell(memory.pace, situation, max_num_seqs=spec.max_num_seqs, now_s=seen.now_s),
+        pace=pace_to_tell(
+            memory.pace,
+            situation,
+            max_num_seqs=spec.max_num_seqs,
+            now_s=seen.now_s,
+            tuning=tuning,
+        ),
         rate_rps=rate_rps,
         overhead_s=overhead_s if lasting else None,
         correction=correction,

@@ -7,6 +7,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def decide(
@@ -16,20 +17,22 @@ def decide(
     now_s: float,
     *,
     quota: Quota | None = None,
+    tuning: Tuning = TUNING,
 ) -> tuple[Decision, Memory]:
     """The replica counts of one pool at `now_s`, why, and what to remember for the next tick.
 
-    `quota` is what the pool shares with others, where it shares anything.
+    `quota` is what the pool shares with others, where it shares anything. `tuning` holds the
+    numbers that decide.
     """
-    seen = observe(observation, memory, now_s)
-    taught = study(spec, seen, memory)
-    ahead = foresee(spec, seen, memory)
-    sized = size(spec, seen, taught, ahead, memory)
+    seen = observe(observation, memory, now_s, tuning=tuning)
+    taught = study(spec, seen, memory, tuning=tuning)
+    ahead = foresee(spec, seen, memory, tuning=tuning)
+    sized = size(spec, seen, taught, ahead, memory, tuning=tuning)
     known = Assessment(seen, taught, ahead, sized)
-    wanted = want(spec, known, memory)
-    granted = grant(wanted, known, memory, quota)
-    done = act(wanted, granted, known, memory)
-    return tell(wanted, granted, done, known), Memory(
+    wanted = want(spec, known, memory, tuning=tuning)
+    granted = grant(wanted, known, memory, quota, tuning=tuning)
+    done = act(wanted, granted, known, memory, tuning=tuning)
+    return tell(wanted, granted, done, known, tuning=tuning), Memory(
         at_s=now_s,
         learned=taught.learned,
         starts=seen.starts,

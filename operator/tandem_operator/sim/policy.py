@@ -13,6 +13,7 @@ from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 # The core reckons in epoch seconds; a simulation begins here.
 EPOCH_S = 1_700_000_000.0
@@ -73,16 +74,20 @@ class Tandem:
         *,
         pool: str = "pool",
         namespace: Namespace | None = None,
+        tuning: Tuning = TUNING,
     ) -> None:
         self.memory = Memory() if memory is None else memory
         self.pool = pool
         self.namespace = namespace
+        self.tuning = tuning
         self.decisions: list[Decision] = []
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
         """One tick of the core."""
         quota = None if self.namespace is None else self.namespace.quota(self.pool)
-        decision, self.memory = decide(spec, observation, self.memory, now_s, quota=quota)
+        decision, self.memory = decide(
+            spec, observation, self.memory, now_s, quota=quota, tuning=self.tuning
+        )
         if self.namespace is not None and decision.share is not None and decision.share.claim:
             self.namespace.claims[self.pool] = decision.share.claim
         self.decisions.append(decision)

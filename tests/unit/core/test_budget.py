@@ -12,16 +12,17 @@ from tandem_operator.core.objective.error_budget import (
     HOURS_KEPT,
     MINUTES_KEPT,
     MONTH_S,
-    WINDOW_S,
     ErrorBudget,
     Proof,
 )
 from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, ended, report
 
 LATE_PER_S, ENDED_PER_S = 1, 10
+WINDOW_S = TUNING.objective.budget_window_s
 
 
 def told(now_s: float, *, router: str = "router-1", since_s: float = NOW_S) -> RouterReport:
@@ -127,7 +128,7 @@ def test_a_clock_set_back_by_half_an_hour_counts_what_ends_from_then_on() -> Non
 
     set_back = budget.fold([told(NOW_S - 1200)])
 
-    assert set_back.late_share(WINDOW_S) == budget.late_share(WINDOW_S)
+    assert set_back.burn_rate(WINDOW_S, 0.95) == budget.burn_rate(WINDOW_S, 0.95)
     later = set_back.fold([told(NOW_S - 900, since_s=NOW_S - 2400)])
     assert sum(later.finished) == sum(budget.finished) + 300 * ENDED_PER_S
 
@@ -135,7 +136,7 @@ def test_a_clock_set_back_by_half_an_hour_counts_what_ends_from_then_on() -> Non
 def test_a_clock_set_back_by_a_day_begins_anew() -> None:
     budget = looked(300).fold([told(NOW_S - 86400.0, since_s=NOW_S - 90000.0)])
 
-    assert budget.late_share(WINDOW_S) is None
+    assert budget.burn_rate(WINDOW_S, 0.95) is None
     assert budget.folded_s == NOW_S - 86401
 
 

@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from tandem_operator.core.objective.candidates import (
-    MOST_FLOORS,
     Game,
     Played,
     floors_to_try,
@@ -16,6 +15,7 @@ from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
 from tandem_operator.core.objective.what_if import BucketPart, Late, Option, parts_of, unmoved
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import RoleSpec
+from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.core.bursts import HIGH_RPS, LOW_RPS, SERVICE_S, WORK, lived
 
 # Steps of the grid: 20 of them are a factor of e.
@@ -60,7 +60,7 @@ def test_level_traffic_never_tries_fewer_than_its_load_keeps_busy() -> None:
 def test_of_a_large_fleet_only_some_floors_are_tried() -> None:
     tried = floors(TEN_RPS, busy=4.0, high=500)
 
-    assert len(tried) <= MOST_FLOORS + 1
+    assert len(tried) <= TUNING.objective.most_floors + 1
     assert tried[0] == 1
     assert len({later - one for one, later in pairwise(tried)}) == 1
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.action import IDLE_S, act, grant, want
+from tandem_operator.core.action import act, grant, want
 from tandem_operator.core.assessment import (
-    LONGEST_STEP_S,
     TICK_S,
     Assessment,
     Observed,
@@ -24,8 +23,11 @@ from tandem_operator.core.observe.role_pods import Start, Starts
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.core import scene
 from tests.unit.core.scene import NOW_S, arrival, ended, make_spec, pods, report, sample
+
+IDLE_S = TUNING.guard.idle_s
 
 START_UP = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (64.0, 0.012)))
 STARTS = Starts({Role.PREFILL: (Start("a", 40.0),), Role.DECODE: (Start("b", 90.0),)})
@@ -65,7 +67,7 @@ def looked(at_s: float | None) -> Observed:
     [
         (None, 0.0),
         (NOW_S - 7.0, 7.0),
-        (NOW_S - 3600.0, LONGEST_STEP_S),
+        (NOW_S - 3600.0, TUNING.observe.longest_step_s),
         # The clock was set back.
         (NOW_S + 60.0, 0.0),
     ],

@@ -45,7 +45,7 @@ class Script:
         plan = Plan(choice=choice, keep=choice, sure=replace(choice, target=less))
         self.past = remember(self.past, plan, spec=self.spec, now_s=self.now_s)
         scene = replace(
-            Scene(fleets=fleets, may_shrink=True, told=True, idle=False),
+            Scene(fleets=fleets, may_shrink=True, enough_history=True, idle=False),
             **self.scene,  # type: ignore[arg-type]
         )
         allowed = guard(self.spec, choice, self.past, scene, self.now_s)

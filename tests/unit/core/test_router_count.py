@@ -3,11 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.guard.router_count import BUSY_SHARE, SHRINK_AFTER_S, RouterCount, doors
+from tandem_operator.core.guard.router_count import RouterCount, doors
 from tandem_operator.core.guard.stabilization import Wants
+from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.workloads.cluster import report
 
 TICK_S = 5.0
+SHRINK_AFTER_S = TUNING.guard.router_shrink_after_s
 
 
 class Pool:
@@ -102,4 +104,4 @@ def test_no_count_leaves_its_bounds_and_no_load_is_left_without_routers(loads, l
         found = pool.tick(load)
 
         assert least <= found.to <= least + more
-        assert found.to == pool.most or load / found.to <= BUSY_SHARE + 1e-9
+        assert found.to == pool.most or load / found.to <= TUNING.guard.router_busy_share + 1e-9

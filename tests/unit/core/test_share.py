@@ -12,10 +12,11 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.quota.allocate import Claim, allocate
 from tandem_operator.core.quota.demand_curve import Curve, CurvePoint, demand_curve
-from tandem_operator.core.quota.share import CREST_S, Crest, Quota, crest_of
+from tandem_operator.core.quota.share import Crest, Quota, crest_of
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.replica_counts import RoleDemand
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
+from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods
 from tests.unit.core.test_sizing import decode, poisson, replay, sampled
@@ -168,7 +169,7 @@ def test_a_dip_of_one_tick_gives_nothing_away_and_half_a_minute_does() -> None:
     last = Crest(NOW_S, high)
 
     during, kept = crest_of(last, low, asked_gpus=5, now_s=NOW_S + 5.0)
-    after, _ = crest_of(kept, low, asked_gpus=5, now_s=NOW_S + CREST_S + 1.0)
+    after, _ = crest_of(kept, low, asked_gpus=5, now_s=NOW_S + TUNING.quota.crest_s + 1.0)
     not_held, _ = crest_of(last, low, asked_gpus=3, now_s=NOW_S + 5.0)
 
     assert (during, after, not_held) == (high, low, low)

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.objective.error_budget import Proof
-from tandem_operator.core.objective.insurance import FOR_EVER_S, LEVEL_S, Cover, Short
+from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
 from tandem_operator.core.objective.tried_insurance import one_less, short_as, short_of, still_right
 from tandem_operator.core.role import Role
+from tandem_operator.core.tuning.tuning import TUNING
 
 NOW_S = 1_790_000_000
+LEVEL_S = TUNING.objective.level_window_s
 FLOORS = {Role.PREFILL: 4, Role.DECODE: 3}
 LEVEL = Cover(floors=FLOORS, steady=True, level_s=NOW_S)
 BURSTS = Cover(floors=FLOORS, hold_s=600.0, recurring=True)

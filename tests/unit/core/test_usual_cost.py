@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.core.objective.usual_cost import LOOKS_KEPT, as_usual, usual_of
+from tandem_operator.core.objective.usual_cost import as_usual, usual_of
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Work
+from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.core.bursts import WORK
+
+LOOKS_KEPT = TUNING.objective.usual_looks
 
 
 def dearer(times: float) -> Work:

@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.guard.stabilization import UNSEEN_S, Wants
+from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.replica_counts import Choice
 from tandem_operator.core.sizing.role_targets import Plan
 from tandem_operator.core.spec import PoolSpec, RoleSpec
-
-CONFIRM_S = 4.5
-CONFIRM_SMALL_S = 14.5
-TRADE_S = 30.0
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +52,37 @@ class Scene:
 
     fleets: Mapping[Role, RolePods]
     may_shrink: bool
-    told: bool
+    enough_history: bool
     idle: bool
     urgent: frozenset[Role] = field(default_factory=frozenset)
 
 
 def remember(
-    past: Mapping[Role, Past], plan: Plan, *, spec: PoolSpec, now_s: float
+    past: Mapping[Role, Past],
+    plan: Plan,
+    *,
+    spec: PoolSpec,
+    now_s: float,
+    tuning: Tuning = TUNING,
 ) -> dict[Role, Past]:
     """The past with this tick's targets."""
-    kept_s = max(spec.stabilization_s, TRADE_S) + 2.0 * UNSEEN_S
+    numbers = tuning.guard
+    unseen_s = numbers.unseen_s
+    kept_s = max(spec.stabilization_s, numbers.trade_s) + 2.0 * unseen_s
     return {
         role: Past(
-            wants=old.wants.add(plan.choice.target[role], now_s=now_s, kept_s=CONFIRM_SMALL_S),
-            keeps=old.keeps.add(plan.keep.target[role], now_s=now_s, kept_s=kept_s),
-            sures=old.sures.add(plan.sure.target[role], now_s=now_s, kept_s=CONFIRM_S),
+            wants=old.wants.add(
+                plan.choice.target[role],
+                now_s=now_s,
+                kept_s=numbers.confirm_small_s,
+                unseen_s=unseen_s,
+            ),
+            keeps=old.keeps.add(
+                plan.keep.target[role], now_s=now_s, kept_s=kept_s, unseen_s=unseen_s
+            ),
+            sures=old.sures.add(
+                plan.sure.target[role], now_s=now_s, kept_s=numbers.confirm_s, unseen_s=unseen_s
+            ),
         )
         for role in Role
         for old in (past.get(role, Past()),)
@@ -83,14 +96,24 @@ def hold(spec: PoolSpec, fleets: Mapping[Role, RolePods], reason: Reason) -> dic
 
 
 def guard(
-    spec: PoolSpec, choice: Choice, past: Mapping[Role, Past], scene: Scene, now_s: float
+    spec: PoolSpec,
+    choice: Choice,
+    past: Mapping[Role, Past],
+    scene: Scene,
+    now_s: float,
+    *,
+    tuning: Tuning = TUNING,
 ) -> dict[Role, Allowed]:
     """The counts that may be set now."""
     due = {
         role: choice.target[role]
         if role in scene.urgent
         else _agreed(
-            past[role], choice.target[role], asked=scene.fleets[role].asked or 0, now_s=now_s
+            past[role],
+            choice.target[role],
+            asked=scene.fleets[role].asked or 0,
+            now_s=now_s,
+            tuning=tuning,
         )
         for role in Role
     }
@@ -117,16 +140,18 @@ def guard(
             limits=choice.limits_hit.get(role, ()),
             now_s=now_s,
             trade=role.other in blocked_by_budget,
+            tuning=tuning,
         )
         allowed[role] = move.decide()
     return within_budget(spec, scene.fleets, allowed, target=choice.target)
 
 
-def _agreed(past: Past, target: int, *, asked: int, now_s: float) -> int:
+def _agreed(past: Past, target: int, *, asked: int, now_s: float, tuning: Tuning = TUNING) -> int:
     """What of a growth has been wanted for long enough; the target itself where nothing grows."""
     if target <= asked:
         return target
-    sures, wants = past.sures.within(CONFIRM_S, now_s), past.wants.within(CONFIRM_SMALL_S, now_s)
+    sures = past.sures.within(tuning.guard.confirm_s, now_s)
+    wants = past.wants.within(tuning.guard.confirm_small_s, now_s)
     return max([asked, *(min(each) for each in (sures, wants) if each is not None)])
 
 
@@ -160,6 +185,7 @@ class _Move:
     limits: tuple[str, ...]
     now_s: float
     trade: bool
+    tuning: Tuning = TUNING
 
     @property
     def current(self) -> int:
@@ -200,11 +226,11 @@ class _Move:
             return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
         if not self.scene.may_shrink:
             return self._stay(Reason.STALE_METRICS)
-        if not self.scene.told:
+        if not self.scene.enough_history:
             return self._stay(Reason.NEW_TRAFFIC)
         window_s = self.spec.stabilization_s
         if self.trade:
-            window_s = min(window_s, TRADE_S)
+            window_s = min(window_s, self.tuning.guard.trade_s)
         kept = self.past.keeps.within(window_s, self.now_s)
         if kept is None:
             return self._stay(Reason.STABILIZING)

@@ -10,10 +10,7 @@ from math import ceil
 
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.observation import RouterReport
-
-BUSY_SHARE = 0.5
-SPARE_SHARE = 0.35
-SHRINK_AFTER_S = 300.0
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,7 @@ def doors(
     least: int,
     most: int,
     now_s: float,
+    tuning: Tuning = TUNING,
 ) -> RouterCount:
     """The count for now.
 
@@ -51,6 +49,7 @@ def doors(
         least: fewest, by the user.
         most: most, by the user.
         now_s: the time.
+        tuning: the numbers that decide.
     """
     told = [each.busy_share for each in reports if not each.ended and each.busy_share is not None]
     busiest = max(told, default=None)
@@ -58,17 +57,18 @@ def doors(
     if asked != bounded or busiest is None:
         why = None if asked in (None, bounded) else f"spec.router allows {least} to {most} replicas"
         return RouterCount(bounded, Wants(), why, busiest)
-    load = sum(told)
-    needed = min(ceil(load / BUSY_SHARE), most)
+    load, numbers = sum(told), tuning.guard
+    needed = min(ceil(load / numbers.router_busy_share), most)
     if needed > bounded:
         why = f"each router uses {100 * load / len(told):.0f} % of a core on average"
         return RouterCount(needed, Wants(), why, busiest)
     if len(told) < expected:
         return RouterCount(bounded, Wants(), None, busiest)
-    enough = min(max(ceil(load / SPARE_SHARE), least), bounded)
-    wants = wants.add(enough, now_s=now_s, kept_s=SHRINK_AFTER_S)
-    kept = wants.within(SHRINK_AFTER_S, now_s)
+    enough = min(max(ceil(load / numbers.router_spare_share), least), bounded)
+    after_s = numbers.router_shrink_after_s
+    wants = wants.add(enough, now_s=now_s, kept_s=after_s, unseen_s=numbers.unseen_s)
+    kept = wants.within(after_s, now_s)
     if kept is None or max(kept) >= bounded:
         return RouterCount(bounded, wants, None, busiest)
-    why = f"fewer routers would have been enough for the last {SHRINK_AFTER_S / 60:.0f} min"
+    why = f"fewer routers would have been enough for the last {after_s / 60:.0f} min"
     return RouterCount(max(kept), wants, why, busiest)

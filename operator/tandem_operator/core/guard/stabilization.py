@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-UNSEEN_S = 30.0
 RUNS_KEPT = 200
 
 
@@ -21,9 +20,9 @@ class Wants:
     runs: tuple[WantedRun, ...] = ()
     seen_s: float | None = None
 
-    def add(self, target: int, *, now_s: float, kept_s: float) -> "Wants":
-        """The runs after one more tick."""
-        if self.seen_s is None or not 0.0 <= now_s - self.seen_s <= UNSEEN_S:
+    def add(self, target: int, *, now_s: float, kept_s: float, unseen_s: float) -> "Wants":
+        """The runs after one more tick, anew if the last was more than `unseen_s` ago."""
+        if self.seen_s is None or not 0.0 <= now_s - self.seen_s <= unseen_s:
             return Wants(runs=(WantedRun(now_s, target),), seen_s=now_s)
         runs = self.runs
         if runs[-1].target != target:
@@ -31,7 +30,7 @@ class Wants:
         while len(runs) > 1 and runs[1].since_s < now_s - kept_s:
             runs = runs[1:]
         if len(runs) > RUNS_KEPT:
-            runs = _coarse(runs, grain_s=2.0 * kept_s / RUNS_KEPT, until_s=now_s - UNSEEN_S)
+            runs = _coarse(runs, grain_s=2.0 * kept_s / RUNS_KEPT, until_s=now_s - unseen_s)
         return Wants(runs=runs, seen_s=now_s)
 
     def within(self, window_s: float, now_s: float) -> list[int] | None:

@@ -57,7 +57,7 @@ def output_lengths(
     mean = _corrected(mean, missing * recent_growth, tuning=tuning)
     growth = _growth_per_s(counts, window_s, tuning=tuning)
     overall = _corrected(overall, missing * growth, tuning=tuning)
-    mean = believed(mean, overall, variance=variance / (recent.answered + prior))
+    mean = believed(mean, overall, variance=variance / (recent.answered + prior), tuning=tuning)
     found = Outputs(
         mean_tokens=max(1.0, mean),
         cv2=min(learning.most_outputs_cv2, variance / (overall * overall)),

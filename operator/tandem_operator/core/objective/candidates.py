@@ -7,7 +7,6 @@ from math import ceil
 from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
 from tandem_operator.core.objective.tried_insurance import short_as
 from tandem_operator.core.objective.what_if import (
-    FULL_LOAD,
     BucketPart,
     Late,
     Option,
@@ -19,8 +18,7 @@ from tandem_operator.core.objective.what_if import (
 from tandem_operator.core.observe.demand_history import DemandHistory
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import RoleSpec
-
-EASY_LOAD, MOST_FLOORS = 0.5, 16
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +30,7 @@ class Game:
     weights: Sequence[float]
     late: Mapping[Role, Late]
     floors: Mapping[Role, range]
+    tuning: Tuning = TUNING
 
     def tried(self, fleets: Mapping[Role, PlayedFleet]) -> dict[Role, list[Option]]:
         """Each floor below each role's fleet."""
@@ -43,6 +42,7 @@ class Game:
                 late=self.late[role],
                 fleet=fleet,
                 floors=self.floors[role],
+                tuning=self.tuning,
             )
             for role, fleet in fleets.items()
         }
@@ -109,18 +109,26 @@ def pairs(hold_s: float | None, by_role: Mapping[Role, Sequence[Option]]) -> lis
 
 
 def floors_to_try(
-    bounds: RoleSpec, parts: Sequence[BucketPart], role: Role, busy: float, *, level: bool
+    bounds: RoleSpec,
+    parts: Sequence[BucketPart],
+    role: Role,
+    busy: float,
+    *,
+    level: bool,
+    tuning: Tuning = TUNING,
 ) -> range:
     """Counts to try, up to what carries the highest load with ease; a few of a large fleet.
 
     Level traffic never needs fewer than its load keeps busy.
     """
-    least = max(1, bounds.min_replicas)
-    load = busy * rate_of(max(part.steps[role] for part in parts))
+    numbers, least = tuning.objective, max(1, bounds.min_replicas)
+    load = busy * rate_of(max(part.steps[role] for part in parts), tuning=tuning)
     if level:
-        least = max(least, min(int(load / FULL_LOAD), bounds.max_replicas))
-    most = min(max(least, bounds.max_replicas), max(least, ceil(load / EASY_LOAD)) + 1)
+        least = max(least, min(int(load / numbers.full_load_ratio), bounds.max_replicas))
+    most = min(
+        max(least, bounds.max_replicas), max(least, ceil(load / numbers.easy_load_ratio)) + 1
+    )
     step = 1
-    while (most - least) // step > MOST_FLOORS:
+    while (most - least) // step > numbers.most_floors:
         step *= 2
     return range(least, most + 1, step)

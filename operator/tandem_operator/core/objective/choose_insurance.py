@@ -13,7 +13,7 @@ from math import ceil
 
 from tandem_operator.core.objective.candidates import Game, Played, floors_to_try, pairs
 from tandem_operator.core.objective.error_budget import Proof
-from tandem_operator.core.objective.insurance import LEVEL_S, OFTEN, Cover, is_level, recurs
+from tandem_operator.core.objective.insurance import Cover, is_level, recurs
 from tandem_operator.core.objective.surprises import is_ruinous, surprises_of
 from tandem_operator.core.objective.tried_insurance import one_less, short_of, still_right
 from tandem_operator.core.objective.what_if import (
@@ -30,19 +30,7 @@ from tandem_operator.core.sizing.demand import Work
 from tandem_operator.core.sizing.replica_counts import gpus_of
 from tandem_operator.core.sizing.role_targets import Bursts
 from tandem_operator.core.spec import PoolSpec
-
-HOLDS_S = (0.0, 60.0, 180.0, 600.0, 1800.0)
-HALF_LIFE_S = 3600.0
-LEAST_HISTORY_S = 120.0
-# In units of the GPU time of a request, over the share that may be late: the most that is paid to
-# have one request less late, so that no fleet is held for ever for a burst that was small.
-MOST_PRICE = 10.0
-# Each change costs a start. Another insurance must be so much cheaper than the one in force, or
-# that one must miss so many times what is allowed. The other must miss no more than so much of
-# what is allowed: what just passes now may not pass in a minute.
-LOYALTY, TOLERATED, SURE = 0.93, 1.0, 0.5
-# A fleet for level traffic is judged by its late requests, so it need not be that sure.
-SURE_IF_LEVEL = 0.85
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def cover_for(
@@ -55,39 +43,48 @@ def cover_for(
     before: Cover,
     proof: Proof = Proof.NONE,
     overspent: bool = False,
+    tuning: Tuning = TUNING,
 ) -> Cover:
     """The cheapest insurance that keeps the late share of the history within `allowed_late`.
 
     `lead_s` is how long a start takes. `before` is in force and stays where another is hardly
     cheaper. `proof` is what really came of it. `overspent`: nothing is left of the budget.
     """
-    size = len(history)
-    level = is_level(history)
-    if level and still_right(before, history.end_s, proof):
+    numbers, size = tuning.objective, len(history)
+    level = is_level(history, tuning=tuning)
+    if level and still_right(before, history.end_s, proof, tuning=tuning):
         return replace(before, end_s=history.end_s)
     # What is level has been so for an hour: what came before that no longer counts.
-    first = max(0, size - LEVEL_S // BUCKET_S) if level else 0
-    weights = [_weight(size - at) if at >= first else 0.0 for at in range(size)]
+    first = max(0, size - numbers.level_window_s // BUCKET_S) if level else 0
+    weights = [
+        _weight(size - at, half_life_s=numbers.half_life_s) if at >= first else 0.0
+        for at in range(size)
+    ]
     parts = tuple(
         part
         for part in parts_of(
-            history, weights, mean_tokens=work.mean_tokens, dispersion=work.dispersion
+            history,
+            weights,
+            mean_tokens=work.mean_tokens,
+            dispersion=work.dispersion,
+            tuning=tuning,
         )
         if part.bucket >= first
     )
-    if size * BUCKET_S < LEAST_HISTORY_S or not parts:
+    if size * BUCKET_S < numbers.least_history_s or not parts:
         return replace(before, end_s=history.end_s)
     requests = sum(part.requests for part in parts)
     gpus = {
         role: spec.roles[role].gpus_per_replica if spec.roles[role].managed else 0 for role in Role
     }
     request_gpu_s = sum(work.busy[role] * gpus[role] for role in Role)
-    price = MOST_PRICE * request_gpu_s / max(1e-3, 1.0 - spec.slo.attainment)
+    price = numbers.most_price_ratio * request_gpu_s / max(1e-3, 1.0 - spec.slo.attainment)
     # Where another owner sets the count, nothing can be insured and nothing is paid.
     busy = {role: work.busy[role] if spec.roles[role].managed else 0.0 for role in Role}
-    late = {role: Late(work.late_share[role], busy=busy[role]) for role in Role}
+    late = {role: Late(work.late_share[role], busy=busy[role], tuning=tuning) for role in Role}
     floors = {
-        role: floors_to_try(spec.roles[role], parts, role, busy[role], level=level) for role in Role
+        role: floors_to_try(spec.roles[role], parts, role, busy[role], level=level, tuning=tuning)
+        for role in Role
     }
     least = {role: floors[role].start for role in Role}
     bare = {
@@ -95,13 +92,19 @@ def cover_for(
         for role in Role
     }
     surprises = surprises_of(
-        parts, late=late, fleets=bare, least=least, whole=size * BUCKET_S < KEPT_S
+        parts,
+        late=late,
+        fleets=bare,
+        least=least,
+        whole=size * BUCKET_S < KEPT_S,
+        tuning=tuning,
     )
     # What came again after a silence may be lower each time, and recurs.
     rested = 0 in history.requests[parts[0].bucket : parts[-1].bucket]
-    recurring = recurs(history) or (surprises >= OFTEN and rested)
+    often = surprises >= numbers.often_times
+    recurring = recurs(history, tuning=tuning) or (often and rested)
     # What comes back and spent the budget is no surprise any more, and worth it all the same.
-    worth = level or surprises >= OFTEN or (recurring and overspent)
+    worth = level or often or (recurring and overspent)
     if not worth and not (
         surprises
         and is_ruinous(
@@ -110,30 +113,37 @@ def cover_for(
             fleets=bare,
             least=least,
             allowed_late=1.0 - spec.slo.attainment,
+            tuning=tuning,
         )
     ):
         # What came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
 
-    game = Game(history=history, parts=parts, weights=weights, late=late, floors=floors)
+    game = Game(
+        history=history, parts=parts, weights=weights, late=late, floors=floors, tuning=tuning
+    )
     alone = game.tried(dict.fromkeys(Role, unmoved(history)))
     enough = {role: each[-1].floor for role, each in alone.items()}
     played: list[Played] = []
     if not level:
-        for hold_s in HOLDS_S:
+        for hold_s in numbers.holds_s:
             kept_s = max(hold_s, spec.stabilization_s)
             played += pairs(hold_s, game.followed(hold_s=kept_s, lead_s=lead_s, most=enough))
     # Level traffic leaves nothing to follow: each move would answer chance, one start-up late.
     if recurring or level:
         played += pairs(None, alone)
     played = [each for each in played if _fits(spec, each.floors)] or played[:1]
-    short = short_of(before, proof, history.end_s)
+    short = short_of(before, proof, history.end_s, tuning=tuning)
     if short is not None:
         played = [each for each in played if not each.is_within(short)] or played[-1:]
-    sure = SURE_IF_LEVEL if level else SURE
+    sure = numbers.sure_if_level_share if level else numbers.sure_share
 
     def cost(each: Played) -> float:
-        loyalty, allowed = (LOYALTY, TOLERATED) if each.is_like(before) else (1.0, sure)
+        loyalty, allowed = (
+            (numbers.loyalty_ratio, numbers.tolerated_ratio)
+            if each.is_like(before)
+            else (1.0, sure)
+        )
         excess = max(0.0, each.late - allowed * allowed_late * requests)
         return loyalty * (each.gpu_s(gpus) + price * excess)
 
@@ -166,13 +176,16 @@ def cover_for(
     if level:
         return best
     return replace(
-        best, bursts=_told(history, parts, work, late=late, floors=best.floors, least=least)
+        best,
+        bursts=_told(
+            history, parts, work, late=late, floors=best.floors, least=least, tuning=tuning
+        ),
     )
 
 
-def _weight(age: int) -> float:
+def _weight(age: int, *, half_life_s: float) -> float:
     """How much a bucket counts that began so many buckets ago."""
-    weight: float = 0.5 ** (age * BUCKET_S / HALF_LIFE_S)
+    weight: float = 0.5 ** (age * BUCKET_S / half_life_s)
     return weight
 
 
@@ -184,6 +197,7 @@ def _told(
     late: Mapping[Role, Late],
     floors: Mapping[Role, int],
     least: Mapping[Role, int],
+    tuning: Tuning = TUNING,
 ) -> dict[Role, Bursts]:
     """By role, the bursts that its last replica above the `least` is held for."""
     found = {
@@ -194,6 +208,7 @@ def _told(
             late=late[role],
             replicas=floor - 1,
             mean_tokens=work.mean_tokens[role],
+            tuning=tuning,
         )
         for role, floor in floors.items()
         if floor > least[role]

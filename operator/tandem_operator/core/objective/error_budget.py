@@ -9,23 +9,12 @@ from enum import Enum
 from math import floor, sqrt
 
 from tandem_operator.core.observation import RouterReport
-from tandem_operator.core.tuning.tuning import TUNING
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 MINUTE_S, HOUR_S = 60, 3600
 MINUTES_KEPT, HOURS_KEPT = 360, 720
-WINDOW_S = 3600.0
 MONTH_S = 30 * 24 * 3600.0
 BURN_WINDOWS_S = {"5m": 300.0, "1h": 3600.0, "6h": 21600.0}
-# Where seven tenths of the budget are spent, as much is spent as it allows: the rest is for what
-# no history shows.
-REST = 0.4
-LEAST_ALLOWED = 0.1
-CHANCE = 5.0
-# A fleet is judged after so long: as short where chance would hardly make so many late, and later
-# as ample where it hardly uses so much of what is allowed.
-LEAST_JUDGED_S, LEAST_AMPLE_S = 60, 900
-SHORT_DEVIATIONS, AMPLE_DEVIATIONS, AMPLE_SHARE = 3.0, 2.0, 0.6
-MIN_FINISHED = 20
 
 
 class Proof(Enum):
@@ -68,7 +57,7 @@ class ErrorBudget:
     hourly_finished: tuple[int, ...] = ()
     hourly_good: tuple[int, ...] = ()
 
-    def fold(self, reports: Sequence[RouterReport]) -> "ErrorBudget":
+    def fold(self, reports: Sequence[RouterReport], *, tuning: Tuning = TUNING) -> "ErrorBudget":
         """The budget with what ended since the last look."""
         until_s = min((floor(r.sampled_s) - 1 for r in reports if not r.ended), default=None)
         if until_s is None:
@@ -83,7 +72,7 @@ class ErrorBudget:
                 hourly_finished=(0,),
                 hourly_good=(0,),
             )
-        if until_s < self.folded_s - TUNING.observe.set_back_s:
+        if until_s < self.folded_s - tuning.observe.set_back_s:
             # What ended before stays as long ago as it was. What ends from now on is counted.
             minute, hour = until_s // MINUTE_S, until_s // HOUR_S
             return replace(self, folded_s=until_s, minute=minute, hour=hour)
@@ -111,61 +100,80 @@ class ErrorBudget:
             hourly_good=hours[1],
         )
 
-    def late_share(self, window_s: float) -> float | None:
-        """Share that was not good in the last `window_s`; `None` where too few ended to tell."""
+    def late_share(self, window_s: float, *, min_finished: int) -> float | None:
+        """Share that was not good in the last `window_s`; `None` where fewer ended than that."""
         if window_s <= MINUTES_KEPT * MINUTE_S:
             count = max(1, round(window_s / MINUTE_S))
             finished, good = sum(self.finished[-count:]), sum(self.good[-count:])
         else:
             count = max(1, round(window_s / HOUR_S))
             finished, good = sum(self.hourly_finished[-count:]), sum(self.hourly_good[-count:])
-        return 1.0 - good / finished if finished >= MIN_FINISHED else None
+        return 1.0 - good / finished if finished >= min_finished else None
 
-    def burn_rate(self, window_s: float, attainment: float) -> float | None:
+    def burn_rate(
+        self, window_s: float, attainment: float, *, tuning: Tuning = TUNING
+    ) -> float | None:
         """How many times as fast as allowed the budget is spent."""
-        late = self.late_share(window_s)
+        late = self.late_share(window_s, min_finished=tuning.objective.min_finished_requests)
         return None if late is None else late / max(1e-4, 1.0 - attainment)
 
-    def remaining(self, attainment: float, window_s: float = WINDOW_S) -> float | None:
-        """Share of the window's budget that is left; below zero where it is overspent."""
-        burnt = self.burn_rate(window_s, attainment)
+    def remaining(
+        self, attainment: float, window_s: float | None = None, *, tuning: Tuning = TUNING
+    ) -> float | None:
+        """Share of the window's budget that is left; below zero where it is overspent.
+
+        Without `window_s` it is the window that the budget is kept in.
+        """
+        if window_s is None:
+            window_s = tuning.objective.budget_window_s
+        burnt = self.burn_rate(window_s, attainment, tuning=tuning)
         return None if burnt is None else 1.0 - burnt
 
-    def left(self, attainment: float) -> BudgetLeft:
+    def left(self, attainment: float, *, tuning: Tuning = TUNING) -> BudgetLeft:
         """What is left of it, for people and for alerts."""
-        rates = {name: self.burn_rate(s, attainment) for name, s in BURN_WINDOWS_S.items()}
+        rates = {
+            name: self.burn_rate(window_s, attainment, tuning=tuning)
+            for name, window_s in BURN_WINDOWS_S.items()
+        }
         return BudgetLeft(
-            remaining_share=self.remaining(attainment),
-            remaining_30d_share=self.remaining(attainment, MONTH_S),
+            remaining_share=self.remaining(attainment, tuning=tuning),
+            remaining_30d_share=self.remaining(attainment, MONTH_S, tuning=tuning),
             burn_rates={name: rate for name, rate in rates.items() if rate is not None},
         )
 
-    def allowed_late(self, attainment: float, *, since_s: int | None = None) -> float:
+    def allowed_late(
+        self, attainment: float, *, since_s: int | None = None, tuning: Tuning = TUNING
+    ) -> float:
         """The late share to plan for, so that the window's budget is kept.
 
         What was late before `since_s` has been answered: what has held since then is judged.
         """
-        window_s = WINDOW_S
+        numbers = tuning.objective
+        window_s = numbers.budget_window_s
         if since_s is not None and self.folded_s is not None:
-            window_s = min(WINDOW_S, max(MINUTE_S, self.folded_s - since_s))
+            window_s = min(window_s, max(MINUTE_S, self.folded_s - since_s))
         minutes = max(1, round(window_s / MINUTE_S))
         finished, good = sum(self.finished[-minutes:]), sum(self.good[-minutes:])
         # A few late requests of a young window are chance.
-        burnt = (finished - good) / ((1.0 - attainment) * finished + CHANCE)
-        return (1.0 - attainment) * min(1.0, max(LEAST_ALLOWED, REST + 1.0 - burnt))
+        burnt = (finished - good) / ((1.0 - attainment) * finished + numbers.chance_requests)
+        share = max(numbers.least_allowed_share, numbers.rest_share + 1.0 - burnt)
+        return (1.0 - attainment) * min(1.0, share)
 
-    def proof(self, attainment: float, *, since_s: int | None) -> Proof:
+    def proof(self, attainment: float, *, since_s: int | None, tuning: Tuning = TUNING) -> Proof:
         """What surely came of the fleet since then: more late than the objective allows, or few."""
-        if since_s is None or self.folded_s is None or self.folded_s - since_s < LEAST_JUDGED_S:
+        numbers = tuning.objective
+        if since_s is None or self.folded_s is None:
             return Proof.NONE
-        judged_s = min(self.folded_s - since_s, int(WINDOW_S))
+        if self.folded_s - since_s < numbers.least_judged_s:
+            return Proof.NONE
+        judged_s = min(self.folded_s - since_s, int(numbers.budget_window_s))
         minutes = judged_s // MINUTE_S
         finished, good = sum(self.finished[-minutes:]), sum(self.good[-minutes:])
         late, allowed = finished - good, (1.0 - attainment) * finished
-        if late > allowed + SHORT_DEVIATIONS * sqrt(max(1.0, allowed)):
+        if late > allowed + numbers.short_deviations * sqrt(max(1.0, allowed)):
             return Proof.SHORT
-        at_most = late + AMPLE_DEVIATIONS * sqrt(late + 1.0)
-        ample = judged_s >= LEAST_AMPLE_S and at_most < AMPLE_SHARE * allowed
+        at_most = late + numbers.ample_deviations * sqrt(late + 1.0)
+        ample = judged_s >= numbers.least_ample_s and at_most < numbers.ample_share * allowed
         return Proof.AMPLE if ample else Proof.NONE
 
 

@@ -5,24 +5,15 @@ from dataclasses import dataclass, field
 from math import sqrt
 from statistics import fmean, pstdev, pvariance
 
-from tandem_operator.core.objective.what_if import PEAK_DEVIATIONS
 from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.role_targets import Bursts
 from tandem_operator.core.slo import Slo
 from tandem_operator.core.spec import RoleSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-# Requests that cost so many times as much are no longer those of the history. The costs of a minute
-# differ by chance; a fleet that serves level traffic is judged by its late requests too, while
-# requests are no longer than they were.
-HEAVIER, HEAVIER_IF_LEVEL, LONGER = 1.1, 1.4, 1.1
-# The variance of level traffic is no more than so many times that of a Poisson process.
-LEVEL_S, LEAST_LEVEL_S, LEVEL_DISPERSION = 3600, 600.0, 2.0
-# What differs from before by more than chance and than so much has drifted.
-LATELY_S, DRIFT_DEVIATIONS, DRIFT_SHARE = 120, 4.0, 0.05
 # How long a fleet that never moves keeps what it holds.
 FOR_EVER_S = 1e9
-RECORD_SHARE, DIP_SHARE, OFTEN = 0.8, 0.6, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,62 +79,77 @@ class Cover:
         return max(1, self.floors.get(role, 1))
 
 
-def recurs(history: DemandHistory) -> bool:
+def recurs(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
     """Whether the highest load of the history was reached and left again more than once."""
+    numbers = tuning.objective
     known = [tokens for tokens in history.prompt_tokens if tokens >= 0]
     record, times, high = max(known, default=0), 0, False
     for tokens in known:
-        if tokens >= RECORD_SHARE * record:
+        if tokens >= numbers.record_share * record:
             high = True
-        elif tokens < DIP_SHARE * record:
+        elif tokens < numbers.dip_share * record:
             times, high = times + high, False
-    return times >= OFTEN
+    return times >= numbers.often_times
 
 
-def is_level(history: DemandHistory) -> bool:
+def is_level(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
     """Whether the last hour's counts vary hardly more than chance does, and its tokens stay so."""
-    lately = history.requests[-(LEVEL_S // BUCKET_S) :]
+    numbers = tuning.objective
+    lately = history.requests[-(numbers.level_window_s // BUCKET_S) :]
     known = [count for count in lately if count != UNKNOWN]
-    if len(known) * BUCKET_S < LEAST_LEVEL_S or not any(known):
+    if len(known) * BUCKET_S < numbers.least_level_s or not any(known):
         return False
-    return pvariance(known) <= LEVEL_DISPERSION * fmean(known) and not _drifts(history)
+    level = pvariance(known) <= numbers.level_dispersion_ratio * fmean(known)
+    return level and not _drifts(history, tuning=tuning)
 
 
-def _drifts(history: DemandHistory) -> bool:
+def _drifts(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
     """Whether prompt tokens are surely others lately, or in the second half, than before."""
-    tokens = [n for n in history.prompt_tokens[-(LEVEL_S // BUCKET_S) :] if n != UNKNOWN]
+    numbers = tuning.objective
+    lately = history.prompt_tokens[-(numbers.level_window_s // BUCKET_S) :]
+    tokens = [n for n in lately if n != UNKNOWN]
     return any(
-        _differ(tokens[:-count], tokens[-count:])
-        for count in (LATELY_S // BUCKET_S, len(tokens) // 2)
+        _differ(tokens[:-count], tokens[-count:], tuning=tuning)
+        for count in (numbers.lately_s // BUCKET_S, len(tokens) // 2)
         if 0 < count <= len(tokens) - count
     )
 
 
-def _differ(before: Sequence[int], after: Sequence[int]) -> bool:
+def _differ(before: Sequence[int], after: Sequence[int], *, tuning: Tuning = TUNING) -> bool:
+    numbers = tuning.objective
     mean = fmean(before)
     chance = pstdev(before) * sqrt(1.0 / len(before) + 1.0 / len(after))
-    return abs(fmean(after) - mean) > max(DRIFT_DEVIATIONS * chance, DRIFT_SHARE * mean)
+    return abs(fmean(after) - mean) > max(
+        numbers.drift_deviations * chance, numbers.drift_share * mean
+    )
 
 
-def within_record(record: int, requests: float) -> bool:
+def within_record(record: int, requests: float, *, tuning: Tuning = TUNING) -> bool:
     """Whether `requests` in the time of a bucket are no more than came before, chance allowed."""
-    return requests <= record + PEAK_DEVIATIONS * sqrt(max(1.0, record))
+    return requests <= record + tuning.objective.peak_deviations * sqrt(max(1.0, record))
 
 
 def most_of(
-    cover: Cover, requests: float, *, busy: Mapping[Role, float], tokens: Mapping[Role, float]
+    cover: Cover,
+    requests: float,
+    *,
+    busy: Mapping[Role, float],
+    tokens: Mapping[Role, float],
+    tuning: Tuning = TUNING,
 ) -> dict[Role, int]:
     """By role, the most that is worth holding now.
 
     `requests` came in the time of a bucket. `busy` is what one per second keeps busy today, and
     `tokens` what a role works on for one.
     """
-    if not within_record(cover.record, requests):
+    if not within_record(cover.record, requests, tuning=tuning):
         return {}
-    most = {}
+    most, numbers = {}, tuning.objective
     for role, count in cover.most.items():
-        longer = tokens[role] > LONGER * cover.tokens.get(role, 0.0)
-        heavier = HEAVIER if longer or cover.level_s is None else HEAVIER_IF_LEVEL
+        longer = tokens[role] > numbers.longer_ratio * cover.tokens.get(role, 0.0)
+        heavier = numbers.heavier_ratio
+        if cover.level_s is not None and not longer:
+            heavier = numbers.heavier_if_level_ratio
         if busy[role] <= heavier * cover.busy.get(role, 0.0):
             most[role] = count
     return most

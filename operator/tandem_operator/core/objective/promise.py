@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from tandem_operator.core.objective.choose_insurance import HALF_LIFE_S, cover_for
+from tandem_operator.core.objective.choose_insurance import cover_for
 from tandem_operator.core.objective.error_budget import ErrorBudget
 from tandem_operator.core.objective.insurance import Cover, Terms, is_level, most_of
 from tandem_operator.core.objective.usual_cost import Usual, as_usual, usual_of
@@ -21,10 +21,7 @@ from tandem_operator.core.sizing.replica_counts import Choice
 from tandem_operator.core.sizing.role_targets import Plan
 from tandem_operator.core.slo import Slo
 from tandem_operator.core.spec import PoolSpec
-
-LOOKED_EVERY_S = 60
-# No edit of an SLO makes a request so many times as dear: such a cost was measured wrongly.
-MOST_CONVERTED = 10.0
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 Floors = Mapping[Role, int]
 
@@ -46,11 +43,11 @@ class Basis:
     slo: Slo
     busy: Mapping[Role, float]
 
-    def times(self, role: Role, busy: float) -> float:
+    def times(self, role: Role, busy: float, *, tuning: Tuning = TUNING) -> float:
         """How many times as many replicas the same requests want that keep `busy` busy now."""
-        before = self.busy[role]
-        ratio = busy / before if before > 0.0 else MOST_CONVERTED
-        return min(MOST_CONVERTED, max(1.0 / MOST_CONVERTED, ratio))
+        before, most = self.busy[role], tuning.objective.most_converted_ratio
+        ratio = busy / before if before > 0.0 else most
+        return min(most, max(1.0 / most, ratio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +69,11 @@ class Promise:
         situation: Situation | None,
         lead_s: Mapping[Role, float],
         output_tokens: float | None = None,
+        tuning: Tuning = TUNING,
     ) -> "Promise":
         """The promise after one more look; the insurance is looked into once a minute."""
-        budget = self.budget.fold(routers)
-        history = self.history.close(arrivals, output_tokens=output_tokens)
+        numbers, budget = tuning.objective, self.budget.fold(routers, tuning=tuning)
+        history = self.history.close(arrivals, output_tokens=output_tokens, tuning=tuning)
         terms = Terms(spec.slo, spec.roles, spec.whole_budget)
         cover, end_s = self.cover, self.cover.end_s
         work = None if situation is None else situation.work(overflow=spec.insurance.overflow)
@@ -83,7 +81,9 @@ class Promise:
         if work is not None and situation is not None and situation.feasible:
             if basis is not None and basis.slo != spec.slo:
                 # What the old SLO wanted is no surprise of the new one.
-                history = history.rescaled({r: basis.times(r, work.busy[r]) for r in Role})
+                history = history.rescaled(
+                    {r: basis.times(r, work.busy[r], tuning=tuning) for r in Role}
+                )
                 usual = {}
             basis = Basis(spec.slo, work.busy)
         if cover.terms not in (None, terms):
@@ -91,29 +91,32 @@ class Promise:
             freed = replace(cover, most={}, level_s=None, short=None)
             cover = replace(freed, since_s=history.end_s, terms=terms)
         due = end_s is None or (
-            history.end_s is not None and not 0 <= history.end_s - end_s < LOOKED_EVERY_S
+            history.end_s is not None and not 0 <= history.end_s - end_s < numbers.looked_every_s
         )
         if cover.level_s is not None and history.end_s != self.history.end_s:
-            due = due or not is_level(history)
+            due = due or not is_level(history, tuning=tuning)
         if due and (
-            history.silent_s >= HALF_LIFE_S if situation is None else not situation.feasible
+            history.silent_s >= numbers.half_life_s if situation is None else not situation.feasible
         ):
             # What no fleet can hold is told, not insured. Of requests that no longer come nothing
             # is known that a play would need: bursts that stayed away for so long have ended.
             cover = Cover(terms=terms, end_s=history.end_s)
         elif due and work is not None:
-            usual = usual_of(usual, work)
+            usual = usual_of(usual, work, tuning=tuning)
             as_ever = as_usual(work, usual)
             cover = cover_for(
                 spec,
                 history,
                 # A fleet for level traffic stays an hour: the minutes of its start do not size it.
-                work if is_level(history) else as_ever,
+                work if is_level(history, tuning=tuning) else as_ever,
                 lead_s=lead_s,
-                allowed_late=budget.allowed_late(spec.slo.attainment, since_s=cover.since_s),
+                allowed_late=budget.allowed_late(
+                    spec.slo.attainment, since_s=cover.since_s, tuning=tuning
+                ),
                 before=replace(cover, terms=terms),
-                proof=budget.proof(spec.slo.attainment, since_s=cover.since_s),
-                overspent=(budget.remaining(spec.slo.attainment) or 0.0) < 0.0,
+                proof=budget.proof(spec.slo.attainment, since_s=cover.since_s, tuning=tuning),
+                overspent=(budget.remaining(spec.slo.attainment, tuning=tuning) or 0.0) < 0.0,
+                tuning=tuning,
             )
             if cover.level_s is not None:
                 # The cost of the minute in which it was chosen is no measure for the hour after it.
@@ -136,6 +139,7 @@ class Promise:
         arrivals: Arrivals,
         situation: Situation | None,
         idle: bool,
+        tuning: Tuning = TUNING,
     ) -> tuple[Plan | None, "Promise"]:
         """The plan with what the insurance holds, and the promise with what it wants without.
 
@@ -159,7 +163,7 @@ class Promise:
         most = {}
         if situation is not None:
             busy, tokens = situation.busy, situation.mean_tokens
-            most = most_of(self.cover, lately, busy=busy, tokens=tokens)
+            most = most_of(self.cover, lately, busy=busy, tokens=tokens, tuning=tuning)
         if most:
             allowed = {role: max(held.get(role, 1), n) for role, n in most.items()}
             plan = plan.each(partial(_no_more, most=allowed))

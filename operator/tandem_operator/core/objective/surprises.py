@@ -8,15 +8,7 @@ from collections.abc import Mapping, Sequence
 from tandem_operator.core.objective.what_if import BucketPart, Late, PlayedFleet
 from tandem_operator.core.observe.demand_history import BUCKET_S
 from tandem_operator.core.role import Role
-
-# A surprise makes more than such a share late, and is so many buckets from the one before.
-MISSED, APART = 0.1, 4
-# What came once is insured too where it alone made so many times as many late as are allowed.
-GROSS = 5.0
-# In steps of the grid: loads within a fifth of each other are alike, three fifths are a calm.
-NEARLY, SURELY_BELOW = 4, 10
-# Of the first minutes of a pool, what the forecast missed counts only until it has learned it.
-NEW_S = 900
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def surprises_of(
@@ -26,22 +18,31 @@ def surprises_of(
     fleets: Mapping[Role, PlayedFleet],
     least: Mapping[Role, int],
     whole: bool,
+    tuning: Tuning = TUNING,
 ) -> int:
     """How many times the forecast alone came too late; the more of both roles.
 
     `parts` are not empty. `whole` says that they begin with the first request of the pool.
     """
-    new_until = parts[0].bucket + NEW_S // BUCKET_S if whole else 0
+    new_until = parts[0].bucket + tuning.objective.new_s // BUCKET_S if whole else 0
     felt: dict[int, dict[Role, int]] = {}
     for part in parts:
         felt[part.bucket] = _highest(part.steps, felt.get(part.bucket, part.steps))
     # A burst of prompts and one of answers are two that came once.
     return max(
         _surprises(
-            _missed(parts, role=role, late=late[role], fleet=fleets[role], least=least[role]),
+            _missed(
+                parts,
+                role=role,
+                late=late[role],
+                fleet=fleets[role],
+                least=least[role],
+                missed_share=tuning.objective.missed_share,
+            ),
             felt=felt,
             fleets=fleets,
             new_until=new_until,
+            tuning=tuning,
         )
         for role in Role
     )
@@ -54,6 +55,7 @@ def is_ruinous(
     fleets: Mapping[Role, PlayedFleet],
     least: Mapping[Role, int],
     allowed_late: float,
+    tuning: Tuning = TUNING,
 ) -> bool:
     """Whether the forecast alone made several times as many late as the objective allows."""
     missed = sum(
@@ -62,17 +64,25 @@ def is_ruinous(
         for role in Role
         for part in parts
     )
-    return missed > GROSS * allowed_late * sum(part.requests for part in parts)
+    return missed > tuning.objective.gross_ratio * allowed_late * sum(
+        part.requests for part in parts
+    )
 
 
 def _missed(
-    parts: Sequence[BucketPart], *, role: Role, late: Late, fleet: PlayedFleet, least: int
+    parts: Sequence[BucketPart],
+    *,
+    role: Role,
+    late: Late,
+    fleet: PlayedFleet,
+    least: int,
+    missed_share: float,
 ) -> dict[int, bool]:
     """By bucket, whether the forecast alone came too late for a role."""
     missed: dict[int, bool] = {}
     for part in parts:
         share = late.share(part.steps[role], max(least, fleet.ready[part.bucket]))
-        missed[part.bucket] = missed.get(part.bucket, False) or share > MISSED
+        missed[part.bucket] = missed.get(part.bucket, False) or share > missed_share
     return missed
 
 
@@ -82,14 +92,18 @@ def _surprises(
     felt: Mapping[int, Mapping[Role, int]],
     fleets: Mapping[Role, PlayedFleet],
     new_until: int,
+    tuning: Tuning = TUNING,
 ) -> int:
     """How many times that was, what lies close together counted once.
 
     What came before the bucket `new_until` does not count where the forecast has learned that load.
     """
-    times, last = 0, -APART
+    apart = tuning.objective.apart_buckets
+    times, last = 0, -apart
     for at in (bucket for bucket, late_then in missed.items() if late_then):
-        if at - last >= APART and not (at < new_until and _learned(at, missed, felt, fleets)):
+        if at - last >= apart and not (
+            at < new_until and _learned(at, missed, felt, fleets, tuning=tuning)
+        ):
             times += 1
         last = at
     return times
@@ -100,23 +114,25 @@ def _learned(
     missed: Mapping[int, bool],
     felt: Mapping[int, Mapping[Role, int]],
     fleets: Mapping[Role, PlayedFleet],
+    *,
+    tuning: Tuning = TUNING,
 ) -> bool:
     """Whether the load of the surprise at `first` came again, and the fleet grew in time for it.
 
     Not learned is what it met because it had not shrunk since.
     """
-    height = felt[first]
-    for at in range(first + 1, first + APART):
+    numbers, height = tuning.objective, felt[first]
+    for at in range(first + 1, first + numbers.apart_buckets):
         height = _highest(height, felt.get(at, height))
     least, met = None, False
     for at, steps in felt.items():
         above = [steps[role] - height[role] for role in Role]
-        if at < first + APART:
+        if at < first + numbers.apart_buckets:
             continue
-        if max(above) < -SURELY_BELOW:
+        if max(above) < -numbers.surely_below_steps:
             asked = sum(fleet.asked[at] for fleet in fleets.values())
             least = asked if least is None else min(least, asked)
-        elif least is not None and max(map(abs, above)) <= NEARLY:
+        elif least is not None and max(map(abs, above)) <= numbers.nearly_steps:
             if missed[at]:
                 return False
             met = met or sum(fleet.ready[at] for fleet in fleets.values()) > least

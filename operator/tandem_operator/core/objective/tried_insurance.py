@@ -8,19 +8,22 @@ the late requests that really came, or an hour, ask for another fleet.
 from collections.abc import Mapping
 
 from tandem_operator.core.objective.error_budget import Proof
-from tandem_operator.core.objective.insurance import FOR_EVER_S, LEVEL_S, Cover, Short
+from tandem_operator.core.objective.insurance import FOR_EVER_S, Cover, Short
 from tandem_operator.core.role import Role
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
-def still_right(before: Cover, now_s: int | None, proof: Proof) -> bool:
+def still_right(before: Cover, now_s: int | None, proof: Proof, *, tuning: Tuning = TUNING) -> bool:
     """Whether a fleet that was chosen for this level traffic stays without another look."""
     if proof is not Proof.NONE or before.level_s is None or now_s is None:
         return False
     # A clock that was set back leaves a time to come.
-    return 0 <= now_s - before.level_s < LEVEL_S
+    return 0 <= now_s - before.level_s < tuning.objective.level_window_s
 
 
-def short_of(before: Cover, proof: Proof, now_s: int | None) -> Short | None:
+def short_of(
+    before: Cover, proof: Proof, now_s: int | None, *, tuning: Tuning = TUNING
+) -> Short | None:
     """The insurance that was not enough; it is forgotten after an hour.
 
     Models err by a few percent, which is a replica of a large fleet: the same mistake made again
@@ -30,8 +33,8 @@ def short_of(before: Cover, proof: Proof, now_s: int | None) -> Short | None:
         return None
     if proof is Proof.SHORT and (before.steady or before.recurring):
         return short_as(before, at_s=now_s)
-    known = before.short
-    return known if known is not None and 0 <= now_s - known.at_s <= LEVEL_S else None
+    known, kept_s = before.short, tuning.objective.level_window_s
+    return known if known is not None and 0 <= now_s - known.at_s <= kept_s else None
 
 
 def short_as(cover: Cover, *, at_s: int) -> Short:

@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log
 
-from tandem_operator.core.objective.what_if import ALIKE, RATE_GRID
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Work
 from tandem_operator.core.sizing.replica_counts import LateShare
-
-LOOKS_KEPT = 15
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,12 @@ class Usual:
     busy: float
     looks: int
 
-    def seen(self, tokens: float, busy: float) -> "Usual":
+    def seen(self, tokens: float, busy: float, *, tuning: Tuning = TUNING) -> "Usual":
         """The mean with one more look; the look alone where requests are now clearly others."""
-        if abs(log(tokens / self.tokens)) * RATE_GRID > ALIKE:
+        numbers = tuning.objective
+        if abs(log(tokens / self.tokens)) * numbers.rate_grid_steps > numbers.alike_steps:
             return Usual(tokens, busy, 1)
-        looks = min(LOOKS_KEPT, self.looks + 1)
+        looks = min(numbers.usual_looks, self.looks + 1)
         return Usual(
             self.tokens + (tokens - self.tokens) / looks,
             self.busy + (busy - self.busy) / looks,
@@ -41,13 +40,19 @@ class Usual:
         )
 
 
-def usual_of(before: Mapping[Role, Usual], work: Work) -> dict[Role, Usual]:
+def usual_of(
+    before: Mapping[Role, Usual], work: Work, *, tuning: Tuning = TUNING
+) -> dict[Role, Usual]:
     """What is usual by role, after one more look."""
     found = {}
     for role in Role:
         tokens = max(1.0, work.mean_tokens[role])
         busy = work.busy[role] / tokens
-        found[role] = before[role].seen(tokens, busy) if role in before else Usual(tokens, busy, 1)
+        found[role] = (
+            before[role].seen(tokens, busy, tuning=tuning)
+            if role in before
+            else Usual(tokens, busy, 1)
+        )
     return found
 
 

@@ -13,17 +13,11 @@ from math import ceil, exp, log, sqrt
 from tandem_operator.core.observe.demand_history import BUCKET_S, PEAK_S, UNKNOWN, DemandHistory
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.role_targets import Bursts
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 LateShare = Callable[[float, int], float]
 
-RATE_GRID = 20.0
 LEAST_RATE_RPS = 1e-3
-# Below such a load nobody waits, above it only the excess matters.
-CALM_LOAD, FULL_LOAD = 0.3, 1.5
-PEAK_DEVIATIONS = 3.0
-NOBODY = 1e-4
-# In steps of the grid: prompts within half as much again are alike.
-ALIKE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +50,33 @@ class Option:
 class Late:
     """Late shares of one role on a grid of rates, each asked for once."""
 
-    def __init__(self, share: LateShare, *, busy: float) -> None:
+    def __init__(self, share: LateShare, *, busy: float, tuning: Tuning = TUNING) -> None:
         self._share = share
         self._busy = busy
+        self._tuning = tuning
         self._known: dict[tuple[int, int], float] = {}
 
     def share(self, step: int, replicas: int) -> float:
         """Share late at the rate of `step` on so many replicas."""
         found = self._known.get((step, replicas))
         if found is None:
-            rate_rps = rate_of(step)
-            load = rate_rps * self._busy / replicas if replicas > 0 else FULL_LOAD
+            calm = self._tuning.objective.calm_load_ratio
+            full = self._tuning.objective.full_load_ratio
+            rate_rps = rate_of(step, tuning=self._tuning)
+            load = rate_rps * self._busy / replicas if replicas > 0 else full
             if replicas < 1:
                 found = 1.0
-            elif load >= FULL_LOAD:
+            elif load >= full:
                 found = 1.0 - 1.0 / load
             else:
-                found = self._share(rate_rps, replicas) if load > CALM_LOAD else 0.0
+                found = self._share(rate_rps, replicas) if load > calm else 0.0
             self._known[step, replicas] = found
         return found
 
 
-def rate_of(step: int) -> float:
+def rate_of(step: int, *, tuning: Tuning = TUNING) -> float:
     """The rate of a step of the grid."""
-    return exp(step / RATE_GRID)
+    return exp(step / tuning.objective.rate_grid_steps)
 
 
 def parts_of(
@@ -88,12 +85,13 @@ def parts_of(
     *,
     mean_tokens: Mapping[Role, float],
     dispersion: float,
+    tuning: Tuning = TUNING,
 ) -> tuple[BucketPart, ...]:
     """The history in parts of one rate each; a spike beyond chance is a part of its own.
 
     `mean_tokens` are the prompt tokens of a request of today, and its output tokens.
     """
-    return tuple(_parts(history, weights, mean_tokens, dispersion))
+    return tuple(_parts(history, weights, mean_tokens, dispersion, tuning=tuning))
 
 
 def _parts(
@@ -101,7 +99,10 @@ def _parts(
     weights: Sequence[float],
     mean_tokens: Mapping[Role, float],
     dispersion: float,
+    *,
+    tuning: Tuning = TUNING,
 ) -> Iterator[BucketPart]:
+    numbers = tuning.objective
     wanted = history.wants.get(Role.PREFILL, ())
     for at, count in enumerate(history.requests):
         if count <= 0 or wanted[at] == UNKNOWN:
@@ -113,23 +114,25 @@ def _parts(
             role: then[role] / now if min(then[role], now) > 0.0 else 1.0
             for role, now in mean_tokens.items()
         }
-        if abs(_step(longer[Role.DECODE])) <= ALIKE:
+        if abs(_step(longer[Role.DECODE], tuning=tuning)) <= numbers.alike_steps:
             # Of a bucket's prompts all lengths are known; its answers are those of a few requests.
             longer[Role.DECODE] = 1.0
         peak, usual = history.peaks[at], count * PEAK_S / BUCKET_S
-        split = peak > usual + PEAK_DEVIATIONS * sqrt(max(1.0, dispersion) * usual) + 1.0
+        chance = sqrt(max(1.0, dispersion) * usual)
+        split = peak > usual + numbers.peak_deviations * chance + 1.0
         spans = (
             ((peak, PEAK_S), (count - peak, BUCKET_S - PEAK_S)) if split else ((count, BUCKET_S),)
         )
         for requests, seconds in spans:
             if requests > 0:
                 rate_rps = requests / seconds
-                steps = {role: _step(rate_rps * longer[role]) for role in Role}
-                yield BucketPart(at, weights[at] * requests, steps, _step(rate_rps))
+                steps = {role: _step(rate_rps * longer[role], tuning=tuning) for role in Role}
+                rate = _step(rate_rps, tuning=tuning)
+                yield BucketPart(at, weights[at] * requests, steps, rate)
 
 
-def _step(rate_rps: float) -> int:
-    return round(RATE_GRID * log(max(rate_rps, LEAST_RATE_RPS)))
+def _step(rate_rps: float, *, tuning: Tuning = TUNING) -> int:
+    return round(tuning.objective.rate_grid_steps * log(max(rate_rps, LEAST_RATE_RPS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ def options(
     late: Late,
     fleet: PlayedFleet,
     floors: range,
+    tuning: Tuning = TUNING,
 ) -> list[Option]:
     """What each floor would have cost, up to the first with which nobody is late."""
     late_groups: dict[tuple[int, int], float] = defaultdict(float)
@@ -174,7 +178,7 @@ def options(
     held_groups: dict[int, float] = defaultdict(float)
     for count, weight in zip(fleet.asked, weights, strict=True):
         held_groups[count] += weight * BUCKET_S
-    nobody = NOBODY * sum(late_groups.values())
+    nobody = tuning.objective.nobody_share * sum(late_groups.values())
     found = []
     for floor in floors:
         missed = sum(
@@ -196,13 +200,15 @@ def bursts_beyond(
     late: Late,
     replicas: int,
     mean_tokens: float,
+    tuning: Tuning = TUNING,
 ) -> Bursts | None:
     """When so many replicas alone would not have been enough; `None`: never.
 
     `mean_tokens` is the length of what the role works on today.
     """
+    numbers = tuning.objective
     missed = [(part, late.share(part.steps[role], replicas)) for part in parts]
-    missed = [(part, share) for part, share in missed if share > NOBODY]
+    missed = [(part, share) for part, share in missed if share > numbers.nobody_share]
     if not missed:
         return None
     buckets = sorted({part.bucket for part, _ in missed})
@@ -214,10 +220,11 @@ def bursts_beyond(
     usual = sorted(highest.values(), key=lambda part: part.steps[role])[len(highest) // 2]
     longer = usual.steps[role] - usual.rate
     requests = sum(part.requests for part, _ in missed)
+    ratio = rate_of(longer, tuning=tuning)
     return Bursts(
-        rate_rps=rate_of(usual.rate),
+        rate_rps=rate_of(usual.rate, tuning=tuning),
         times=1 + sum(later - earlier > 2 for earlier, later in pairwise(buckets)),
         span_s=float((len(history) - buckets[0]) * BUCKET_S),
         late_share=sum(share * part.requests for part, share in missed) / requests,
-        tokens=mean_tokens * rate_of(longer) if abs(longer) > ALIKE else None,
+        tokens=mean_tokens * ratio if abs(longer) > numbers.alike_steps else None,
     )

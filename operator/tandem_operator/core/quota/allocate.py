@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tandem_operator.core.quota.demand_curve import Curve
-
-STICKINESS = 1.0
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Claim:
         return max(self.held, self.granted)
 
 
-def allocate(claims: Iterable[Claim], *, gpus: int) -> Mapping[str, int]:
+def allocate(claims: Iterable[Claim], *, gpus: int, tuning: Tuning = TUNING) -> Mapping[str, int]:
     """GPUs of each pool, together at most `gpus`, in whatever order the claims come.
 
     The minimum of a pool that runs comes before that of one that does not, since nothing can take
@@ -60,7 +59,7 @@ def allocate(claims: Iterable[Claim], *, gpus: int) -> Mapping[str, int]:
             for claim in ordered
             if claim.priority == priority and shares[claim.pool] == claim.least
         ]
-        left = _share_out(peers, shares, left)
+        left = _share_out(peers, shares, left, tuning=tuning)
     for claim in ordered:
         # What nobody wants stays where it is, for the pool itself to give back in its own time.
         spare = min(left, max(0, claim.asked - shares[claim.pool]))
@@ -70,9 +69,11 @@ def allocate(claims: Iterable[Claim], *, gpus: int) -> Mapping[str, int]:
     return shares
 
 
-def _share_out(peers: Sequence[Claim], shares: dict[str, int], left: int) -> int:
+def _share_out(
+    peers: Sequence[Claim], shares: dict[str, int], left: int, *, tuning: Tuning = TUNING
+) -> int:
     """Give pools of one priority what they gain most from; returns what is left."""
-    worth = {claim.pool: _worth(claim) for claim in peers}
+    worth = {claim.pool: _worth(claim, tuning=tuning) for claim in peers}
     while True:
         best: tuple[float, int, str, int] | None = None
         for pool, points in worth.items():
@@ -93,7 +94,8 @@ def _share_out(peers: Sequence[Claim], shares: dict[str, int], left: int) -> int
         left -= gpus - have
 
 
-def _worth(claim: Claim) -> Sequence[tuple[int, float]]:
+def _worth(claim: Claim, *, tuning: Tuning = TUNING) -> Sequence[tuple[int, float]]:
     """The curve with what the pool already has valued above what it only wants."""
     kept = max((p.goodput_rps for p in claim.curve if p.gpus <= claim.asked), default=0.0)
-    return [(p.gpus, p.goodput_rps + STICKINESS * min(p.goodput_rps, kept)) for p in claim.curve]
+    sticky = tuning.quota.stickiness_ratio
+    return [(p.gpus, p.goodput_rps + sticky * min(p.goodput_rps, kept)) for p in claim.curve]

@@ -7,6 +7,7 @@ from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.replica_counts import RoleDemand, count_pairs
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 NEGLIGIBLE_RPS = 1e-9
 
@@ -32,6 +33,7 @@ def demand_curve(
     target: Mapping[Role, int],
     fixed: Mapping[Role, int],
     good_share: float,
+    tuning: Tuning = TUNING,
 ) -> Curve:
     """The curve up to `target`, at the rates of the highest forecast level.
 
@@ -47,6 +49,7 @@ def demand_curve(
         target=target,
         fixed=fixed,
         good_share=good_share,
+        tuning=tuning,
     ):
         last = CurvePoint(pair.gpus, pair.counts, pair.goodput_rps)
         if pair.gpus not in best or last.goodput_rps > best[pair.gpus].goodput_rps + NEGLIGIBLE_RPS:

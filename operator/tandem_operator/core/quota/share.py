@@ -14,8 +14,8 @@ from tandem_operator.core.quota.demand_curve import Curve
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.replica_counts import gpus_of
 from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-CREST_S = 30.0
 MOST_NAMED = 3
 
 
@@ -96,7 +96,12 @@ class Share:
 
 
 def crest_of(
-    last: Crest | None, curve: Curve, *, asked_gpus: int, now_s: float
+    last: Crest | None,
+    curve: Curve,
+    *,
+    asked_gpus: int,
+    now_s: float,
+    tuning: Tuning = TUNING,
 ) -> tuple[Curve, Crest]:
     """The curve to claim by, and the crest from now on.
 
@@ -105,7 +110,7 @@ def crest_of(
     end_gpus = curve[-1].gpus if curve else 0
     if (
         last is not None
-        and 0.0 <= now_s - last.at_s <= CREST_S
+        and 0.0 <= now_s - last.at_s <= tuning.quota.crest_s
         and last.curve
         and last.curve[-1].gpus > end_gpus
     ):
@@ -120,6 +125,7 @@ def take_share(
     *,
     curve: Curve,
     keep_all: bool,
+    tuning: Tuning = TUNING,
 ) -> Share:
     """What the pool may hold, given what its neighbours claim.
 
@@ -139,7 +145,7 @@ def take_share(
         asked=asked_gpus,
         held=gpus_of(spec, {role: fleets[role].held for role in Role}),
     )
-    due = allocate((*quota.claims, own), gpus=quota.gpus)
+    due = allocate((*quota.claims, own), gpus=quota.gpus, tuning=tuning)
     room = quota.gpus - sum(claim.reserved for claim in quota.claims)
     gpus = min(due[own.pool], max(room, own.held))
     waiting = 0

@@ -68,7 +68,7 @@ def workload(arrivals: Arrivals, *, tuning: Tuning = TUNING) -> Workload | None:
     total = sum(row.requests for row in rows)
     if total == 0:
         return None
-    step_age_s = last_step_s(counts)
+    step_age_s = last_step_s(counts, tuning=tuning)
     wall = len(counts) - step_age_s if step_age_s is not None else 0
     rates = _moving_mean(counts, tuning.sizing.rate_half_window_s, wall)
     passed = [0.0]
@@ -76,7 +76,7 @@ def workload(arrivals: Arrivals, *, tuning: Tuning = TUNING) -> Workload | None:
         passed.append(passed[-1] + max(rate, 1e-3))
     stretch = total / passed[-1]
     sizes = _length_scale(rows, first_s, len(counts), wall, tuning=tuning)
-    cached = cached_share(arrivals, first_s=first_s)
+    cached = cached_share(arrivals, first_s=first_s, tuning=tuning)
     requests: list[Request] = []
     tokens = 0.0
     for row in rows:
@@ -188,6 +188,7 @@ def _length_scale(
         _shrunk(sum(tokens[since:]), sum(requests[since:]), overall, prior),
         overall,
         variance=variance / (sum(requests[since:]) + prior),
+        tuning=tuning,
     )
     local_tokens = _moving_mean(tokens, half_s, wall)
     local_requests = _moving_mean(requests, half_s, wall)

@@ -72,3 +72,12 @@ class ObserveTuning:
     chance_variances: float = 2.0
     """A recent mean is believed as far as the square of its change exceeds so many variances.
     Chosen by hand."""
+
+    longest_step_s: float = 30.0
+    """The most time that one tick learns from, however long ago the last look was.
+
+    Chosen by hand.
+    """
+
+    rate_window_s: int = 30
+    """The last seconds whose mean is the present rate of arrivals. Chosen by hand."""
