@@ -1,14 +1,13 @@
 """The steps that can be taken out, and what stands in for each: the plainest thing that works."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import heapreplace
 from math import inf
 from operator import attrgetter
 from typing import Any
 
 from tandem_operator.core.forecast.experts import EXPERTS
-from tandem_operator.core.guard.guard import CONFIRM_S
 from tandem_operator.core.objective.error_budget import ErrorBudget
 from tandem_operator.core.objective.insurance import Cover
 from tandem_operator.core.observation import RouterReport
@@ -17,10 +16,15 @@ from tandem_operator.core.observe.demand_history import DemandHistory
 from tandem_operator.core.sizing.decode_lateness import DecodeWork
 from tandem_operator.core.sizing.demand import Situation
 from tandem_operator.core.sizing.prefill_lateness import PrefillWork, Replay
-from tandem_operator.core.sizing.scale_down_margin import EARLY_S
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 WHOLE = "whole"
+CHANCE = ("later", "sooner")
+
+
+def _as_it_ships(tuning: Tuning) -> Tuning:
+    return tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +33,36 @@ class Part:
 
     Attributes:
         without: what the core does in place of the step.
-        instead: by dotted name below `tandem_operator.core`, what stands in for it.
+        tuned: the numbers that the core is given then.
+        instead: by dotted name below `tandem_operator.core`, what stands in for a step that no
+            number takes out.
+        later_s: how much longer a start-up takes. It takes no step out and shows what chance does.
     """
 
     without: str
+    tuned: Callable[[Tuning], Tuning] = _as_it_ships
     instead: Mapping[str, Any] = field(default_factory=dict)
+    later_s: float = 0.0
+
+
+def _with(room: str, **numbers: Any) -> Callable[[Tuning], Tuning]:
+    """Other numbers of one room of the core."""
+
+    def tuned(tuning: Tuning) -> Tuning:
+        return replace(tuning, **{room: replace(getattr(tuning, room), **numbers)})
+
+    return tuned
 
 
 def _last_half_minute(
-    counts: Sequence[float], horizons_s: Sequence[float], *, step_age_s: int | None = None
+    counts: Sequence[float],
+    horizons_s: Sequence[float],
+    *,
+    step_age_s: int | None = None,
+    tuning: Tuning = TUNING,
 ) -> dict[str, list[float]]:
-    return {"mean30": EXPERTS["mean30"].predict(counts, horizons_s)}
+    del step_age_s
+    return {"mean30": EXPERTS["mean30"].predict(counts, horizons_s, tuning=tuning)}
 
 
 def _full(work: DecodeWork | PrefillWork, rate_rps: float, replicas: int) -> float:
@@ -67,137 +90,127 @@ def _with_echoes(
 
 PARTS: dict[str, Part] = {
     WHOLE: Part("the core as it is"),
+    "later": Part("a start-up takes a second more", later_s=1.0),
+    "sooner": Part("a start-up takes a second less", later_s=-1.0),
     "forecast": Part(
         "the rate of the last half minute stays",
-        {
+        instead={
             "forecast.forecaster.predict_all": _last_half_minute,
             "forecast.forecaster.season": lambda *_, **__: None,
             "forecast.forecaster.repeat": lambda *_, **__: None,
         },
     ),
-    "season": Part("no sines", {"forecast.forecaster.season": lambda *_, **__: None}),
-    "steps": Part(
-        "a jump is taken for a ramp",
-        {
-            "forecast.forecaster.last_step_s": lambda _: None,
-            "sizing.arrival_sample.last_step_s": lambda _: None,
-        },
+    "season": Part("no sines", instead={"forecast.forecaster.season": lambda *_, **__: None}),
+    "repeat": Part(
+        "no period from hours of demand",
+        instead={"forecast.forecaster.repeat": lambda *_, **__: None},
     ),
-    "look-ahead": Part(
-        "nothing beyond the start-up time", {"forecast.forecaster.LOOK_AHEAD_S": 0.0}
-    ),
+    "steps": Part("a jump is taken for a ramp", _with("forecast", step_windows_s=())),
+    "look-ahead": Part("nothing beyond the start-up time", _with("forecast", look_ahead_s=0.0)),
     "proven": Part(
         "look-ahead counts whole where forecasts came true too",
-        {"forecast.distribution.PROVEN_RISK": 1e-9},
+        _with("forecast", proven_risk_share=1e-9),
     ),
     "errors": Part(
-        "forecasts count as exact", {"forecast.forecaster._errors": lambda *_, **__: [0.0] * 5}
+        "forecasts count as exact",
+        instead={"forecast.forecaster._errors": lambda *_, **__: [0.0] * 5},
     ),
     "room": Part(
-        "no room for traffic that is new and climbs", {"forecast.forecaster.YOUNG_ROOM": 0.0}
+        "no room for traffic that is new and climbs", _with("forecast", young_room_share=0.0)
     ),
-    "jump": Part(
-        "growth after a jump is confirmed too", {"forecast.forecaster._jumped_up": lambda *_: False}
-    ),
+    "jump": Part("growth after a jump is confirmed too", _with("forecast", jump_news_s=-1)),
     "hasty": Part(
         "growth on a first climb is confirmed too",
-        {"forecast.distribution.Forecast.hasty": property(attrgetter("jumped"))},
+        instead={"forecast.distribution.Forecast.hasty": property(attrgetter("jumped"))},
     ),
     "queueing": Part(
         "prefill is enough where its load is below one",
-        {"sizing.prefill_lateness.Replay.late_share": _loaded},
+        instead={"sizing.prefill_lateness.Replay.late_share": _loaded},
     ),
     "turns": Part(
         "prefill pods are taken for one queue's servers",
-        {"sizing.prefill_lateness._next_in_turn": heapreplace},
+        instead={"sizing.prefill_lateness._next_in_turn": heapreplace},
     ),
     "hopeless": Part(
         "what no replica helps counts against the models",
-        {"sizing.demand.Situation.violated_share": Situation.late_share},
+        instead={"sizing.demand.Situation.violated_share": Situation.late_share},
     ),
     "chance": Part(
         "decode is enough where its load is below one",
-        {"sizing.decode_lateness.DecodeWork.late_share": _full},
+        instead={"sizing.decode_lateness.DecodeWork.late_share": _full},
     ),
     "burstiness": Part(
-        "decode expects Poisson arrivals", {"sizing.arrival_sample._dispersion": lambda *_: 1.0}
+        "decode expects Poisson arrivals",
+        instead={"sizing.arrival_sample._dispersion": lambda *_, **__: 1.0},
     ),
-    "hits": Part(
-        "no prefix hits expected", {"sizing.arrival_sample.cached_share": lambda *_, **__: 0.0}
-    ),
+    "hits": Part("no prefix hits expected", _with("observe", most_cached_share=0.0)),
     "delivered": Part(
         "decode expects more than prefill hands over",
-        {"sizing.replica_counts._delivered_rps": lambda *_: 1e9},
+        instead={"sizing.replica_counts._delivered_rps": lambda *_, **__: 1e9},
     ),
     "price": Part(
         "lateness has no price: enough for the mean forecast alone",
-        {"learn.correction.LEAST_PRICE": 1e-9, "learn.correction.MOST_PRICE": 1e-9},
+        _with("learn", least_price_ratio=1e-9, most_price_ratio=1e-9),
     ),
     "inertia": Part(
-        "a late stream costs as much as a late prompt", {"sizing.demand.DECODE_PRICE_WEIGHT": 1.0}
+        "a late stream costs as much as a late prompt", _with("sizing", decode_price_share=1.0)
     ),
     "feedback": Part(
-        "the price does not follow measured attainment",
-        {"learn.correction.PRICE_RATE_PER_S": 0.0},
+        "the price does not follow measured attainment", _with("learn", price_rate_per_s=0.0)
     ),
     "slowdown": Part(
-        "violations do not correct the models", {"learn.correction.FACTOR_RATE_PER_S": 0.0}
+        "violations do not correct the models", _with("learn", slowdown_rate_per_s=0.0)
     ),
     "overhead": Part(
         "TTFT's part beside prefill is not learned",
-        {"assessment.learn_overhead": lambda s, *_, **__: s},
+        instead={"assessment.learn_overhead": lambda s, *_, **__: s},
     ),
     "urgent": Part(
-        "violations demand no replicas at once", {"action.urgent_floors": lambda *_, **__: {}}
+        "violations demand no replicas at once",
+        instead={"action.urgent_floors": lambda *_, **__: {}},
     ),
     "trend": Part(
-        "output lengths are those of what ended", {"learn.output_lengths.MOST_CORRECTION": 0.0}
+        "output lengths are those of what ended",
+        _with("learn", most_length_correction_share=0.0),
     ),
-    "confirm": Part("growth needs one tick, not two", {"guard.guard.CONFIRM_S": 0.0}),
+    "answers": Part("few answers count as many", _with("learn", enough_answers_requests=0)),
+    "echoes": Part(
+        "what ends late counts again", instead={"learn.correction.outcomes": _with_echoes}
+    ),
+    "confirm": Part("growth needs one tick, not two", _with("guard", confirm_s=0.0)),
     "small": Part(
-        "growth for a small need does not wait", {"guard.guard.CONFIRM_SMALL_S": CONFIRM_S}
+        "growth for a small need does not wait",
+        _with("guard", confirm_small_s=TUNING.guard.confirm_s),
     ),
     "headroom": Part(
-        "a low that may be chance gives back", {"sizing.role_targets.headroom": lambda **_: 0.0}
+        "a low that may be chance gives back",
+        instead={"sizing.role_targets.headroom": lambda **_: 0.0},
     ),
     "doubt": Part(
-        "what is known of 45 s is known as well", {"sizing.scale_down_margin.SEEN_S": EARLY_S}
+        "what is known of 45 s is known as well", _with("sizing", seen_s=TUNING.sizing.early_s)
     ),
-}
-
-# Steps that show behind the router and on traffic that comes back: the insurance and its budget.
-INSURANCE: dict[str, Part] = {
     "insurance": Part(
-        "nothing is held for bursts that came", {"objective.promise.cover_for": _no_cover}
+        "nothing is held for bursts that came",
+        instead={"objective.promise.cover_for": _no_cover},
     ),
     "budget": Part(
         "the objective is planned for, whatever is left of its budget",
-        {"objective.error_budget.ErrorBudget.allowed_late": _objective},
+        instead={"objective.error_budget.ErrorBudget.allowed_late": _objective},
     ),
     "record": Part(
         "more than any burst needed may be held",
-        {"objective.promise.most_of": lambda *_, **__: {}},
+        instead={"objective.promise.most_of": lambda *_, **__: {}},
     ),
     "level": Part(
-        "no fleet stays as it is on level traffic",
-        {
-            "objective.choose_insurance.is_level": lambda _: False,
-            "objective.promise.is_level": lambda _: False,
-        },
+        "no fleet stays as it is on level traffic", _with("objective", level_dispersion_ratio=-1.0)
     ),
-    "gross": Part("no single burst is insured against", {"objective.surprises.GROSS": inf}),
-    "new": Part("the first wave of a pool counts as a burst", {"objective.surprises.NEW_S": 0}),
+    "gross": Part("no single burst is insured against", _with("objective", gross_ratio=inf)),
+    "new": Part("the first wave of a pool counts as a burst", _with("objective", new_s=0)),
     "loyalty": Part(
-        "the cheapest insurance is taken each minute", {"objective.choose_insurance.LOYALTY": 1.0}
+        "the cheapest insurance is taken each minute", _with("objective", loyalty_ratio=1.0)
     ),
     "usual": Part(
         "the past is played at the cost of this minute",
-        {"objective.promise.as_usual": lambda work, _: work},
+        instead={"objective.promise.as_usual": lambda work, _: work},
     ),
-    "answers": Part("few answers count as many", {"learn.output_lengths.ENOUGH_ANSWERS": 0}),
-    "repeat": Part(
-        "no period from hours of demand", {"forecast.forecaster.repeat": lambda *_, **__: None}
-    ),
-    "urgent": PARTS["urgent"],
-    "echoes": Part("what ends late counts again", {"learn.correction.outcomes": _with_echoes}),
 }

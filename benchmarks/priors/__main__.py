@@ -76,7 +76,7 @@ def guesses(start_up: StartUp, by_profile: Prior | None) -> Iterable[EngineModel
         (StartUp(), by_sheet),
         (StartUp(), by_profile),
     ):
-        yield EngineModels().told(Role.PREFILL, known, prior)
+        yield EngineModels().with_start_up(Role.PREFILL, known, prior)
 
 
 def errors(profile: EngineProfile, models: EngineModels) -> tuple[float, float]:

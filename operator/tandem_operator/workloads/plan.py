@@ -98,7 +98,7 @@ class PassPlan:
     decision: Decision | None = None
     routers: RouterCount | None = None
     requeue_after_s: float = REJECTED_REQUEUE_S
-    basis: "Basis | None" = field(default=None, compare=False, repr=False)
+    basis: "PassBasis | None" = field(default=None, compare=False, repr=False)
 
     @property
     def gpus_held(self) -> int:
@@ -146,7 +146,7 @@ def conclude(planned: PassPlan, outcome: WriteOutcome, *, world: World, now_s: f
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class PassBasis:
     """A pool whose spec makes sense, read once for the whole pass.
 
     Attributes:
@@ -168,7 +168,7 @@ def parsed_pool(pool: Mapping[str, Any]) -> InferencePool | InvalidPoolError:
         return error
 
 
-def _read(world: World) -> Basis | tuple[str, ...]:
+def _read(world: World) -> PassBasis | tuple[str, ...]:
     """The pool, or what is wrong with it."""
     pool = parsed_pool(world.pool) if world.parsed is None else world.parsed
     if isinstance(pool, InvalidPoolError):
@@ -183,7 +183,7 @@ def _read(world: World) -> Basis | tuple[str, ...]:
         installation=world.installation,
         with_key=roles_with_key(world, name),
     )
-    return Basis(
+    return PassBasis(
         name=name,
         pool=pool,
         templates=templates,
@@ -193,7 +193,7 @@ def _read(world: World) -> Basis | tuple[str, ...]:
 
 
 def _planned(
-    read: Basis,
+    read: PassBasis,
     world: World,
     before: Memory,
     *,
@@ -276,7 +276,7 @@ def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan
 
 def _pass_plan(
     planned: PassPlan,
-    read: Basis,
+    read: PassBasis,
     *,
     outcome: WriteOutcome,
     world: World,

@@ -90,7 +90,7 @@ def memory(text: str | None = None) -> dict[str, Any]:
 def learned_memory() -> dict[str, Any]:
     """Of a pool whose engines told of themselves before they were Ready, as fast as on an H200."""
     told = StartUp(prefill=((100, 0.0195), (1117, 0.0385)), steps=((1, 0.0062), (64, 0.0085)))
-    engines = EngineModels().told(Role.PREFILL, told).told(Role.DECODE, told)
+    engines = EngineModels().with_start_up(Role.PREFILL, told).with_start_up(Role.DECODE, told)
     learned = LearnedEngines(engines={"abc": replace(engines, kv_capacity_tokens=600_000.0)})
     starts = Starts({Role.PREFILL: tuple(Start(f"p{i}", 50.0 + i) for i in range(10))})
     return memory(memory_to_json(Memory(learned=learned, starts=starts)))

@@ -287,7 +287,9 @@ def test_tells_the_models_that_were_learned_of_the_engines(explain, tandem_that_
 
 
 def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain):
-    engines = EngineModels().told(Role.PREFILL, StartUp(prefill=((32.0, 0.046), (1024.0, 0.245))))
+    engines = EngineModels().with_start_up(
+        Role.PREFILL, StartUp(prefill=((32.0, 0.046), (1024.0, 0.245)))
+    )
     before = memory_to_json(Memory(learned=LearnedEngines(engines={"r1": engines})))
 
     told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]
@@ -298,7 +300,7 @@ def test_says_where_only_engines_themselves_have_measured_what_they_cost(explain
 
 def test_says_where_a_data_sheet_stands_in_for_what_nobody_has_measured(explain):
     prior = Prior(service=(0.04, 0.0002, 1e-6), step=(0.01, 0.00005, 1e-9))
-    engines = EngineModels().told(Role.PREFILL, StartUp(), prior)
+    engines = EngineModels().with_start_up(Role.PREFILL, StartUp(), prior)
     before = memory_to_json(Memory(learned=LearnedEngines(engines={"r1": engines})))
 
     told = json.loads(explain(pool(), memory(before), words=("--json",)).stdout)["learned"]

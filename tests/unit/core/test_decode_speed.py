@@ -21,7 +21,9 @@ from tests.unit.core.test_sizing import arrivals, poisson
 def situated(*, step_s: float = 0.07, slowdown: float = 1.0, held_tokens: float = 0.0) -> Situation:
     """An engine of 10 ms for one stream that measured `step_s` for 64."""
     start_up = StartUp(prefill=((32.0, 0.02), (1024.0, 0.2)), steps=((1.0, 0.01), (64.0, step_s)))
-    models = EngineModels().told(Role.PREFILL, start_up).told(Role.DECODE, start_up)
+    models = (
+        EngineModels().with_start_up(Role.PREFILL, start_up).with_start_up(Role.DECODE, start_up)
+    )
     found = assess(
         make_spec(high=64),
         arrivals(poisson(30.0), tokens=100.0),

@@ -423,7 +423,7 @@ PRIOR = Prior(service=(0.05, 0.0004, 1e-6), step=(0.02, 0.0001, 4e-9))
 def test_what_cannot_be_measured_quickly_is_as_the_data_sheet_says() -> None:
     models = EngineModels()
     for role in Role:
-        models = models.told(role, START_UP, PRIOR)
+        models = models.with_start_up(role, START_UP, PRIOR)
 
     fixed_s, token_s, attention_s = models.service.coefficients()
     assert (fixed_s, token_s) == pytest.approx((0.04, 0.0002))
@@ -450,22 +450,22 @@ def test_what_an_engine_says_of_its_model_and_hardware_reaches_the_pools_models(
 def test_an_engine_slower_than_its_data_sheet_has_no_slower_memory_for_it() -> None:
     quick = Prior(service=(0.01, 0.0001, 1e-6), step=(0.001, 0.0, 4e-9))
 
-    models = EngineModels().told(Role.DECODE, START_UP, quick)
+    models = EngineModels().with_start_up(Role.DECODE, START_UP, quick)
 
     assert models.service.coefficients()[2] == 1e-6
     assert models.step.coefficients()[2] == pytest.approx(4e-9)
 
 
 def test_an_engine_that_measured_nothing_is_taken_for_what_its_data_sheet_says() -> None:
-    models = EngineModels().told(Role.PREFILL, StartUp(), PRIOR)
+    models = EngineModels().with_start_up(Role.PREFILL, StartUp(), PRIOR)
 
     assert models.service.coefficients() == PRIOR.service
     assert models.step.coefficients() == PRIOR.step
-    assert models.told(Role.PREFILL, StartUp(), PRIOR) is models
+    assert models.with_start_up(Role.PREFILL, StartUp(), PRIOR) is models
 
 
 def test_the_next_engine_that_measured_itself_corrects_the_data_sheet_and_nothing_learned() -> None:
-    guessed = EngineModels().told(Role.PREFILL, StartUp(), PRIOR)
+    guessed = EngineModels().with_start_up(Role.PREFILL, StartUp(), PRIOR)
     learned = LearnedEngines(engines={"r1": guessed})
     totals = Totals(noise=0.0)
     for _ in range(6):
@@ -473,7 +473,7 @@ def test_the_next_engine_that_measured_itself_corrects_the_data_sheet_and_nothin
         totals.serve(4, 500)
     before = learned.of("r1")
 
-    after = before.told(Role.PREFILL, START_UP, PRIOR)
+    after = before.with_start_up(Role.PREFILL, START_UP, PRIOR)
 
     assert after.service.first != before.service.first
     assert service_s(after, 500.0) == pytest.approx(service_s(before, 500.0), rel=0.05)
@@ -481,15 +481,17 @@ def test_the_next_engine_that_measured_itself_corrects_the_data_sheet_and_nothin
 
 
 def test_what_the_data_sheet_said_follows_a_new_revision_whose_hardware_is_not_listed() -> None:
-    models = EngineModels().told(Role.DECODE, START_UP, PRIOR).inherited()
+    models = EngineModels().with_start_up(Role.DECODE, START_UP, PRIOR).inherited()
     twice = StartUp(steps=((1.0, 0.0201), (64.0, 0.0264)))
 
-    assert models.told(Role.DECODE, twice).step.coefficients()[2] == pytest.approx(4e-9)
+    assert models.with_start_up(Role.DECODE, twice).step.coefficients()[2] == pytest.approx(4e-9)
 
 
 def test_attention_is_part_of_what_tokens_cost_once_requests_have_come() -> None:
     prior = Prior(service=(0.04, 0.0002, 4e-7), step=(0.01, 0.00005, 1e-9))
-    learned = LearnedEngines(engines={"r1": EngineModels().told(Role.PREFILL, START_UP, prior)})
+    learned = LearnedEngines(
+        engines={"r1": EngineModels().with_start_up(Role.PREFILL, START_UP, prior)}
+    )
     totals = Totals(fixed_s=0.04, token_s=0.0003, noise=0.0)
     for _ in range(4):
         learned = learn(learned, totals.observe())

@@ -122,7 +122,7 @@ def test_room_for_a_jump_is_bought_for_prompts_rather_than_for_streams() -> None
     situation = assess(
         spec,
         arrivals(poisson(30.0), tokens=100.0),
-        models=EngineModels().told(Role.PREFILL, start_up),
+        models=EngineModels().with_start_up(Role.PREFILL, start_up),
         outputs=Outputs(50.0, 0.3),
         correction=Correction(),
         overhead_s=0.0,

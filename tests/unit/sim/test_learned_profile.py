@@ -37,7 +37,7 @@ def models():
     prior = Prior(service=(0.01, 2e-5, 1e-10), step=(0.0059, 1e-4, 4e-8))
     found = EngineModels()
     for role in Role:
-        found = found.told(role, told, prior)
+        found = found.with_start_up(role, told, prior)
     return replace(found, kv_capacity_tokens=500_000.0)
 
 
@@ -122,7 +122,7 @@ def test_what_an_engine_told_at_its_start_is_told_apart_from_what_was_guessed():
 def test_what_nobody_measured_is_called_a_guess_and_an_unknown_cache_assumed():
     prior = Prior(service=(0.01, 2e-5, 1e-10), step=(0.0059, 1e-4, 4e-8))
     nothing = StartUp(prefill=(), steps=(), shape=None, hardware=None)
-    document = exported(memory(EngineModels().told(Role.PREFILL, nothing, prior)))
+    document = exported(memory(EngineModels().with_start_up(Role.PREFILL, nothing, prior)))
 
     words = dict(origins(document))
     assert words["prefill"] == (

@@ -47,7 +47,7 @@ class Scene:
     """What the guard must know besides the choice.
 
     Attributes:
-        told: whether enough is known of the traffic for anything to shrink.
+        enough_history: whether enough is known of the traffic for anything to shrink.
     """
 
     fleets: Mapping[Role, RolePods]

@@ -51,18 +51,20 @@ def doors(
         now_s: the time.
         tuning: the numbers that decide.
     """
-    told = [each.busy_share for each in reports if not each.ended and each.busy_share is not None]
-    busiest = max(told, default=None)
+    busy_shares = [
+        each.busy_share for each in reports if not each.ended and each.busy_share is not None
+    ]
+    busiest = max(busy_shares, default=None)
     bounded = min(max(least if asked is None else asked, least), most)
     if asked != bounded or busiest is None:
         why = None if asked in (None, bounded) else f"spec.router allows {least} to {most} replicas"
         return RouterCount(bounded, Wants(), why, busiest)
-    load, numbers = sum(told), tuning.guard
+    load, numbers = sum(busy_shares), tuning.guard
     needed = min(ceil(load / numbers.router_busy_share), most)
     if needed > bounded:
-        why = f"each router uses {100 * load / len(told):.0f} % of a core on average"
+        why = f"each router uses {100 * load / len(busy_shares):.0f} % of a core on average"
         return RouterCount(needed, Wants(), why, busiest)
-    if len(told) < expected:
+    if len(busy_shares) < expected:
         return RouterCount(bounded, Wants(), None, busiest)
     enough = min(max(ceil(load / numbers.router_spare_share), least), bounded)
     after_s = numbers.router_shrink_after_s

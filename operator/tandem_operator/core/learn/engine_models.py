@@ -60,7 +60,7 @@ class ServiceModel:
             return (self.first.fixed_s, self.first.slope_s, self.first.third_s or 0.0)
         return self.line.coefficients(self.prior(tuning=tuning), tuning=tuning)
 
-    def told(
+    def with_start_up(
         self, measured: Pair | None, prior: Triple | None, *, tuning: Tuning = TUNING
     ) -> "ServiceModel":
         """The model with what an engine told of itself; what was learned of others follows it."""
@@ -148,7 +148,7 @@ class StepModel:
             return (fixed, self.first.slope_s, fixed * self._token_share(tuning=tuning))
         return self.line.coefficients(self.prior(tuning=tuning), tuning=tuning)
 
-    def told(
+    def with_start_up(
         self, measured: Pair | None, prior: Triple | None, *, tuning: Tuning = TUNING
     ) -> "StepModel":
         """The model with what an engine told of itself; what was learned of others follows it."""
@@ -215,7 +215,7 @@ class EngineModels:
             step=replace(self.step, line=self.step.line.inherited(tuning=tuning)),
         )
 
-    def told(
+    def with_start_up(
         self,
         role: Role,
         start_up: StartUp,
@@ -232,10 +232,10 @@ class EngineModels:
         if steps is not None and steps[0] <= 0.0:
             # A step that is nothing but its streams is chance, and would allow any batch.
             steps = None
-        service = self.service.told(
+        service = self.service.with_start_up(
             prefill, None if prior is None else prior.service, tuning=tuning
         )
-        step = self.step.told(steps, None if prior is None else prior.step, tuning=tuning)
+        step = self.step.with_start_up(steps, None if prior is None else prior.step, tuning=tuning)
         if service is self.service and step is self.step:
             return self
         heard = prefill is not None or steps is not None

@@ -102,9 +102,9 @@ def _learn_start_ups(
         if sample.role in models.told_by:
             continue
         prior = prior_of(sample.start_up, tuning=tuning)
-        told = models.told(sample.role, sample.start_up, prior, tuning=tuning)
-        if told is not models:
-            engines[revision] = replace(told, seen_s=max(models.seen_s, sample.sampled_s))
+        updated = models.with_start_up(sample.role, sample.start_up, prior, tuning=tuning)
+        if updated is not models:
+            engines[revision] = replace(updated, seen_s=max(models.seen_s, sample.sampled_s))
 
 
 def _learn_service(

@@ -177,7 +177,7 @@ def cover_for(
         return best
     return replace(
         best,
-        bursts=_told(
+        bursts=_bursts_seen(
             history, parts, work, late=late, floors=best.floors, least=least, tuning=tuning
         ),
     )
@@ -189,7 +189,7 @@ def _weight(age: int, *, half_life_s: float) -> float:
     return weight
 
 
-def _told(
+def _bursts_seen(
     history: DemandHistory,
     parts: Sequence[BucketPart],
     work: Work,

@@ -30,7 +30,7 @@ class TimedDecodePace:
 
 
 def pace_to_tell(
-    told: TimedDecodePace | None,
+    last: TimedDecodePace | None,
     situation: Situation | None,
     *,
     max_num_seqs: int,
@@ -39,12 +39,12 @@ def pace_to_tell(
 ) -> TimedDecodePace | None:
     """What the routers should know from now on; what they were told last, where that still holds.
 
-    What was told holds while a stream alone and the largest batch take about what it says, and for
+    The last one holds while a stream alone and the largest batch take about what it says, and for
     `pace_holds_s` in any case. Violations correct sizing, not this: those who would be late
     are not let in, so that there are few says nothing of speed.
     """
     if situation is None:
-        return told
+        return last
     sizing, work = tuning.sizing, situation.decode
     pace = TimedDecodePace(
         steps=situation.models.step.coefficients(tuning=tuning),
@@ -53,19 +53,19 @@ def pace_to_tell(
         output_tokens=work.outputs.mean_tokens,
         told_s=now_s,
     )
-    if told is None or told.max_num_seqs != max_num_seqs:
+    if last is None or last.max_num_seqs != max_num_seqs:
         return pace
-    if 0.0 <= now_s - told.told_s < sizing.pace_holds_s:
-        return told
+    if 0.0 <= now_s - last.told_s < sizing.pace_holds_s:
+        return last
     here = ((streams, streams * work.context_tokens) for streams in (1.0, work.batch))
     within = sizing.same_pace_share
     same = (
-        all(_same(told.step_s(*at), pace.step_s(*at), within) for at in here)
-        and _same(told.kv_capacity_tokens or 0.0, pace.kv_capacity_tokens or 0.0, within)
-        and _same(told.output_tokens or 0.0, work.outputs.mean_tokens, sizing.same_outputs_share)
+        all(_same(last.step_s(*at), pace.step_s(*at), within) for at in here)
+        and _same(last.kv_capacity_tokens or 0.0, pace.kv_capacity_tokens or 0.0, within)
+        and _same(last.output_tokens or 0.0, work.outputs.mean_tokens, sizing.same_outputs_share)
     )
-    return told if same else pace
+    return last if same else pace
 
 
-def _same(told: float, now: float, within: float) -> bool:
-    return abs(told - now) <= within * now
+def _same(before: float, now: float, within: float) -> bool:
+    return abs(before - now) <= within * now

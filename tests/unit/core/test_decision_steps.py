@@ -58,8 +58,11 @@ def known(
     return Assessment(seen, taught, ahead, size(spec, seen, taught, ahead, memory))
 
 
-def looked(at_s: float | None) -> Observed:
-    return observe(scene.observe(prefill=2), Memory(at_s=at_s), NOW_S)
+def looked(at_s: float | None, *, starts: Starts | None = None) -> Observed:
+    memory = Memory(at_s=at_s)
+    if starts is not None:
+        memory = replace(memory, starts=starts)
+    return observe(scene.observe(prefill=2), memory, NOW_S)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +86,13 @@ def test_ready_pods_are_counted_by_role() -> None:
 
 
 def test_a_lead_is_a_tick_and_a_start_of_its_own_role() -> None:
-    seen = replace(looked(None), starts=STARTS)
+    seen = looked(NOW_S - 5.0, starts=STARTS)
 
     assert seen.lead_s == {Role.PREFILL: TICK_S + 40.0, Role.DECODE: TICK_S + 90.0}
 
 
 def test_a_forecast_looks_over_the_longer_of_both_starts() -> None:
-    found = foresee(SPEC, replace(looked(None), starts=STARTS), Memory())
+    found = foresee(SPEC, looked(NOW_S - 5.0, starts=STARTS), Memory())
 
     assert found.lead_s == TICK_S + 90.0
 
