@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.cluster.tools import TOOLS, ensure
+from manifests import tuning_reference
 from tandem_contracts import document
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
@@ -38,13 +39,14 @@ _OPTIONS_HEAD = (
 
 
 def from_models() -> Mapping[Path, str]:
-    """The CRD, for kubectl and Helm, its reference, the contracts, and what the chart asks for."""
+    """CRD, API reference, contracts, tuning, and the options that the chart asks for."""
     contracts = ROOT / "docs" / "reference" / "contracts.md"
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
     return {
         ROOT / "crds" / name: definition,
         CHARTS / "tandem-crds" / "templates" / name: definition,
         ROOT / "docs" / "reference" / "api.md": reference.render(),
+        ROOT / "docs" / "reference" / "tuning.md": tuning_reference.render(),
         contracts: document.filled(contracts.read_text(encoding="utf-8")),
         CHARTS / "tandem" / "files" / "engine-options.txt": _OPTIONS_HEAD
         + "".join(f"{option}\n" for option in sorted(ALLOWED)),

@@ -1,0 +1,50 @@
+"""The page of all numbers that decisions are tuned by, made from `core/tuning`."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import pairwise
+
+from tandem_operator.core.tuning.tuning import TUNING
+
+HEAD = """\
+# Tuning reference
+
+`decide` takes one record with every number that was chosen and not derived. It lies in
+`operator/tandem_operator/core/tuning`. Users set none of these numbers: a pool has its SLO and its
+bounds. A benchmark passes other numbers, to measure the value of a step.
+
+The end of a name is its unit: `_s` is seconds, `_rps` is requests per second, `_share` is a part of
+one. `_ratio` is times as much, `_deviations` is standard deviations. `make crds` writes this page.
+"""
+
+
+def render() -> str:
+    """The whole page: a section for each room of the core."""
+    return HEAD + "".join(f"\n## {room.name}\n\n{_table(room.name)}" for room in fields(TUNING))
+
+
+def _table(room: str) -> str:
+    record = getattr(TUNING, room)
+    meanings = dict(_meanings(type(record)))
+    rows = [
+        f"| `{each.name}` | {_shown(getattr(record, each.name))} | {meanings[each.name]} |\n"
+        for each in fields(record)
+    ]
+    return "| number | value | meaning |\n|---|---|---|\n" + "".join(rows)
+
+
+def _meanings(kind: type) -> Iterator[tuple[str, str]]:
+    """Each field with the text below it, which Python itself does not keep."""
+    [definition] = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - the source of a class
+    for number, text in pairwise(definition.body):
+        if isinstance(number, ast.AnnAssign) and isinstance(text, ast.Expr):
+            yield ast.unparse(number.target), " ".join(ast.literal_eval(text.value).split())
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
