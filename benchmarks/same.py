@@ -57,12 +57,13 @@ def main() -> None:
 def decided(name: str) -> tuple[str, Found]:
     """The figures of one run, and a hash of each `PART` decisions."""
     kind, _, of = name.partition(" ")
-    policy = Tandem()
     if kind == "promise":
+        policy = Tandem()
         case: Case = next(case for case in QUICK if case.name == of)
         figures = dict(run(case, pool_of(case, None), policy))
         del figures["cpu_s"]
     else:
+        policy = Tandem(tuning=STEPS[kind].tuning)
         scenario = Scenario(pools=(), cold_start=ColdStart(START_UP_S), gpus=GPUS)
         figures = simulate(setup_of(of, STEPS[kind]), policy, scenario).to_json()
     hashes = hashed(policy.decisions)

@@ -47,4 +47,6 @@ def _meanings(kind: type) -> Iterator[tuple[str, str]]:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_shown, value))
+    if callable(value):
+        return f"`{value.__name__}`"
     return f"{value:g}" if isinstance(value, float) else str(value)

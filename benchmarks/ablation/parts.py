@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapreplace
 from math import inf
 from operator import attrgetter
 from typing import Any
@@ -126,10 +125,6 @@ PARTS: dict[str, Part] = {
     "queueing": Part(
         "prefill is enough where its load is below one",
         instead={"sizing.prefill_lateness.Replay.late_share": _loaded},
-    ),
-    "turns": Part(
-        "prefill pods are taken for one queue's servers",
-        instead={"sizing.prefill_lateness._next_in_turn": heapreplace},
     ),
     "hopeless": Part(
         "what no replica helps counts against the models",

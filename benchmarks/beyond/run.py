@@ -23,7 +23,6 @@ from tandem_operator.sim.flight import judge
 from tandem_operator.sim.policy import Policy, Tandem
 from tandem_operator.sim.pool import Pool, PoolSetup
 from tandem_operator.sim.report import PoolReport
-from tandem_operator.sim.routing.router_queue import Spread
 from tandem_operator.sim.simulate import Scenario, Simulation
 from tandem_operator.sim.traces.trace import Trace
 
@@ -62,7 +61,6 @@ def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
         max_model_len=context_of(trace),
         max_num_seqs=MAX_NUM_SEQS,
         insurance=step.insurance,
-        in_turn=step.router.spread is Spread.ROUND_ROBIN,
     )
     return PoolSetup(
         name=name,
@@ -83,7 +81,7 @@ def outcome(name: str, step: Step, *, startup_s: float, folder: Path) -> dict[st
 def _run(name: str, step: Step, startup_s: float) -> dict[str, Any]:
     began_s = time.process_time()
     setup = setup_of(name, step)
-    policy: Policy = Tandem()
+    policy: Policy = Tandem(tuning=step.tuning)
     if step.clairvoyant:
         policy = Clairvoyant(setup.trace, setup.profile, setup.spec, start_s=startup_s)
     scenario = Scenario(pools=(setup,), cold_start=ColdStart(startup_s), gpus=GPUS)

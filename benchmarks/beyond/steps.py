@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 
+from benchmarks.other_routers import tuning_for
 from benchmarks.simulator.__main__ import REPLAY_ROUTER
 from tandem_operator.api import PrefillOverflow, Router
 from tandem_operator.cli.input.case import router_of
 from tandem_operator.core.spec import Insurance
-from tandem_operator.sim.routing.router_queue import Order, QueueSettings
+from tandem_operator.core.tuning.tuning import Tuning
+from tandem_operator.sim.routing.router_queue import Order, QueueSettings, Spread
 from tandem_operator.workloads.pool_spec import insurance_of
 
 # One request under way at a prefill pod and one that goes on at once: the rest waits where it can
@@ -26,7 +28,6 @@ LIVE = router_of(Router())
 
 NOTHING = Insurance()
 COUNTED = insurance_of(Router())
-FOLLOWED = replace(COUNTED, follow_risk=True)
 WITHOUT = Router(prefill_overflow=PrefillOverflow.NEVER)
 
 
@@ -45,13 +46,20 @@ class Step:
     objective: float = OBJECTIVE
     clairvoyant: bool = False
 
+    @property
+    def tuning(self) -> Tuning:
+        """What the core is told of the router in front."""
+        return tuning_for(
+            in_turn=self.router.spread is Spread.ROUND_ROBIN,
+            deadline_order=self.insurance != NOTHING,
+        )
+
 
 STEPS: dict[str, Step] = {
     "bound": Step("clairvoyant, queues at the engines", REPLAY_ROUTER, clairvoyant=True),
     "bound-all": Step("clairvoyant, router as in `gate`", ALL, clairvoyant=True),
     "live": Step("the router and the sizing that run live", LIVE, COUNTED),
     "never": Step("`live`, `prefillOverflow: Never`", router_of(WITHOUT), insurance_of(WITHOUT)),
-    "follow": Step("`live` + starts that follow the risk", LIVE, FOLLOWED),
     "engines": Step("core, queues at the engines, first come first served", REPLAY_ROUTER),
     "fifo": Step("one queue in front, first come first served", FIFO),
     "deadline": Step("`fifo` + deadline order", DEADLINE),
@@ -60,6 +68,4 @@ STEPS: dict[str, Step] = {
     "longest": Step("`both` + the longest give way", GOODPUT),
     "gate": Step("`longest` + decode gate", ALL),
     "counted": Step("`gate` + sizing counts on it", ALL, COUNTED),
-    "risk": Step("`counted` + starts that follow the risk", ALL, FOLLOWED),
-    "risk-97": Step("`risk`, objective .97 instead of .95", ALL, FOLLOWED, objective=0.97),
 }

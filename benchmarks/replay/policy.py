@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.other_routers import tuning_for
 from benchmarks.replay.setup import MAX_NUM_SEQS, Setup
 from benchmarks.replay.sight import EPOCH_S, Sight
 from tandem_operator.api import duration_s
@@ -17,6 +18,8 @@ from tandem_operator.sim.traces.trace import Trace
 
 LOOK_S = 0.1
 ATTAINMENT = 0.95
+# The simulator's router knows no other way.
+IN_TURN = tuning_for(in_turn=True, deadline_order=False)
 
 
 class Tandem:
@@ -58,7 +61,9 @@ class Tandem:
 
     def _decide(self, now_s: float) -> None:
         observation = self.sight.observation(self._replicas)
-        decision, self._memory = decide(self._spec, observation, self._memory, EPOCH_S + now_s)
+        decision, self._memory = decide(
+            self._spec, observation, self._memory, EPOCH_S + now_s, tuning=IN_TURN
+        )
         self._replicas = {role: plan.to for role, plan in decision.roles.items()}
         self._due_s = now_s + decision.next_tick_s
         self.decisions.append(decision)
@@ -83,6 +88,4 @@ def pool_spec(setup: Setup) -> PoolSpec:
         max_step=None,
         max_model_len=setup.max_model_len,
         max_num_seqs=MAX_NUM_SEQS,
-        # The simulator's router knows no other way.
-        in_turn=True,
     )

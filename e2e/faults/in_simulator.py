@@ -53,7 +53,7 @@ SPEC = PoolSpec(
     max_step=None,
     max_model_len=32_768,
     max_num_seqs=64,
-    insurance=Insurance(deadline_order=True, decode_gate=True, overflow=True),
+    insurance=Insurance(decode_gate=True, overflow=True),
 )
 TWO_EACH = dict.fromkeys(Role, 2)
 Distort = Callable[[Observation, float], Observation]

@@ -33,7 +33,7 @@ BUCKETS = 3
 roles = st.sampled_from(list(Role))
 # None, the live router's, and all.
 insurances = st.sampled_from(
-    [Insurance(), Insurance(True, True), Insurance(True, False), Insurance(True, True, True, True)]
+    [Insurance(), Insurance(True, True), Insurance(True, False), Insurance(False, True)]
 )
 amounts = st.floats(0, 1e6) | st.sampled_from([float("nan"), float("inf"), -1.0])
 maybe_amounts = st.none() | amounts

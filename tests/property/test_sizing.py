@@ -6,6 +6,7 @@ from math import exp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.other_routers import tuning_for
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.prefill_lateness import Replay
@@ -35,11 +36,12 @@ def test_what_was_asked_before_changes_no_late_share(
     service_s: float, asked: list[float], replicas: int, in_turn: bool
 ) -> None:
     work = replay(sampled(poisson(4.0)), service_s=service_s).work
-    remembers = Replay(work, in_turn=in_turn)
+    tuning = tuning_for(in_turn=in_turn, deadline_order=False)
+    remembers = Replay(work, tuning=tuning)
 
     together = [remembers.late_share(rate, replicas) for rate in asked]
 
-    assert together == [Replay(work, in_turn=in_turn).late_share(r, replicas) for r in asked]
+    assert together == [Replay(work, tuning=tuning).late_share(r, replicas) for r in asked]
 
 
 @given(st.floats(0.02, 0.26), factors, rates)

@@ -24,7 +24,7 @@ from tandem_operator.core.sizing.demand import (
     first_overhead_s,
     learn_overhead,
 )
-from tandem_operator.core.sizing.router_credit import insured, trusted
+from tandem_operator.core.sizing.router_credit import insured
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
@@ -138,7 +138,7 @@ class Ahead:
     track: Track
 
 
-def foresee(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Ahead:
+def foresee(seen: Observed, memory: Memory, *, tuning: Tuning = TUNING) -> Ahead:
     """Forecast the arrivals over the longer of both start-up times."""
     lead_s = max(seen.lead_s.values())
     expected, track = forecast(
@@ -149,8 +149,8 @@ def foresee(spec: PoolSpec, seen: Observed, memory: Memory, *, tuning: Tuning = 
         history=memory.promise.history,
         tuning=tuning,
     )
-    trust = trusted(spec.insurance, expected, known_s=seen.arrivals.known_s, tuning=tuning)
-    return Ahead(lead_s=lead_s, expected=trust, track=track)
+    proven = None if expected is None else expected.proven()
+    return Ahead(lead_s=lead_s, expected=proven, track=track)
 
 
 @dataclass(frozen=True, slots=True)

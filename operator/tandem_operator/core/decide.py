@@ -26,7 +26,7 @@ def decide(
     """
     seen = observe(observation, memory, now_s, tuning=tuning)
     taught = study(spec, seen, memory, tuning=tuning)
-    ahead = foresee(spec, seen, memory, tuning=tuning)
+    ahead = foresee(seen, memory, tuning=tuning)
     sized = size(spec, seen, taught, ahead, memory, tuning=tuning)
     known = Assessment(seen, taught, ahead, sized)
     wanted = want(spec, known, memory, tuning=tuning)

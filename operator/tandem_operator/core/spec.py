@@ -28,19 +28,15 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True)
 class Insurance:
-    """What stands in for spare replicas, where sizing may count on it. Nothing unless said.
+    """What the routers' settings put in place of spare replicas. Nothing unless said.
 
     Attributes:
-        deadline_order: who can no longer be on time waits behind those who can.
-        decode_gate: nobody is let in whom the decode replicas could serve only by slowing all.
+        decode_gate: no request is let in that the decode replicas could serve only by slowing all.
         overflow: whole requests go to decode replicas that have slack.
-        follow_risk: starts come earlier while the forecast is uncertain, later while it is not.
     """
 
-    deadline_order: bool = False
     decode_gate: bool = False
     overflow: bool = False
-    follow_risk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,6 @@ class PoolSpec:
     """Everything in the spec that a decision may depend on; nothing in it needs a pod restart.
 
     Attributes:
-        in_turn: the router gives requests to prefill pods in turn, whatever they hold, not to the
-            one that is free first. A short prompt then waits for a long one beside idle pods.
         rollout_gpus: what a rollout takes of the user's budget; `gpu_budget` is without it.
     """
 
@@ -63,7 +57,6 @@ class PoolSpec:
     max_num_seqs: int
     priority: int = 0
     insurance: Insurance = Insurance()
-    in_turn: bool = False
     rollout_gpus: int = 0
 
     @property

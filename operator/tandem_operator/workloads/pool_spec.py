@@ -32,7 +32,6 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
 def insurance_of(router: Router) -> Insurance:
     """What sizing may count on of the pool's routers."""
     return Insurance(
-        deadline_order=True,
         decode_gate=router.decode_admission is DecodeAdmission.KEEP_TPOT,
         overflow=router.prefill_overflow is PrefillOverflow.DECODE_SLACK,
     )

@@ -17,7 +17,7 @@ def row(attainment: float, goodput: float, *minutes: dict[str, Any]) -> dict[str
 RESULTS = {
     "bound": {"A": row(0.98, 5.0), "A2": row(0.97, 4.0), "U1": row(0.99, 5.0)},
     "gate": {"A": row(0.99, 4.0), "A2": row(0.95, 3.6), "U1": row(0.9, 3.0)},
-    "risk-97": {"A": row(0.96, 4.5)},
+    "counted": {"A": row(0.96, 4.5)},
 }
 
 
@@ -95,4 +95,4 @@ def test_a_step_counts_on_nothing_that_its_router_does_not_do() -> None:
         router, counted = step.router, step.insurance
         assert router.overflow or not counted.overflow
         assert router.decode_gate or not counted.decode_gate
-        assert router.order != "fifo" or not counted.deadline_order
+        assert router.order != "fifo" or not step.tuning.sizing.deadline_order

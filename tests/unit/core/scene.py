@@ -46,7 +46,7 @@ def make_spec(
         max_step=max_step,
         max_model_len=4096,
         max_num_seqs=max_num_seqs,
-        insurance=Insurance(deadline_order=True, decode_gate=True, overflow=True),
+        insurance=Insurance(decode_gate=True, overflow=True),
     )
 
 

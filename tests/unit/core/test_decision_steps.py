@@ -54,7 +54,7 @@ def known(
     memory = memory or Memory()
     seen = observe(observation, memory, NOW_S)
     taught = study(spec, seen, memory)
-    ahead = foresee(spec, seen, memory)
+    ahead = foresee(seen, memory)
     return Assessment(seen, taught, ahead, size(spec, seen, taught, ahead, memory))
 
 
@@ -92,7 +92,7 @@ def test_a_lead_is_a_tick_and_a_start_of_its_own_role() -> None:
 
 
 def test_a_forecast_looks_over_the_longer_of_both_starts() -> None:
-    found = foresee(SPEC, looked(NOW_S - 5.0, starts=STARTS), Memory())
+    found = foresee(looked(NOW_S - 5.0, starts=STARTS), Memory())
 
     assert found.lead_s == TICK_S + 90.0
 

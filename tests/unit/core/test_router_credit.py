@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.learn.output_lengths import Outputs
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_lateness import DecodeWork, decode_work
@@ -14,12 +13,9 @@ from tandem_operator.core.sizing.prefill_lateness import Job, PrefillWork, Repla
 from tandem_operator.core.sizing.replica_counts import RoleDemand
 from tandem_operator.core.sizing.router_credit import (
     PrefillExcess,
-    at_risk,
     decode_excess,
     lent,
-    trusted,
 )
-from tandem_operator.core.spec import Insurance
 
 SERVICE_S = 0.1
 REQUESTS = 2000
@@ -116,45 +112,3 @@ def test_decode_slack_is_part_of_the_replica_that_a_burst_would_be_worth() -> No
     # What is expected prefill must bear by itself.
     assert lent(demands, 3)[Role.PREFILL].late_share is demands[Role.PREFILL].late_share
     assert lent(demands, 3)[Role.DECODE] is demands[Role.DECODE]
-
-
-def make_forecast(*, spread: float, ahead_rps: float = 40.0) -> Forecast:
-    def level(horizon_s: float, mean_rps: float) -> Level:
-        return Level(
-            horizon_s, mean_rps, tuple(mean_rps * (1.0 + spread * k) for k in (-1.0, 0.0, 1.0))
-        )
-
-    return Forecast(60.0, (level(2.0, 20.0), level(60.0, 20.0), level(120.0, ahead_rps)))
-
-
-def test_a_small_risk_is_worth_little_look_ahead_and_a_large_one_all_of_it() -> None:
-    small, large = (at_risk(make_forecast(spread=s), 1200.0) for s in (0.06, 0.9))
-
-    assert small.levels[-1].mean_rps == pytest.approx(22.0)
-    assert small.levels[:2] == make_forecast(spread=0.06).levels[:2]
-    assert large.levels[-1].mean_rps == 40.0
-    assert large.levels[-1].samples_rps == pytest.approx((4.0, 40.0, 76.0))
-
-
-def test_the_look_ahead_is_shortened_once_by_whoever_decides_it() -> None:
-    made = make_forecast(spread=0.06)
-
-    live, risky = (
-        trusted(Insurance(follow_risk=follow), made, known_s=1200.0) for follow in (False, True)
-    )
-
-    assert live == made.proven() != made
-    assert risky == at_risk(made, 1200.0) != live
-    assert trusted(Insurance(), None, known_s=1200.0) is None
-
-
-def test_while_no_prediction_has_come_true_the_risk_is_unknown_and_not_small() -> None:
-    spreads = [
-        max(risky.at(60.0).samples_rps) - risky.at(60.0).mean_rps
-        for known_s in (30.0, 90.0, 120.0, 1200.0)
-        for risky in (at_risk(make_forecast(spread=0.1), known_s),)
-    ]
-
-    assert spreads == sorted(spreads, reverse=True)
-    assert spreads[0] > 3.0 * spreads[-1]
-    assert spreads[-2] == spreads[-1] == pytest.approx(2.0)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from benchmarks.other_routers import tuning_for
 from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.learn.engine_models import EngineModels
@@ -191,7 +192,8 @@ def test_a_short_prompt_waits_for_a_long_one_beside_idle_servers_that_take_turns
             overhead_s=0.0,
             slo=Slo(1.0, 0.0, 0.03, 0.95),
         )
-        return [Replay(work, in_turn=in_turn).late_share(1.0, n) for n in range(1, 6)]
+        tuning = tuning_for(in_turn=in_turn, deadline_order=False)
+        return [Replay(work, tuning=tuning).late_share(1.0, n) for n in range(1, 6)]
 
     queue, turns = late(in_turn=False), late(in_turn=True)
 

@@ -35,7 +35,7 @@ def make_spec(
         max_step=None,
         max_model_len=32_768,
         max_num_seqs=64,
-        insurance=Insurance(deadline_order=True, decode_gate=True, overflow=True),
+        insurance=Insurance(decode_gate=True, overflow=True),
     )
 
 

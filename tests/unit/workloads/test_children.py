@@ -177,7 +177,6 @@ def test_sizing_counts_on_what_the_routers_are_told_to_do(router, gate, overflow
     insurance = policy_of(parse_pool(pool({"router": router})).spec).insurance
 
     assert (insurance.decode_gate, insurance.overflow) == (gate, overflow)
-    assert insurance.deadline_order
     if gate or overflow:
         assert (told.gate, told.overflow) == (gate, overflow)
     else:

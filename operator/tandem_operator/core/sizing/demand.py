@@ -13,7 +13,7 @@ from tandem_operator.core.observe.arrivals import Arrivals
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.arrival_sample import Workload, workload
 from tandem_operator.core.sizing.decode_lateness import DecodeWork, decode_work
-from tandem_operator.core.sizing.prefill_lateness import Replay, prefill_work
+from tandem_operator.core.sizing.prefill_lateness import Replay, in_one_queue, prefill_work
 from tandem_operator.core.sizing.queueing import queue_late_share
 from tandem_operator.core.sizing.replica_counts import LateShare, RoleDemand
 from tandem_operator.core.spec import PoolSpec
@@ -178,9 +178,9 @@ def assess(
         max_num_seqs=spec.max_num_seqs,
         tuning=tuning,
     )
-    replay = Replay(work, in_turn=spec.in_turn, tuning=tuning)
+    replay = Replay(work, tuning=tuning)
     # More replicas are a dear cure for waiting beside idle ones: the objective buys them, no price.
-    one_queue = Replay(work, tuning=tuning) if spec.in_turn else replay
+    one_queue = in_one_queue(replay)
     busy = {
         Role.PREFILL: work.mean_service_s,
         Role.DECODE: decode.load(1.0),

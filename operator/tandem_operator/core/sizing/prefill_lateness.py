@@ -7,7 +7,7 @@ out of sizing: no number of replicas helps them, and they are reported instead.
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapreplace
 from math import exp, inf, log
 from typing import NamedTuple
@@ -180,19 +180,16 @@ def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
 class Replay:
     """Late shares of one `PrefillWork`, each computed once. Rates are taken from a grid of 5 %.
 
-    Servers take jobs `in_turn`, or the first that is free takes the next.
+    Which server takes the next job, `tuning.sizing.next_job` says.
     """
 
     tuning: Tuning
 
-    def __init__(
-        self, work: PrefillWork, *, in_turn: bool = False, tuning: Tuning = TUNING
-    ) -> None:
+    def __init__(self, work: PrefillWork, *, tuning: Tuning = TUNING) -> None:
         self.work = work
         self.tuning = tuning
         # Above this load a queue grows without end: all that come after a short while are late.
         self._hopeless_load = tuning.sizing.hopeless_load_share
-        self._in_turn = in_turn
         self._late: dict[tuple[int, int], float] = {}
         # By replicas, the highest rate on the grid at which nobody was late: no wait grows where
         # requests come further apart.
@@ -221,7 +218,7 @@ class Replay:
 
     def _replayed(self, rate_rps: float, replicas: int) -> float:
         work, unseen = self.work, self.tuning.sizing.unseen_on_time_requests
-        late = _late_jobs(work.singles, rate_rps, replicas, in_turn=self._in_turn)
+        late = _late_jobs(work.singles, rate_rps, replicas, tuning=self.tuning)
         share = late / (work.singles_counted + unseen)
         if work.chunks:
             late = _late_in_chunks(work.chunks, rate_rps, replicas)
@@ -232,7 +229,7 @@ class Replay:
         """TTFT that `share` of the latest requests would stay under."""
         work, rate_rps = self.work, max(rate_rps, 1e-6)
         unloaded = work.unloaded[len(work.unloaded) - len(work.singles) :]
-        waits = _waits(work.singles, rate_rps, replicas, in_turn=self._in_turn)
+        waits = _waits(work.singles, rate_rps, replicas, tuning=self.tuning)
         return quantile(
             (
                 (alone_s + wait, count)
@@ -242,10 +239,21 @@ class Replay:
         )
 
 
-def _late_jobs(jobs: Sequence[Job], rate_rps: float, replicas: int, *, in_turn: bool) -> int:
+def in_one_queue(replay: Replay) -> Replay:
+    """The same where the first server that is free takes the next job."""
+    tuning = replay.tuning
+    if tuning.sizing.next_job is heapreplace:
+        return replay
+    sizing = replace(tuning.sizing, next_job=heapreplace)
+    return Replay(replay.work, tuning=replace(tuning, sizing=sizing))
+
+
+def _late_jobs(
+    jobs: Sequence[Job], rate_rps: float, replicas: int, *, tuning: Tuning = TUNING
+) -> int:
     """How many wait too long before `replicas` servers, first come first served."""
     late, free = 0, [0.0] * replicas
-    keep_busy = _next_in_turn if in_turn else heapreplace
+    keep_busy = tuning.sizing.next_job
     for at, work_s, spare_s in jobs:
         now = at / rate_rps
         start = free[0]
@@ -258,18 +266,12 @@ def _late_jobs(jobs: Sequence[Job], rate_rps: float, replicas: int, *, in_turn: 
     return late
 
 
-def _next_in_turn(free: list[float], until: float) -> None:
-    """The first server is busy until then, and it is the next one's turn."""
-    del free[0]
-    free.append(until)
-
-
 def _waits(
-    jobs: Sequence[Job], rate_rps: float, replicas: int, *, in_turn: bool
+    jobs: Sequence[Job], rate_rps: float, replicas: int, *, tuning: Tuning = TUNING
 ) -> Iterator[float]:
     """Wait of each job there."""
     free = [0.0] * replicas
-    keep_busy = _next_in_turn if in_turn else heapreplace
+    keep_busy = tuning.sizing.next_job
     for at, work_s, _ in jobs:
         now = at / rate_rps
         start = max(now, free[0])

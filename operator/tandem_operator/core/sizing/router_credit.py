@@ -10,7 +10,6 @@ from heapq import heapreplace
 from itertools import pairwise
 from math import erfc, exp, inf, pi, sqrt
 
-from tandem_operator.core.forecast.distribution import Forecast
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_lateness import DecodeWork
 from tandem_operator.core.sizing.demand import Situation
@@ -32,7 +31,7 @@ def insured(
     if situation is None:
         return None
     demands = dict(situation.demands)
-    if insurance.deadline_order:
+    if tuning.sizing.deadline_order:
         excess = PrefillExcess(situation.replay.work, tuning=tuning)
         demands[Role.PREFILL] = replace(
             demands[Role.PREFILL], late_share=excess.late_share, priced_share=None
@@ -44,46 +43,6 @@ def insured(
             late_share=lambda rate_rps, replicas: decode_excess(decode, rate_rps, replicas),
         )
     return replace(situation, demands=demands)
-
-
-def trusted(
-    insurance: Insurance,
-    forecast: Forecast | None,
-    *,
-    known_s: float,
-    tuning: Tuning = TUNING,
-) -> Forecast | None:
-    """The forecast with as much of its look-ahead as it is to be trusted with."""
-    if forecast is None:
-        return None
-    if not insurance.follow_risk:
-        return forecast.proven()
-    return at_risk(forecast, known_s, tuning=tuning)
-
-
-def at_risk(forecast: Forecast, known_s: float, *, tuning: Tuning = TUNING) -> Forecast:
-    """The forecast with as much look-ahead as its risk is worth.
-
-    While no prediction over the start-up time has come true or failed yet, the risk is unknown, not
-    small. Where the risk is small, a replica need not be ready a minute before it is needed.
-    """
-    sizing = tuning.sizing
-    unproven = max(0.0, 1.0 - known_s / (sizing.proven_leads * forecast.lead_s))
-    widen = 1.0 + sizing.unproven_spread_ratio * unproven
-    nearer = forecast.looking_ahead(min(1.0, widen * forecast.risk / sizing.full_risk_share))
-    return replace(
-        nearer,
-        levels=tuple(
-            replace(
-                level,
-                samples_rps=tuple(
-                    max(0.0, level.mean_rps + widen * (sample - level.mean_rps))
-                    for sample in level.samples_rps
-                ),
-            )
-            for level in nearer.levels
-        ),
-    )
 
 
 def lent(

@@ -1,6 +1,8 @@
 """What the decisions of `core/sizing` are tuned by."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heapreplace
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +120,17 @@ class SizingTuning:
     measures what the wait for such a replica is worth.
     """
 
-    # What the router's own ways in an overload are worth: `router_credit`.
+    # What the router does with requests that wait: `prefill_lateness`, `router_credit`.
 
-    proven_leads: float = 2.0
-    """Start-up times of history after which a forecast's risk is known. Chosen by hand."""
-    unproven_spread_ratio: float = 3.0
-    """Widening of the forecast's samples without any history, beside their own width.
+    deadline_order: bool = True
+    """Whether a request that cannot be on time waits behind those that can.
 
-    While no prediction came true or failed yet, the risk is unknown, not small. Chosen by hand.
+    Tandem's router always has it so. A benchmark of engines alone passes false.
     """
-    full_risk_share: float = 0.6
-    """The forecast's risk, a share of the rate, that is worth the whole look-ahead.
+    next_job: Callable[[list[float], float], object] = heapreplace
+    """Given when each prefill pod is free, and until when one more is busy: which one takes it.
 
-    Chosen by hand; the ablation measures what the look-ahead is worth.
+    Of Tandem's router it is the first that is free. A benchmark of another router passes its rule.
     """
 
     # How much lower a low must be: `scale_down_margin`.
