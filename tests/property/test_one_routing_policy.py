@@ -208,7 +208,7 @@ class Live:
     async def prefilled(self, number: int) -> None:
         request = self.requests[number]
         assert request.placement is not None
-        self.waiting.release(request.placement.prefill, request.placement.load)
+        self.waiting.left_prefill(request.placement)
         await settle()
         self._decode(number, request, None)
 

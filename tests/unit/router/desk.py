@@ -43,7 +43,7 @@ class Desk:
             self.shed.append(name)
             return
         self.order.append(name)
-        self.waiting.release(placement.prefill, placement.load)
+        self.waiting.left_prefill(placement)
         self.waiting.arrived(placement)
 
     @staticmethod
@@ -57,5 +57,5 @@ class Desk:
         for name, deadline_s in deadlines_s.items():
             tasks.append(asyncio.create_task(self.ask(name, deadline_s=deadline_s)))
             await asyncio.sleep(0)
-        self.waiting.release(first.prefill, first.load)
+        self.waiting.left_prefill(first)
         await asyncio.gather(*tasks)

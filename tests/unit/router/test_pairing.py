@@ -50,7 +50,7 @@ class Rollout(Desk):
         same = [pod for pod in self.fleet.usable(Role.DECODE) if pod.endpoint.revision == revision]
         pod = min(same, key=lambda pod: pod.tokens)
         pod.enter(Load(110, output_tokens=100), self.now)
-        self.waiting.release(placement.prefill, placement.load)
+        self.waiting.left_prefill(placement)
         self.waiting.arrived(placement)
         return pod
 

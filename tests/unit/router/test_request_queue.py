@@ -91,11 +91,11 @@ async def test_who_looked_late_is_on_time_again_once_less_is_expected_of_it() ->
 
     expected = Expected(service_s=1.0)
     desk.now = 1.0
-    desk.waiting.release(first.prefill, first.load)
+    desk.waiting.left_prefill(first)
 
     placement = await better
     assert not other.done()
-    desk.waiting.release(placement.prefill, placement.load)
+    desk.waiting.left_prefill(placement)
     await other
 
 
@@ -125,7 +125,7 @@ async def test_who_waits_beyond_the_bound_is_overdue_for_a_minute() -> None:
         seen.append(desk.waiting.queued().overdue)
 
     assert seen == [0, 1, 2, 1, 0]
-    desk.waiting.release(first.prefill, first.load)
+    desk.waiting.left_prefill(first)
     await asyncio.gather(*tasks)
 
 
@@ -158,7 +158,7 @@ async def test_who_left_is_not_kept_while_others_wait(split: bool, deadline_s: f
     assert desk.waiting.requests == 2
     assert body() is None
     desk.fleet.upsert(Endpoint(name="d", role=Role.DECODE, host="h", port=2))
-    desk.waiting.release(first.prefill, first.load)
+    desk.waiting.left_prefill(first)
     await asyncio.gather(patient, late)
     assert desk.order == ["patient", "late"]
 
@@ -174,7 +174,7 @@ async def test_who_waits_leaves_the_line_from_anywhere_in_it() -> None:
         tasks[name].cancel()
     await asyncio.gather(tasks["b"], tasks["c"], return_exceptions=True)
 
-    desk.waiting.release(first.prefill, first.load)
+    desk.waiting.left_prefill(first)
     await asyncio.gather(*(tasks[name] for name in "ade"))
 
     assert desk.order == ["a", "d", "e"]
@@ -210,7 +210,7 @@ async def test_who_makes_the_queue_look_hears_nothing_of_a_look_that_fails() -> 
     await asyncio.sleep(0)
 
     desk.fleet.upsert(decode)
-    desk.waiting.release(first.prefill, first.load)
+    desk.waiting.left_prefill(first)
 
     with pytest.raises(OverflowError):
         await unfit
@@ -246,7 +246,7 @@ async def test_an_unfit_request_gives_its_place_in_a_full_queue_to_who_comes() -
 
     assert desk.shed == []
     desk.fleet.upsert(decode)
-    desk.waiting.release(first.prefill, first.load)
+    desk.waiting.left_prefill(first)
     await fit
 
 
@@ -502,3 +502,40 @@ async def test_a_wait_that_is_too_long_ends_with_503(pool: Pool) -> None:
     assert answer["error"]["code"] == "queue_timeout"
     gate.set()
     await first
+
+
+@pytest.mark.parametrize("left_before", [False, True])
+async def test_a_place_is_given_back_once_however_its_request_ends(left_before: bool) -> None:
+    desk = Desk()
+    [pod] = desk.fleet.usable(Role.PREFILL)
+    next_one = None
+    with pytest.raises(ZeroDivisionError):
+        async with desk.waiting.place(desk.waiter(9.0, Expected())) as placement:
+            assert pod.requests == 1
+            next_one = asyncio.create_task(desk.waiting.admit(desk.waiter(9.0, Expected())))
+            await asyncio.sleep(0)
+            if left_before:
+                desk.waiting.left_prefill(placement)
+            raise ZeroDivisionError
+
+    assert next_one is not None
+    assert (await next_one).prefill is pod
+    assert pod.requests == 1
+
+
+async def test_a_request_that_is_cancelled_in_its_place_leaves_none_taken() -> None:
+    desk = Desk()
+    [pod] = desk.fleet.usable(Role.PREFILL)
+
+    async def stay() -> None:
+        async with desk.waiting.place(desk.waiter(9.0, Expected())):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(stay())
+    await asyncio.sleep(0.01)
+    assert pod.requests == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert pod.requests == 0
+    assert len(desk.waiting._coming) == 0

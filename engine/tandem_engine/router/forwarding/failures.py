@@ -4,6 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
+from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.forwarding.upstream import FailureReason, Upstream, UpstreamFailure
 from tandem_engine.router.openai.errors import ApiError, unavailable
@@ -11,9 +12,11 @@ from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.health import Attempt, Why
-from tandem_engine.router.pods.pod import Pod
+from tandem_engine.router.pods.pod import Pod, Role
+from tandem_routing.verdict import Ending
 
 _BUSY_RETRY_S = 5
+_NO_POD_RETRY_S = 5
 # Of what else went wrong the engine itself told.
 _MAY_HAVE_ENDED = frozenset(
     {FailureReason.DISCONNECTED, FailureReason.STATUS, FailureReason.ABORTED}
@@ -30,7 +33,17 @@ class Failures:
     upstream: Upstream
     killers: Killers
     peers: Peers
+    metrics: RouterMetrics
     _noted: set[asyncio.Task[bool]] = field(default_factory=set)
+
+    def refuse_killer(self, flight: Flight) -> None:
+        """Raise `ApiError` for a request whose copies have ended engines."""
+        try:
+            self.killers.check(flight.call, credentials=flight.credentials)
+        except ApiError:
+            flight.ending = Ending.REFUSED
+            self.metrics.killers.inc()
+            raise
 
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Log that a pod did not serve a request, and hold it against the pod."""
@@ -106,6 +119,18 @@ def gateway_error(failure: UpstreamFailure) -> ApiError:
         "The engine failed before it finished the answer.",
         kind="server_error",
         code="upstream_error",
+    )
+
+
+def no_place(fleet: EnginePods) -> ApiError:
+    """Return what the client of a request is told that no pod took in time."""
+    missing = not fleet.usable(Role.DECODE)
+    return unavailable(
+        "No decode pod became ready in time; try again later."
+        if missing
+        else "The request waited too long for a prefill pod; try again later.",
+        code="no_decode_pod" if missing else "queue_timeout",
+        retry_after_s=_NO_POD_RETRY_S,
     )
 
 

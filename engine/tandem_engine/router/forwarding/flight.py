@@ -18,7 +18,7 @@ from tandem_engine.router.scheduling.placement import NOWHERE, DecodeOnly, Prefi
 from tandem_engine.router.settings_in_force import SettingsHolder
 from tandem_routing import learned
 from tandem_routing.deadline_queue import Expected
-from tandem_routing.time_shares import Stage
+from tandem_routing.time_shares import Stage, begin_by_s
 from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, judge
 
 # No engine makes more at once, whatever number a client gives.
@@ -132,6 +132,11 @@ class LearnedByRouter(learned.Learned):
         return self.needed_s(
             self.expected_of(flight), stage=stage, first_token_s=flight.first_token_s
         )
+
+    def begin_by_s(self, flight: Flight, *, stage: Stage, now: float) -> float:
+        """Return until when a request may wait before `stage`: later it would be sent in vain."""
+        needed = self.needed_of(flight, stage=stage)
+        return begin_by_s(flight.first_token_deadline_s, needed=needed, now=now)
 
     def service_of(self, revision: str, flight: Flight) -> float | None:
         """Return S(u) of the request's prompt, as learned from prefill pods of `revision`."""

@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
+from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.forwarding.upstream import Upstream
 from tandem_engine.router.openai.kv_fields import LET_GO_FIELD
 from tandem_engine.router.pods.kv_lease import Handover
@@ -22,9 +23,10 @@ class KvReturn:
         self._metrics = metrics
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def unwanted(self, handover: Handover, *, connect_s: float) -> None:
+    def unwanted(self, flight: Flight, handover: Handover) -> None:
         """Have blocks let go by the pod that knows that nobody pulls them, once."""
         name, pod = handover.name, handover.seen_by
+        connect_s = flight.settings.timeouts.connect_s
         if handover.over or name is None:
             return
         handover.over = True

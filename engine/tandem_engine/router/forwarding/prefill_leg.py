@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tandem_engine.router.forwarding.failures import Failures, gateway_error
 from tandem_engine.router.forwarding.flight import Accounts, Flight
@@ -19,11 +20,10 @@ from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.kv_lease import Handover, usable_until_s
 from tandem_engine.router.pods.pod import Pod, Role
-from tandem_engine.router.scheduling.placement import DecodeOnly
+from tandem_engine.router.scheduling.placement import DecodeOnly, PrefillPlacement
 from tandem_engine.router.scheduling.request_queue import RequestQueue
-from tandem_routing.outstanding import Load
 from tandem_routing.pod_choice import least_loaded
-from tandem_routing.time_shares import Stage, begin_by_s
+from tandem_routing.time_shares import Stage
 from tandem_routing.verdict import Ending
 
 # The engine may have finished the prompt all the same.
@@ -42,19 +42,20 @@ class PrefillLeg:
     kv_return: KvReturn
     clock: Callable[[], float]
 
-    async def run(self, flight: Flight, pod: Pod, load: Load) -> Handover | None:
+    async def run(self, flight: Flight, pod: Pod, placement: PrefillPlacement) -> Handover | None:
         """Return what a prefill pod has for a decode pod; `None`: the decode pod does it all.
 
         A leg that fails is tried once more, at another pod; one that is silent is not.
         """
         flight.timeline.prefill_started = True
-        started = self.clock()
+        started, load = self.clock(), placement.load
         ejection = self.fleet.ejection
+        left = partial(self.waiting.left_prefill, placement)
         for last in (False, True):
             flight.prefill_pod, tried_s = pod.name, self.clock()
             attempt = ejection.begin(pod, tokens=flight.prompt_tokens)
             try:
-                answer = await self._once(flight, attempt, load, retry=last)
+                answer = await self._once(flight, attempt, left, retry=last)
             except TimeoutError:
                 # What is left of the deadline goes to the decode pod, not to a second wait.
                 if not attempt.given_up:
@@ -71,6 +72,7 @@ class PrefillLeg:
                     self.accounts.metrics.retries.labels(failure.reason.value).inc()
                     pod = other
                     pod.enter(load, self.clock())
+                    left = partial(self.waiting.release, pod, load)
                     continue
             else:
                 self._learn(flight, answer, started)
@@ -97,14 +99,14 @@ class PrefillLeg:
         return None
 
     async def _once(
-        self, flight: Flight, attempt: Attempt, load: Load, *, retry: bool
+        self, flight: Flight, attempt: Attempt, left: Callable[[], None], *, retry: bool
     ) -> PrefillAnswer:
+        """Ask the attempt's pod; `left` is called once it holds the request no longer."""
         pod = attempt.pod
         started, entries, alone = self.clock(), pod.entries, pod.requests == 1 and not retry
         timeouts, lease = flight.settings.timeouts, secrets.token_hex(16)
         # A decode pod may have to do it all.
-        needed = self.accounts.learned.needed_of(flight, stage=Stage.WHOLE)
-        by_s = begin_by_s(flight.first_token_deadline_s, needed=needed, now=started)
+        by_s = self.accounts.learned.begin_by_s(flight, stage=Stage.WHOLE, now=started)
         unanswered = True
         self.accounts.ledger.leg_began(pod)
         try:
@@ -129,7 +131,7 @@ class PrefillLeg:
             if unanswered:
                 self.kv_return.unanswered(pod, lease, connect_s=timeouts.connect_s)
             self.accounts.ledger.leg_ended(pod)
-            self.waiting.release(pod, load)
+            left()
         ended = self.clock()
         self.fleet.ejection.first_token(attempt)
         if answer.kv_params or not answer.complete:

@@ -23,7 +23,7 @@ class DecodeOnly(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefillPlacement:
-    """Where a request goes; `load` is counted at its prefill pod until `Waiting.release`.
+    """Where a request goes; `load` counts at its prefill pod until `RequestQueue.left_prefill`.
 
     Attributes:
         decode: the decode pod that was found to have slack for all of it; `None`: any.

@@ -9,7 +9,8 @@ nothing of it.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tandem_contracts.router_settings import RouterSettings
@@ -70,6 +71,7 @@ class RequestQueue:
         self._alive: dict[Waiter, None] = {}
         self._coming = Underway()
         self._computing: dict[PrefillPlacement, Pod] = {}
+        self._at_prefill: set[PrefillPlacement] = set()
         self._held = Stopwatch()
         self._prefill: Sequence[Pod] = ()
         self._reconsidered_s = clock()
@@ -102,6 +104,18 @@ class RequestQueue:
         """Return for how long, in all, decode pods held requests back."""
         return self._held.total_s(now)
 
+    @asynccontextmanager
+    async def place(self, waiter: Waiter) -> AsyncIterator[PrefillPlacement]:
+        """Wait for a place and hold it; what is left of it at the end is given back, come what may.
+
+        Raises what `admit` does.
+        """
+        placement = await self.admit(waiter)
+        try:
+            yield placement
+        finally:
+            self.give_back(placement)
+
     async def admit(self, waiter: Waiter) -> PrefillPlacement:
         """Wait for a place; raises `QueueFull` when this request is shed instead.
 
@@ -125,10 +139,10 @@ class RequestQueue:
             self._leave(waiter)
 
     def give_back(self, placement: PrefillPlacement) -> None:
-        """Take back a place that nobody has gone to."""
-        self._coming.end(placement)
+        """Take back what is left of a place: at its pods nothing of it counts any more."""
+        self.arrived(placement)
         self.computed(placement)
-        self.release(placement.prefill, placement.load)
+        self.left_prefill(placement)
 
     def arrived(self, placement: PrefillPlacement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
@@ -142,11 +156,16 @@ class RequestQueue:
             pod.stalls.end()
             self.pump()
 
-    def release(self, pod: Pod | None, load: Load) -> None:
-        """Give back the place of a request that is no longer at `pod`."""
-        if pod is not None:
-            pod.leave(load, self._clock())
-            self.pump()
+    def left_prefill(self, placement: PrefillPlacement) -> None:
+        """Take note that a request has left its prefill pod, or never will be there."""
+        if placement.prefill is not None and placement in self._at_prefill:
+            self._at_prefill.discard(placement)
+            self.release(placement.prefill, placement.load)
+
+    def release(self, pod: Pod, load: Load) -> None:
+        """Take note that a request has left `pod`, which it entered by itself."""
+        pod.leave(load, self._clock())
+        self.pump()
 
     def pump(self) -> None:
         """Place every request for which there is room; raises nothing."""
@@ -319,6 +338,7 @@ class RequestQueue:
         placement = PrefillPlacement(pod, Load(waiter.tokens, work_s), decode_only, decode)
         if pod is not None:
             pod.enter(placement.load, self._clock())
+            self._at_prefill.add(placement)
         self._coming.begin(placement, turn.decode_load)
         waiter.placed.set_result(placement)
         return placement
