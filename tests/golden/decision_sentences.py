@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.explain.sentences import LatencyOutlook, Words, cause, sentence
-from tandem_operator.core.guard.guard import Allowed
-from tandem_operator.core.guard.router_count import doors
+from tandem_operator.core.guard.allowed import Allowed
+from tandem_operator.core.guard.router_count import count_routers
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.observe.freshness import freshness
 from tandem_operator.core.quota.allocate import Claim
@@ -164,7 +164,7 @@ def routers() -> Iterator[str]:
     for seen, asked in ((busy, 1), (busy, 9), (calm, 2)):
         wants = Wants()
         for step_s in range(0, int(TUNING.guard.router_shrink_after_s) + 10, 5):
-            found = doors(
+            found = count_routers(
                 wants, [seen], asked=asked, expected=1, least=1, most=4, now_s=NOW_S + step_s
             )
             wants = found.wants

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tandem_operator.core.decide import decide
-from tandem_operator.core.guard.guard import Allowed, within_budget
+from tandem_operator.core.guard.allowed import Allowed
+from tandem_operator.core.guard.gpu_budget import within_budget
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.quota.allocate import Claim

@@ -4,10 +4,13 @@ A document that does not parse never replaces one that did.
 """
 
 import json
+import logging
 
 from pydantic import ValidationError
 
 from tandem_contracts.router_settings import RouterSettings
+
+logger = logging.getLogger(__name__)
 
 
 class SettingsError(ValueError):
@@ -35,3 +38,15 @@ class SettingsHolder:
 
     def __init__(self, settings: RouterSettings | None = None) -> None:
         self.current = settings
+
+    def take(self, text: str | bytes) -> bool:
+        """Put the settings in `text` in force; return whether they are others than before.
+
+        Raises `SettingsError` where they cannot be used; what was in force stays so.
+        """
+        settings = parse_settings(text)
+        if settings == self.current:
+            return False
+        self.current = settings
+        logger.info("settings in force", extra={"generation": settings.generation})
+        return True

@@ -8,7 +8,8 @@ from tandem_operator.core.assessment import TICK_S, Assessment, Observed
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.core.explain.decision_report import report
 from tandem_operator.core.explain.tick_result import View
-from tandem_operator.core.guard.guard import Past, Scene, guard, hold, remember
+from tandem_operator.core.guard.growth_confirmation import Past, remember
+from tandem_operator.core.guard.guard import Scene, guard, hold
 from tandem_operator.core.guard.node_drain import Relief, relieve
 from tandem_operator.core.guard.replacements import with_stand_ins
 from tandem_operator.core.guard.stabilization import Wants

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandem_operator.core.forecast.backtest import Track
-from tandem_operator.core.guard.guard import Past
+from tandem_operator.core.guard.growth_confirmation import Past
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.learn.measurements import LearnedEngines

@@ -19,7 +19,7 @@ from tandem_operator.api import (
 from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.rollout import next_steps, with_reserve
-from tandem_operator.core.guard.router_count import RouterCount, doors
+from tandem_operator.core.guard.router_count import RouterCount, count_routers
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.quota.allocate import Claim
@@ -205,7 +205,7 @@ def _planned(
     policy = with_reserve(read.policy, turnovers(seen, read.templates))
     decision, memory = decide(policy, seen.observation, before, now_s, quota=world.quota)
     router = read.pool.spec.router
-    routers = doors(
+    routers = count_routers(
         before.doors,
         world.routers,
         asked=seen.replicas.get(ROUTER),

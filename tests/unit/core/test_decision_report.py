@@ -16,7 +16,7 @@ from tandem_operator.core.explain.predictions import (
 )
 from tandem_operator.core.explain.tick_result import View
 from tandem_operator.core.forecast.distribution import Forecast, Level
-from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.observation import Latency, Observation, PodPhase, Quantiles

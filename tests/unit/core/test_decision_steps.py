@@ -15,7 +15,7 @@ from tandem_operator.core.assessment import (
     study,
 )
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.guard.guard import Past
+from tandem_operator.core.guard.growth_confirmation import Past
 from tandem_operator.core.guard.stabilization import WantedRun, Wants
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, StartUp

@@ -9,7 +9,7 @@ from tandem_operator.core.explain.sentences import (
     seconds,
     sentence,
 )
-from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.role import Role
 
 LOAD = "4.2 requests/s of 1500 prompt tokens over the next 95 s"

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.guard.guard import Allowed, Past, Scene, guard, remember
+from tandem_operator.core.guard.allowed import Allowed
+from tandem_operator.core.guard.growth_confirmation import Past, remember
+from tandem_operator.core.guard.guard import Scene, guard
 from tandem_operator.core.observation import PodPhase, PodState
 from tandem_operator.core.observe.role_pods import RolePods, Starts, fleet
 from tandem_operator.core.role import Role

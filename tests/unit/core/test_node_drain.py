@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.guard.node_drain import Relief, relieve
 from tandem_operator.core.observation import PodPhase, PodState
 from tandem_operator.core.observe.role_pods import Starts, fleet

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandem_operator.core.guard.router_count import RouterCount, doors
+from tandem_operator.core.guard.router_count import RouterCount, count_routers
 from tandem_operator.core.guard.stabilization import Wants
 from tandem_operator.core.tuning.tuning import TUNING
 from tests.unit.workloads.cluster import report
@@ -23,7 +23,7 @@ class Pool:
         self.now_s += TICK_S
         share = None if load is None else load / self.asked
         reports = [report(busy_share=share) for _ in range(self.asked - silent)]
-        found = doors(
+        found = count_routers(
             self.wants,
             reports,
             asked=self.asked,
@@ -42,7 +42,7 @@ class Pool:
 
 
 def test_a_pool_starts_with_its_least():
-    found = doors(Wants(), (), asked=None, expected=0, least=2, most=8, now_s=0.0)
+    found = count_routers(Wants(), (), asked=None, expected=0, least=2, most=8, now_s=0.0)
 
     assert (found.to, found.why) == (2, None)
 

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tandem_engine.router.discovery.kube import ApiServer
 from tandem_engine.router.discovery.kubernetes_discovery import ClusterSource, endpoint_of
+from tandem_engine.router.discovery.list_and_watch import ApiServer
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
 from tandem_engine.router.pods.fleet import EnginePods

@@ -9,6 +9,7 @@ import weakref
 import pytest
 
 from tandem_engine.router.pods.pod import Endpoint, Pod, Role
+from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_engine.router.scheduling.waiter import Waiter
 from tandem_engine.router.settings_in_force import parse_settings
 from tandem_routing.deadline_queue import Expected
@@ -508,18 +509,20 @@ async def test_a_wait_that_is_too_long_ends_with_503(pool: Pool) -> None:
 async def test_a_place_is_given_back_once_however_its_request_ends(left_before: bool) -> None:
     desk = Desk()
     [pod] = desk.fleet.usable(Role.PREFILL)
-    next_one = None
-    with pytest.raises(ZeroDivisionError):
+    coming: list[asyncio.Task[PrefillPlacement]] = []
+
+    async def fail() -> None:
         async with desk.waiting.place(desk.waiter(9.0, Expected())) as placement:
-            assert pod.requests == 1
-            next_one = asyncio.create_task(desk.waiting.admit(desk.waiter(9.0, Expected())))
+            coming.append(asyncio.create_task(desk.waiting.admit(desk.waiter(9.0, Expected()))))
             await asyncio.sleep(0)
             if left_before:
                 desk.waiting.left_prefill(placement)
             raise ZeroDivisionError
 
-    assert next_one is not None
-    assert (await next_one).prefill is pod
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+
+    assert (await coming[0]).prefill is pod
     assert pod.requests == 1
 
 

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tandem_operator.core.forecast.backtest import ERRORS_KEPT, Miss, Track
-from tandem_operator.core.guard.guard import Past
+from tandem_operator.core.guard.growth_confirmation import Past
 from tandem_operator.core.guard.stabilization import RUNS_KEPT, WantedRun, Wants
 from tandem_operator.core.learn.measurements import LearnedEngines, LegStart, StepStart
 from tandem_operator.core.memory import Memory

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.settings_in_force import SettingsError, SettingsHolder, parse_settings
+from tandem_engine.router.settings_in_force import SettingsError, SettingsHolder
 
 _LOOK_EVERY_S = 0.2
 
@@ -62,11 +62,8 @@ class FileSource:
         text = self._settings_path.read_bytes()
         if self._seen.get(self._settings_path) != text:
             self._seen[self._settings_path] = text
-            self._settings.current = parse_settings(text)
-            self._fleet.announce()
-            logger.info(
-                "settings in force", extra={"generation": self._settings.current.generation}
-            )
+            if self._settings.take(text):
+                self._fleet.announce()
         text = self._endpoints_path.read_bytes()
         if self._seen.get(self._endpoints_path) != text:
             self._seen[self._endpoints_path] = text

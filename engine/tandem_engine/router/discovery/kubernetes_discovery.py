@@ -16,12 +16,12 @@ from tandem_contracts.names import (
     ROUTER_INTERNAL_PORT,
     SETTINGS_KEY,
 )
-from tandem_engine.router.discovery.kube import ApiServer, Listeners, ObjectWatch
+from tandem_engine.router.discovery.list_and_watch import ApiServer, Listeners, ObjectWatch
 from tandem_engine.router.discovery.owners import ROUTER, Owners
 from tandem_engine.router.peers.telling import Peer, Peers
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Endpoint, Role
-from tandem_engine.router.settings_in_force import SettingsError, SettingsHolder, parse_settings
+from tandem_engine.router.settings_in_force import SettingsError, SettingsHolder
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -208,11 +208,9 @@ class ClusterSource:
         try:
             if text is None:
                 raise SettingsError(f"the settings ConfigMap has no key {SETTINGS_KEY}")
-            settings = parse_settings(text)
+            changed = self._settings.take(text)
         except SettingsError as error:
             logger.error("kept the settings in force", extra={"why": str(error)})
             return
-        if settings != self._settings.current:
-            self._settings.current = settings
+        if changed:
             self._fleet.announce()
-            logger.info("settings in force", extra={"generation": settings.generation})

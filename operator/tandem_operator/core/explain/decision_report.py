@@ -10,7 +10,7 @@ from tandem_operator.core.explain.predictions import (
 )
 from tandem_operator.core.explain.sentences import Words, cause, sentence
 from tandem_operator.core.explain.tick_result import View, rounded
-from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.observation import PodPhase, Quantiles
 from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role

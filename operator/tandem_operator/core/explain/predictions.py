@@ -3,7 +3,7 @@
 from tandem_operator.core.explain.sentences import LatencyOutlook, percent, seconds
 from tandem_operator.core.explain.tick_result import View, rounded
 from tandem_operator.core.forecast.distribution import Forecast
-from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.learn.correction import blamed
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_lateness import Limit

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.explain.tick_result import rounded
-from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.role_targets import Bursts
 

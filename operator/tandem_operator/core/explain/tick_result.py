@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import floor, log10
 
 from tandem_operator.core.forecast.distribution import Forecast
-from tandem_operator.core.guard.guard import Allowed
+from tandem_operator.core.guard.allowed import Allowed
 from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.objective.error_budget import BudgetLeft
 from tandem_operator.core.observation import Latency

@@ -11,35 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.guard.stabilization import Wants
+from tandem_operator.core.guard.allowed import Allowed
+from tandem_operator.core.guard.gpu_budget import room_of, within_budget
+from tandem_operator.core.guard.growth_confirmation import Past, confirmed
 from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.replica_counts import Choice
-from tandem_operator.core.sizing.role_targets import Plan
 from tandem_operator.core.spec import PoolSpec, RoleSpec
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What the guard remembers of one role: the targets of each choice of its plans."""
-
-    wants: Wants = field(default_factory=Wants)
-    keeps: Wants = field(default_factory=Wants)
-    sures: Wants = field(default_factory=Wants)
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """One role's count after the guard, and what kept it from its target.
-
-    `reason` is `None` for growth: its cause is in the models, not in the guard.
-    """
-
-    current: int
-    to: int
-    reason: Reason | None
-    limits_hit: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +34,6 @@ class Scene:
     enough_history: bool
     idle: bool
     urgent: frozenset[Role] = field(default_factory=frozenset)
-
-
-def remember(
-    past: Mapping[Role, Past],
-    plan: Plan,
-    *,
-    spec: PoolSpec,
-    now_s: float,
-    tuning: Tuning = TUNING,
-) -> dict[Role, Past]:
-    """The past with this tick's targets."""
-    numbers = tuning.guard
-    unseen_s = numbers.unseen_s
-    kept_s = max(spec.stabilization_s, numbers.trade_s) + 2.0 * unseen_s
-    return {
-        role: Past(
-            wants=old.wants.add(
-                plan.choice.target[role],
-                now_s=now_s,
-                kept_s=numbers.confirm_small_s,
-                unseen_s=unseen_s,
-            ),
-            keeps=old.keeps.add(
-                plan.keep.target[role], now_s=now_s, kept_s=kept_s, unseen_s=unseen_s
-            ),
-            sures=old.sures.add(
-                plan.sure.target[role], now_s=now_s, kept_s=numbers.confirm_s, unseen_s=unseen_s
-            ),
-        )
-        for role in Role
-        for old in (past.get(role, Past()),)
-    }
 
 
 def hold(spec: PoolSpec, fleets: Mapping[Role, RolePods], reason: Reason) -> dict[Role, Allowed]:
@@ -108,7 +55,7 @@ def guard(
     due = {
         role: choice.target[role]
         if role in scene.urgent
-        else _agreed(
+        else confirmed(
             past[role],
             choice.target[role],
             asked=scene.fleets[role].asked or 0,
@@ -144,15 +91,6 @@ def guard(
         )
         allowed[role] = move.decide()
     return within_budget(spec, scene.fleets, allowed, target=choice.target)
-
-
-def _agreed(past: Past, target: int, *, asked: int, now_s: float, tuning: Tuning = TUNING) -> int:
-    """What of a growth has been wanted for long enough; the target itself where nothing grows."""
-    if target <= asked:
-        return target
-    sures = past.sures.within(tuning.guard.confirm_s, now_s)
-    wants = past.wants.within(tuning.guard.confirm_small_s, now_s)
-    return max([asked, *(min(each) for each in (sures, wants) if each is not None)])
 
 
 def _bounded(bounds: RoleSpec, fleet: RolePods, otherwise: Reason) -> Allowed:
@@ -243,76 +181,3 @@ class _Move:
         if self.spec.max_step is not None:
             spare = min(spare, max(1, self.spec.max_step))
         return Allowed(self.current, self.current - spare, Reason.SPARE_CAPACITY)
-
-
-def room_of(spec: PoolSpec, fleets: Mapping[Role, RolePods]) -> int:
-    """GPUs of the budget that no pod holds or may claim, terminating ones included."""
-    if spec.gpu_budget is None:
-        return 10**9
-    held = sum(fleets[role].held * spec.roles[role].gpus_per_replica for role in Role)
-    return spec.gpu_budget - held
-
-
-def within_budget(
-    spec: PoolSpec,
-    fleets: Mapping[Role, RolePods],
-    allowed: Mapping[Role, Allowed],
-    *,
-    target: Mapping[Role, int] | None = None,
-) -> dict[Role, Allowed]:
-    """The counts after the budget: an excess goes at once, and growth waits until there is room.
-
-    `target` is the pair to end at, where one was chosen.
-    """
-    if spec.gpu_budget is None:
-        return dict(allowed)
-    fitted = _trim(spec, allowed, target or {})
-    room = room_of(spec, fleets)
-    # The role that lacks most, relative to what it has, is served first.
-    growing = sorted(
-        (r for r in Role if spec.roles[r].managed and fitted[r].to > fitted[r].current),
-        key=lambda r: (-fitted[r].to / max(1, fitted[r].current), r),
-    )
-    for role in growing:
-        gpus, plan = max(1, spec.roles[role].gpus_per_replica), fitted[role]
-        have = fleets[role].held - fleets[role].terminating
-        given = max(0, min(plan.to - have, room // gpus))
-        room -= given * gpus
-        if have + given < plan.to:
-            to = max(plan.current, have + given)
-            fitted[role] = _cut(plan, to)
-    return fitted
-
-
-def _cut(plan: Allowed, to: int) -> Allowed:
-    limits = tuple(dict.fromkeys((*plan.limits_hit, "gpuBudget")))
-    reason = Reason.GPU_BUDGET if to <= plan.current else plan.reason
-    return Allowed(current=plan.current, to=to, reason=reason, limits_hit=limits)
-
-
-def _trim(
-    spec: PoolSpec, allowed: Mapping[Role, Allowed], target: Mapping[Role, int]
-) -> dict[Role, Allowed]:
-    """Cut what is asked until it fits: growth, then what is above target, then the larger fleet."""
-    fitted = dict(allowed)
-
-    def gpus(role: Role) -> int:
-        plan = fitted[role]
-        count = plan.to if spec.roles[role].managed else plan.current
-        return count * spec.roles[role].gpus_per_replica
-
-    def rank(role: Role) -> tuple[bool, bool, int, Role]:
-        plan = fitted[role]
-        return plan.to > plan.current, plan.to > target.get(role, plan.to), gpus(role), role
-
-    while sum(gpus(role) for role in Role) > (spec.gpu_budget or 0):
-        spare = [
-            role
-            for role in Role
-            if spec.roles[role].managed and fitted[role].to > max(1, spec.roles[role].min_replicas)
-        ]
-        if not spare:
-            break
-        role = max(spare, key=rank)
-        fitted[role] = _cut(fitted[role], fitted[role].to - 1)
-    return fitted

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tandem_operator.core.decision import Reason
-from tandem_operator.core.guard.guard import Allowed, room_of
+from tandem_operator.core.guard.allowed import Allowed
+from tandem_operator.core.guard.gpu_budget import room_of
 from tandem_operator.core.observe.role_pods import RolePods
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec

@@ -28,7 +28,7 @@ class RouterCount:
     busiest_share: float | None = None
 
 
-def doors(
+def count_routers(
     wants: Wants,
     reports: Sequence[RouterReport],
     *,
