@@ -11,12 +11,14 @@ from tandem_operator.core.tuning.tuning import TUNING
 HEAD = """\
 # Tuning reference
 
-`decide` takes one record with every number that was chosen and not derived. It lies in
+`decide` takes one record with the numbers that were chosen and not derived. It lies in
 `operator/tandem_operator/core/tuning`. Users set none of these numbers: a pool has its SLO and its
 bounds. A benchmark passes other numbers, to measure the value of a step.
 
 The end of a name is its unit: `_s` is seconds, `_rps` is requests per second, `_share` is a part of
-one. `_ratio` is times as much, `_deviations` is standard deviations. `make crds` writes this page.
+one. `_ratio` is times as much, `_deviations` is standard deviations. Other ends name what is
+counted: `_requests`, `_tokens`, `_rows`, `_steps`. `make crds` writes this page. Which forecasts
+compete is a table in `core/forecast/experts.py`.
 """
 
 

@@ -130,9 +130,12 @@ PARTS: dict[str, Part] = {
         "what no replica helps counts against the models",
         instead={"sizing.demand.Situation.violated_share": Situation.late_share},
     ),
-    "chance": Part(
+    "decode-queue": Part(
         "decode is enough where its load is below one",
-        instead={"sizing.decode_lateness.DecodeWork.late_share": _full},
+        instead={
+            "sizing.decode_lateness.DecodeWork.late_share": _full,
+            "sizing.router_credit.decode_excess": _full,
+        },
     ),
     "burstiness": Part(
         "decode expects Poisson arrivals",

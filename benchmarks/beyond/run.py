@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks import other_routers
+from benchmarks.beyond import steps
 from benchmarks.beyond.steps import Step
 from benchmarks.replay.recipes import RECIPES, SUITE
 from benchmarks.replay.setup import MAX_NUM_SEQS, context_of
@@ -35,6 +37,10 @@ MINUTE_S = 60.0
 def traces() -> tuple[str, ...]:
     """The variants of trace A, and the unseen ones with a burst."""
     return tuple(n for n, recipe in SUITE.items() if n[0] == "A" or recipe.kind == "jump")
+
+
+# What a run depends on besides the core and the simulator.
+MADE_BY = (Path(__file__), Path(steps.__file__), Path(other_routers.__file__))
 
 
 @cache
@@ -75,7 +81,7 @@ def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
 def outcome(name: str, step: Step, *, startup_s: float, folder: Path) -> dict[str, Any]:
     """What came of a step on a trace."""
     told = [name, startup_s, asdict(step) | {"what": ""}]
-    return kept(told, folder, lambda: _run(name, step, startup_s), made_by=[Path(__file__)])
+    return kept(told, folder, lambda: _run(name, step, startup_s), made_by=MADE_BY)
 
 
 def _run(name: str, step: Step, startup_s: float) -> dict[str, Any]:

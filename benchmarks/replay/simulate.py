@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import other_routers
 from benchmarks.replay.environment import SIMULATOR
 from benchmarks.replay.setup import Setup, engine_args
 from benchmarks.replay.traces import replay_lines
+from tandem_contracts import ttft_bound
 from tandem_operator.sim.traces.trace import Trace
 
 HERE = Path(__file__).resolve().parent
@@ -67,6 +69,7 @@ class Job:
         parts = [json.dumps(told, sort_keys=True)]
         if self.policy == "tandem":
             sources = [HERE / "policy.py", HERE / "sight.py", OPERATOR / "sim" / "ledger.py"]
+            sources += [Path(other_routers.__file__), Path(ttft_bound.__file__)]
             sources += sorted((OPERATOR / "core").rglob("*.py"))
             for package in ("tandem_routing", "tandem_least_squares"):
                 sources += sorted((OPERATOR.parent.parent / "engine" / package).glob("*.py"))

@@ -20,6 +20,7 @@ CODE = (
     "engine/tandem_routing",
     "engine/tandem_least_squares",
     "benchmarks/replay",
+    "contracts/tandem_contracts",
 )
 
 

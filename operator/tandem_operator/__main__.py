@@ -62,7 +62,7 @@ def _lease_name(namespace: str | None) -> str:
 
 
 def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
-    """OperatorOptions from the command line, and images from the environment."""
+    """Options from the command line, and images from the environment."""
     parser = argparse.ArgumentParser(prog="tandem-operator", description=__doc__)
     parser.add_argument("--namespace", help="serve only the pools of this namespace")
     parser.add_argument("--metrics-port", type=int, default=8080)

@@ -93,7 +93,7 @@ class Simulated:
             advance=lambda pod: None,
             shed=lambda flight: None,
         )
-        self.router.outlook.hear(TimedDecodePace(STEP_S, KV_TOKENS, SEATS, OUTPUT_TOKENS))
+        self.router.view.hear(TimedDecodePace(STEP_S, KV_TOKENS, SEATS, OUTPUT_TOKENS))
 
     def arrive(self, number: int, tokens: int, deadline_s: float) -> None:
         now_s = self.clock.now_s
@@ -103,7 +103,7 @@ class Simulated:
     def prefilled(self, number: int) -> None:
         flight = self.flights[number]
         flight.prefilled_s = self.clock.now_s
-        self.router.outlook.came_back([flight], self.clock.now_s)
+        self.router.view.came_back([flight], self.clock.now_s)
         self.router.pump()
         self.router.hand_over(flight)
         self.router.pump()
@@ -113,7 +113,7 @@ class Simulated:
         self.router.pump()
 
     def ended(self, number: int) -> None:
-        self.router.outlook.left(self.flights[number], self.clock.now_s)
+        self.router.view.left(self.flights[number], self.clock.now_s)
         self.router.pump()
 
     def turned(self, name: str) -> None:
@@ -142,7 +142,7 @@ class Live:
     def __init__(self, simulated: Simulated) -> None:
         self.choices: list[Choice] = []
         self.requests: dict[int, Request] = {}
-        self._known = simulated.router.outlook
+        self._known = simulated.router.view
         self._clock = clock = simulated.clock
         self.fleet = EnginePods(lambda: clock.now_s)
         document = settings_document(

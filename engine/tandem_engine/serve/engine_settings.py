@@ -37,7 +37,7 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class EngineSettings(BaseModel):
-    """EngineSettings of one engine; each field is the option of the same name."""
+    """Settings of one engine; each field is the option of the same name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

@@ -103,7 +103,7 @@ class Pool:
         """Hold to another spec from now on."""
         self.catch_up()
         self.spec = spec
-        self.router.outlook.tpot_s = spec.slo.tpot_s
+        self.router.view.tpot_s = spec.slo.tpot_s
 
     def fleet(self, role: Role) -> SimulatedFleet[PrefillPod] | SimulatedFleet[DecodePod]:
         """The role's pods."""
@@ -173,9 +173,9 @@ class Pool:
                 self.decode.end(pod, engine.at_s)
 
     def _finish(self, flight: SimulatedFlight) -> None:
-        self.router.outlook.left(flight, self.clock.now_s)
+        self.router.view.left(flight, self.clock.now_s)
         verdict = found(flight, self.spec.slo)
-        cause = self.router.outlook.learned.ended(
+        cause = self.router.view.learned.ended(
             verdict,
             flight.ending or Ending.FAILED,
             prompt_tokens=flight.request.prompt_tokens,
@@ -220,7 +220,7 @@ class Pool:
             if flight.first_s is not None:
                 self._fail(flight)
             else:
-                self.router.outlook.left(flight, self.clock.now_s)
+                self.router.view.left(flight, self.clock.now_s)
                 flight.forget_progress()
                 self.router.add(flight)
 

@@ -154,7 +154,7 @@ class Simulation:
             driven.changes[role] += count != fleet.asked
             fleet.scale(count)
         if answer.for_router is not None:
-            pool.router.outlook.hear(answer.for_router.pace)
+            pool.router.view.hear(answer.for_router.pace)
         driven.moments.append(
             Moment(
                 at_s=self.clock.now_s,

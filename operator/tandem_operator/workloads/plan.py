@@ -140,9 +140,13 @@ def plan(world: World, *, now_s: float) -> PassPlan:
 
 def conclude(planned: PassPlan, outcome: WriteOutcome, *, world: World, now_s: float) -> PassPlan:
     """The plan with status and Events as they are after its writes."""
-    if outcome == WriteOutcome() or planned.basis is None:
+    basis = planned.basis
+    if outcome == WriteOutcome() or basis is None:
         return planned
-    return _pass_plan(planned, planned.basis, outcome=outcome, world=world, now_s=now_s)
+    if outcome.refused or outcome.blocked:
+        # No count was written: those that somebody else set still stand.
+        basis = replace(basis, seen=see(world, basis.name))
+    return _pass_plan(planned, basis, outcome=outcome, world=world, now_s=now_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,10 @@ class PassBasis:
     """A pool whose spec makes sense, read once for the whole pass.
 
     Attributes:
-        policy: the core's view of the spec.
+        templates: pod templates by component.
+        seen: the live objects, with counts that a person set on a Managed role taken back.
+        policy: the core's view of the spec. A role that is left to a rival is not managed in it,
+            and a rollout's reserve is not off its budget.
     """
 
     name: PoolName

@@ -241,3 +241,15 @@ def test_a_pod_of_any_shape_is_read():
     odd["status"] = {"containerStatuses": [{"name": "engine"}], "conditions": [{}]}
 
     assert plan(replace(live, pods=(*live.pods, odd)), now_s=NOW_S).decision is not None
+
+
+def test_a_refused_pass_shows_the_count_that_somebody_else_set_and_still_stands():
+    stored = running()
+    deployment = next(c for c in stored.children if c["metadata"]["name"] == "tiny-prefill")
+    theirs = {**deployment, "spec": {**deployment["spec"], "replicas": 3}}
+    raw = replace(stored, children=tuple(theirs if c is deployment else c for c in stored.children))
+
+    planned = plan(stored, now_s=NOW_S)
+    refused = conclude(planned, WriteOutcome(refused="no"), world=raw, now_s=NOW_S)
+
+    assert refused.status["prefill"]["current"] == 3

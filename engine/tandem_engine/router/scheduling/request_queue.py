@@ -117,7 +117,9 @@ class RequestQueue:
             self.give_back(placement)
 
     async def admit(self, waiter: Waiter) -> PrefillPlacement:
-        """Wait for a place; raises `QueueFull` when this request is shed instead.
+        """Wait for a place, to be given back by the caller, as `place` does.
+
+        Raises `QueueFull` when this request is shed instead.
 
         Raises `Deserted` when no decode pod is left and the router is about to end.
         """
@@ -140,9 +142,9 @@ class RequestQueue:
 
     def give_back(self, placement: PrefillPlacement) -> None:
         """Take back what is left of a place: at its pods nothing of it counts any more."""
-        self.arrived(placement)
-        self.computed(placement)
         self.left_prefill(placement)
+        self.computed(placement)
+        self.arrived(placement)
 
     def arrived(self, placement: PrefillPlacement) -> None:
         """Take note that a request is at its decode pod, or never will be."""
@@ -163,7 +165,7 @@ class RequestQueue:
             self.release(placement.prefill, placement.load)
 
     def release(self, pod: Pod, load: Load) -> None:
-        """Take note that a request has left `pod`, which it entered by itself."""
+        """Take note that a request has left `pod`, where `load` counted."""
         pod.leave(load, self._clock())
         self.pump()
 

@@ -238,7 +238,7 @@ def learn_overhead(
     sizing = tuning.sizing
     calm = settled and all(
         ready[role] > 0
-        and rate_rps * situation.demands[role].busy < sizing.calm_load_share * ready[role]
+        and rate_rps * situation.demands[role].busy < sizing.calm_load_ratio * ready[role]
         and situation.late_share(role, rate_rps, ready[role]) < sizing.calm_late_share
         for role in Role
     )

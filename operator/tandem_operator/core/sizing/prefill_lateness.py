@@ -189,7 +189,7 @@ class Replay:
         self.work = work
         self.tuning = tuning
         # Above this load a queue grows without end: all that come after a short while are late.
-        self._hopeless_load = tuning.sizing.hopeless_load_share
+        self._hopeless_load = tuning.sizing.hopeless_load_ratio
         self._late: dict[tuple[int, int], float] = {}
         # By replicas, the highest rate on the grid at which nobody was late: no wait grows where
         # requests come further apart.
@@ -202,7 +202,7 @@ class Replay:
         load = self.work.load(rate_rps) / replicas
         if self.work.counted == 0:
             # Nobody can be on time: size to serve them at all.
-            return 1.0 if load > self.tuning.sizing.served_load_share else 0.0
+            return 1.0 if load > self.tuning.sizing.served_load_ratio else 0.0
         if load > self._hopeless_load:
             return 1.0
         rates_per_e = self.tuning.sizing.replay_rates_per_e

@@ -44,7 +44,7 @@ class RoleDemand:
         load = rate_rps * self.busy
         if self.reachable_share >= 1.0:
             return int(load)
-        return ceil(load / self.tuning.sizing.served_load_share)
+        return ceil(load / self.tuning.sizing.served_load_ratio)
 
     def tolerated_late(self, objective: float) -> float:
         """The late share that counts as none, where `objective` may be late of all requests.

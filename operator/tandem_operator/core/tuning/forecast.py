@@ -10,7 +10,8 @@ class ForecastTuning:
     # The mixture of the experts
 
     look_ahead_s: float = 60.0
-    """How far beyond the start-up time the forecast looks. Chosen by hand."""
+    """How far beyond the start-up time the forecast looks. Chosen by hand. A backlog has as
+    long, after a start, to be served."""
     near_s: float = 16.0
     """The horizon of the predictions of soon: up to it their errors hold, beyond it those over a
     start-up time blend in. Chosen by hand."""
@@ -37,14 +38,16 @@ class ForecastTuning:
     error_samples: int = 5
     """How many equally likely rates stand for a horizon's spread. Chosen by hand."""
     first_error: float = 0.2
-    """The deviation that is taken for granted before any prediction came due. Chosen by hand."""
+    """The deviation that is taken for granted before any prediction came due. Chosen by hand.
+    In roots of the rate times the mean rate."""
     least_error: float = 0.1
-    """The deviation that stays taken for granted however many came due. Chosen by hand."""
+    """The deviation that stays taken for granted however many came due. Chosen by hand. In
+    roots of the rate times the mean rate."""
     error_prior_predictions: float = 10.0
     """The doubt at first weighs as much as so many predictions that came due. Chosen by hand."""
     most_error: float = 0.6
-    """No single error counts for more. A step is rare, and no news once it is there: it may widen
-    the margin, not double it."""
+    """No single error counts for more. A step is rare, and no news once it is there: it may
+    widen the margin, not double it. Chosen by hand. In roots of the rate times the mean rate."""
 
     # Jumps, and traffic that is new
 
@@ -53,7 +56,7 @@ class ForecastTuning:
     hand."""
     young_s: float = 150.0
     """Traffic that is known for less is young: two minutes of a pool do not tell how far its
-    traffic climbs."""
+    traffic climbs. Chosen by hand."""
     grown_s: float = 240.0
     """Traffic that is known for so long gets no more room. Between young and grown the room
     shrinks. Chosen by hand."""
@@ -118,8 +121,9 @@ class ForecastTuning:
     season_ridge_s: float = 20.0
     """How far a wave is held back, as so many seconds without one. Chosen by hand."""
     season_ridge_requests: float = 400.0
-    """A wave is held back by no more seconds than bring so many requests: the more requests there
-    are, the less it needs that. Chosen by hand."""
+    """A wave is held back by no more seconds than bring so many requests: the more requests
+    there are, the less it needs that. Chosen by hand. It bounds the period between those of the
+    grid alone."""
     season_residual_memory_s: float = 60.0
     """Time constant with which what is above or below a season now fades. Chosen by hand."""
     season_step_news_s: int = 120
@@ -131,8 +135,8 @@ class ForecastTuning:
     season_periods: int = 48
     """How many periods are tried. Chosen by hand."""
     season_reach_ratio: float = 1.5
-    """Periods up to so many times what was seen are tried. A period of which two thirds were seen
-    may be the true one, where a shorter one shows a season."""
+    """Periods up to so many times what was seen are tried. A period of which two thirds were
+    seen may be the true one, where a shorter one shows a season. Chosen by hand."""
     season_least_amplitude_share: float = 0.25
     """A season's amplitude is at least this share of the mean rate. Chosen by hand."""
     season_most_error_ratio: float = 2.0
@@ -141,7 +145,8 @@ class ForecastTuning:
     """A season may leave this share of its amplitude: no traffic is a sine to within the chance
     of thousands of requests. Chosen by hand."""
     season_explained_share: float = 0.8
-    """A season has to explain four bins of five: a burst now and then does not end it."""
+    """A season has to explain four bins of five: a burst now and then does not end it. Chosen
+    by hand."""
     season_explained_deviations: float = 1.28
     """The share of bins above stays within so many deviations where errors are normal: the two
     change together."""

@@ -11,13 +11,12 @@ class GuardTuning:
     """
 
     confirm_s: float = 4.5
-    """How long a growth that is surely needed must have been wanted. That is two ticks of 5 s."""
+    """How long a growth that is surely needed must have been wanted. That is two ticks of 5 s.
+    Chosen by hand."""
 
     confirm_small_s: float = 14.5
-    """How long a growth must have been wanted that a little less load would not call for.
-
-    Such a need often is chance. Four ticks of 5 s span that time.
-    """
+    """How long a growth must have been wanted that a little less load would not call for. Such
+    a need often is chance. Four ticks of 5 s span that time. Chosen by hand."""
 
     trade_s: float = 30.0
     """The longest stabilisation window of a role whose spare GPUs the other role needs.
@@ -35,10 +34,8 @@ class GuardTuning:
     """
 
     router_spare_share: float = 0.35
-    """Of one core, what each router may use once fewer routers are left.
-
-    It lies below `router_busy_share`, so that a load between the two changes nothing.
-    """
+    """Of one core, what each router may use once fewer routers are left. It lies below
+    `router_busy_share`, so that a load between the two changes nothing. Chosen by hand."""
 
     router_shrink_after_s: float = 300.0
     """How long fewer routers must have been enough before one goes. Chosen by hand."""

@@ -13,10 +13,9 @@ class ObjectiveTuning:
     """The window that the error budget is kept in. Chosen by hand."""
 
     rest_share: float = 0.4
-    """How much of the allowed late share stays to plan for once a window's budget is spent.
-
-    At 0.4 spending settles where seven tenths are spent. The rest is for what no history shows.
-    """
+    """How much of the allowed late share stays to plan for once a window's budget is spent. At
+    0.4 spending settles where seven tenths are spent. The rest is for what no history shows.
+    Chosen by hand."""
 
     least_allowed_share: float = 0.1
     """The least of the allowed late share to plan for, however much was spent. Chosen by hand."""
@@ -31,10 +30,8 @@ class ObjectiveTuning:
     """How long a fleet must have served before its late requests prove anything. Chosen by hand."""
 
     short_deviations: float = 3.0
-    """So many standard deviations more late requests than allowed prove a fleet short.
-
-    Chance would hardly make so many late.
-    """
+    """So many standard deviations more late requests than allowed prove a fleet short. Chance
+    would hardly make so many late. Chosen by hand."""
 
     least_ample_s: int = 900
     """How long a fleet must have served before it may prove ample. Chosen by hand."""
@@ -60,10 +57,8 @@ class ObjectiveTuning:
     """How often the insurance is looked into. Chosen by hand."""
 
     most_converted_ratio: float = 10.0
-    """The most times that an edit of an SLO makes a request as dear, or as cheap.
-
-    No edit does more: such a cost was measured wrongly.
-    """
+    """The most times that an edit of an SLO makes a request as dear, or as cheap. No edit does
+    more: such a cost was measured wrongly. Chosen by hand."""
 
     usual_looks: int = 15
     """How many looks the mean of what requests cost is taken over.
@@ -118,10 +113,8 @@ class ObjectiveTuning:
     """
 
     heavier_if_level_ratio: float = 1.4
-    """The same for level traffic, while its requests are no longer than they were.
-
-    The costs of a minute differ by chance, and late requests judge such a fleet too.
-    """
+    """The same for level traffic, while its requests are no longer than they were. The costs of
+    a minute differ by chance, and late requests judge such a fleet too. Chosen by hand."""
 
     longer_ratio: float = 1.1
     """Requests of more times as many tokens are longer than those of level traffic were.
@@ -165,10 +158,8 @@ class ObjectiveTuning:
     """Where this share is late no request is: more replicas are not tried. Chosen by hand."""
 
     alike_steps: int = 8
-    """Lengths that are no more steps of the grid apart are alike.
-
-    Eight steps are half as much again.
-    """
+    """Lengths that are no more steps of the grid apart are alike. Eight steps are half as much
+    again. Chosen by hand."""
 
     # Surprises.
 
@@ -185,16 +176,12 @@ class ObjectiveTuning:
     """
 
     nearly_steps: int = 4
-    """Loads that are no more steps of the grid apart are alike.
-
-    Four steps are a fifth.
-    """
+    """Loads that are no more steps of the grid apart are alike. Four steps are a fifth. Chosen
+    by hand."""
 
     surely_below_steps: int = 10
-    """A load that is more steps of the grid below a surprise is a calm.
-
-    Ten steps down leave three fifths.
-    """
+    """A load that is more steps of the grid below a surprise is a calm. Ten steps down leave
+    three fifths. Chosen by hand."""
 
     new_s: int = 900
     """In the first time of a pool, a surprise that the forecast has learned since is none.
@@ -218,9 +205,7 @@ class ObjectiveTuning:
 
     most_price_ratio: float = 10.0
     """The most that is paid to have one request less late, so that small bursts hold no fleet.
-
-    The unit is the GPU time of a request, over the share that may be late.
-    """
+    The unit is the GPU time of a request, over the share that may be late. Chosen by hand."""
 
     loyalty_ratio: float = 0.93
     """What another insurance may cost at most, over the one in force: each change costs a start.
@@ -235,10 +220,9 @@ class ObjectiveTuning:
     """
 
     sure_share: float = 0.5
-    """Late requests of another insurance that cost nothing, over what is allowed.
-
-    What just passes now may not pass in a minute.
-    """
+    """Late requests of another insurance that cost nothing, over what is allowed. What just
+    passes now may not pass in a minute. Chosen by hand."""
 
     sure_if_level_share: float = 0.85
-    """The same for level traffic. Late requests judge its fleet, so it need not be that sure."""
+    """The same for level traffic. Late requests judge its fleet, so it need not be that sure.
+    Chosen by hand."""

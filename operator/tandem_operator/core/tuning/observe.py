@@ -21,8 +21,8 @@ class ObserveTuning:
     herd_deviations: float = 6.0
     """How many deviations above the seconds after it no traffic is by chance. Chosen by hand."""
     loss_shows_s: float = 30.0
-    """How long the requests that a lost router took show in the rates. Rates are taken from
-    about so many seconds."""
+    """How long the rates lack the requests that a lost router took with it. Rates are taken
+    from about so many seconds."""
 
     # Freshness
 
@@ -52,8 +52,8 @@ class ObserveTuning:
     longest_start_s: float = 3600.0
     """What takes longer from a pod's creation to Ready is no start. Chosen by hand."""
     start_look_slack_s: float = 30.0
-    """A pod is new that was created so many seconds before the last look, or later. Creation times
-    are whole seconds of another machine's clock."""
+    """A pod is new that was created so many seconds before the last look, or later. Creation
+    times are whole seconds of another machine's clock. Chosen by hand."""
     plausible_start_ratio: float = 3.0
     """At the first look of all, what took so many times as long as the role's fastest pod is no
     start. Chosen by hand."""

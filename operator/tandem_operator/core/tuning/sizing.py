@@ -48,9 +48,9 @@ class SizingTuning:
 
     Chosen by hand, for time.
     """
-    hopeless_load_share: float = 1.15
+    hopeless_load_ratio: float = 1.15
     """Load above which all are late: the queue grows without end. Chosen by hand."""
-    served_load_share: float = 0.9
+    served_load_ratio: float = 0.9
     """Load up to which replicas serve requests that no replica makes good. Chosen by hand."""
 
     # Decode by its batch: `decode_lateness`.
@@ -94,7 +94,7 @@ class SizingTuning:
     Slack comes in bits, at moments that do not always suit a prompt. A decode replica computes
     prompts for no more of its time than leaves all its streams their TPOT. Chosen by hand.
     """
-    calm_load_share: float = 0.5
+    calm_load_ratio: float = 0.5
     """Load of each role below which nothing queues, and TTFT tells of overhead. Chosen by hand."""
     calm_late_share: float = 0.02
     """Late share of each role below which it tells so. Chosen by hand."""
@@ -128,10 +128,10 @@ class SizingTuning:
     Tandem's router always has it so. A benchmark of engines alone passes false.
     """
     next_job: Callable[[list[float], float], object] = heapreplace
-    """Given when each prefill pod is free, and until when one more is busy: which one takes it.
-
-    Of Tandem's router it is the first that is free. A benchmark of another router passes its rule.
-    """
+    """Which prefill pod takes the next request. Called with the moments at which pods are free,
+    the next one first, and the moment until which that one will be busy: it changes the list in
+    place. In Tandem's router the pod that is free first is next. A benchmark of another router
+    passes its rule. It has no effect where `deadline_order` holds."""
 
     # How much lower a low must be: `scale_down_margin`.
 
@@ -150,10 +150,9 @@ class SizingTuning:
     headroom_rate_requests: float = 60.0
     """Requests that a rate is taken from at least, however long they take. Chosen by hand."""
     seen_s: float = 105.0
-    """Seconds of history from which what was not seen of a pool's traffic adds no doubt.
-
-    Chosen by hand; the ablation measures what the doubt is worth.
-    """
+    """Seconds of history from which what was not seen of a pool's traffic adds no doubt. Chosen
+    by hand; the ablation measures what the doubt is worth. A pool counts as idle only after so
+    much history too."""
     early_s: float = 45.0
     """Seconds of a shorter history that may do if it is of all the traffic there was.
 

@@ -60,11 +60,11 @@ class SimulatedRouter:
         self.profile = profile
         self.clock = clock
         self.between: list[SimulatedFlight] = []
-        self.outlook = RouterView(
+        self.view = RouterView(
             tpot_s=spec.slo.tpot_s, max_model_len=spec.max_model_len, pace=TruePace(profile)
         )
-        self.outlook.learn_prefill(profile)
-        self.queue = RouterQueue(settings.order, expected=self.outlook.expected)
+        self.view.learn_prefill(profile)
+        self.queue = RouterQueue(settings.order, expected=self.view.expected)
         self._prefill = prefill
         self._decode = decode
         self._start_pass = start_pass
@@ -84,9 +84,7 @@ class SimulatedRouter:
         self.pump()
         first_token_s = self.settings.first_token_s
         if first_token_s is not None and flight.dispatched_s is None:
-            by_s = self.outlook.begin_by_s(
-                flight, first_token_s=first_token_s, now_s=self.clock.now_s
-            )
+            by_s = self.view.begin_by_s(flight, first_token_s=first_token_s, now_s=self.clock.now_s)
             self.queue.wait_until(flight, by_s)
 
     def held(self) -> list[SimulatedFlight]:
@@ -116,8 +114,8 @@ class SimulatedRouter:
         """Send them on; whether decode pods are what the next one waits for."""
         if not len(self.queue):
             return False
-        prefill = self.outlook.prefill_sides(self._prefill.serving)
-        sides = self.outlook.decode_sides(decode)
+        prefill = self.view.prefill_sides(self._prefill.serving)
+        sides = self.view.decode_sides(decode)
         self.queue.reconsider(prefill, now_s)
         while len(self.queue):
             found = self.queue.next(self._prospect(prefill, now_s), now_s)
@@ -173,13 +171,13 @@ class SimulatedRouter:
     ) -> tuple[PrefillSide | None, bool]:
         """The one of `room` to go to, if any is given, and whether decode bears the request."""
         gate = Gate(
-            self.outlook.pace if self.settings.decode_gate else None,
-            tpot_s=self.outlook.tpot_s,
+            self.view.pace if self.settings.decode_gate else None,
+            tpot_s=self.view.tpot_s,
             late=late,
             now=self.clock.now_s,
         )
         pods = {REVISION: _settled(decode)}
-        coming = self.outlook
+        coming = self.view
         if not room:
             return None, bool(bearing(load, pods, coming=coming, gate=gate))
         side = pair(load, room, pods, coming=coming, gate=gate)
@@ -187,7 +185,7 @@ class SimulatedRouter:
 
     def came_back(self, flights: list[SimulatedFlight]) -> None:
         """A prefill pod is done with these."""
-        self.outlook.came_back(flights, self.clock.now_s)
+        self.view.came_back(flights, self.clock.now_s)
         for flight in flights:
             self.hand_over(flight)
 
@@ -201,7 +199,7 @@ class SimulatedRouter:
             self._advance(pod)
         flight.handover_s = self.profile.handover_s(flight.request.prompt_tokens)
         chosen = self._choose_decode(pods)
-        self.outlook.joined(flight, chosen, self.clock.now_s)
+        self.view.joined(flight, chosen, self.clock.now_s)
         chosen.pod.engine.join(flight, self.clock.now_s + flight.handover_s)
 
     def decode_ready(self) -> None:
@@ -222,7 +220,7 @@ class SimulatedRouter:
         flight.held_s += self._held.total_s(self.clock.now_s)
 
     def _prospect(self, prefill: list[PrefillSide], now_s: float) -> Prospect:
-        pace = self.outlook.pace
+        pace = self.view.pace
         overflow = bool(prefill) and self.settings.overflow and pace is not None
         return Prospect.of(prefill, now=now_s, helped=overflow)
 
@@ -239,7 +237,7 @@ class SimulatedRouter:
         return next(side for side in room if side.pod.index == index)
 
     def _choose_decode(self, pods: list[SimulatedPod[DecodePod]]) -> DecodeSide:
-        sides = _settled(self.outlook.decode_sides(pods))
+        sides = _settled(self.view.decode_sides(pods))
         # A pod that computes a prompt makes no first token until that is done.
         sides = [side for side in sides if not side.stalls.computing] or sides
         if self.settings.spread is Spread.LEAST_LOADED:
@@ -267,7 +265,7 @@ class SimulatedRouter:
     def _send(self, turn: Turn[QueuedFlight], load: Load, side: PrefillSide) -> None:
         flight, now_s, pod = turn.waiter.flight, self.clock.now_s, side.pod
         flight.dispatched_s = now_s
-        self.outlook.sent(side, flight, turn.expected, load, now_s)
+        self.view.sent(side, flight, turn.expected, load, now_s)
         pod.engine.enter(flight, now_s)
         if pod.engine.idle:
             self._start_pass(pod)
@@ -278,13 +276,13 @@ class SimulatedRouter:
         flight.dispatched_s = now_s
         flight.overflowed = True
         flight.compute_tokens = flight.request.prompt_tokens
-        self.outlook.sent_whole(flight, turn.expected, load, side, now_s)
+        self.view.sent_whole(flight, turn.expected, load, side, now_s)
         self._whole.append((flight, side))
 
     def _join_whole(self, flight: SimulatedFlight, side: DecodeSide | None) -> None:
         at = side or self._choose_decode(self._decode.serving)
         now_s = self.clock.now_s
-        self.outlook.joined(flight, at, now_s, overflow=side is not None)
+        self.view.joined(flight, at, now_s, overflow=side is not None)
         at.pod.engine.join(flight, now_s)
 
     def _look_again(self) -> None:
@@ -306,7 +304,7 @@ class SimulatedRouter:
         self, excess: Sequence[Turn[QueuedFlight]], decode: list[DecodeSide], now_s: float
     ) -> bool:
         """Send one of these whole to a decode pod that has slack for it, if there is any."""
-        pace = self.outlook.pace
+        pace = self.view.pace
         if pace is None or not excess or not self.settings.overflow:
             return False
         self._catch_up()
@@ -324,7 +322,7 @@ class SimulatedRouter:
         decode: list[DecodeSide],
         now_s: float,
     ) -> bool:
-        tpot_s = self.outlook.tpot_s
+        tpot_s = self.view.tpot_s
         sides = spare(_settled(decode), pace, now=now_s, tpot_s=tpot_s)
         found = helped(excess, sides, pace, now=now_s, tpot_s=tpot_s) if sides else None
         if found is None:
