@@ -1,5 +1,6 @@
 """The tick as a whole: total, stable, restart-safe, and harmless where the spec is wrong."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.unit.workloads.cluster import (
     INSTALLATION,
     NOW_S,
     after,
+    deployment,
     pod,
     pool,
     report,
@@ -245,9 +247,8 @@ def test_a_pod_of_any_shape_is_read():
 
 def test_a_refused_pass_shows_the_count_that_somebody_else_set_and_still_stands():
     stored = running()
-    deployment = next(c for c in stored.children if c["metadata"]["name"] == "tiny-prefill")
-    theirs = {**deployment, "spec": {**deployment["spec"], "replicas": 3}}
-    raw = replace(stored, children=tuple(theirs if c is deployment else c for c in stored.children))
+    raw = replace(stored, children=copy.deepcopy(stored.children))
+    deployment(raw, "prefill")["spec"]["replicas"] = 3
 
     planned = plan(stored, now_s=NOW_S)
     refused = conclude(planned, WriteOutcome(refused="no"), world=raw, now_s=NOW_S)
