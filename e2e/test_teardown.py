@@ -5,7 +5,7 @@ from e2e.commands import kubectl
 from e2e.demo.setup import OPERATOR_NAMESPACE
 from e2e.disturb import load_while
 from e2e.pools import KIND, Pool, wait_until
-from tandem_operator.workloads.builders.pods import GRACE_PERIOD_S
+from tandem_operator.workloads.builders.pod_templates import GRACE_PERIOD_S
 
 
 def test_a_busy_pool_whose_operator_is_gone_ends_within_its_grace_period(pool: Pool, url):

@@ -32,19 +32,18 @@ from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.kinds import DEPLOYMENT, POOL
 from tandem_operator.kube.nodes import Cordons
 from tandem_operator.kube.operators import Operators
-from tandem_operator.kube.pods import PodReader
 from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.read_children import ChildReader
-from tandem_operator.kube.status import StatusWriter
+from tandem_operator.kube.read_pods import PodReader
+from tandem_operator.kube.status_writer import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.scrape_targets import targets_of
 from tandem_operator.workloads.builders.engine_key import runs_with_key
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
-from tandem_operator.workloads.names import PoolName, key_of
 from tandem_operator.workloads.observed.rivals import Rivals
 from tandem_operator.workloads.observed.troubles import pod_trouble
-from tandem_operator.workloads.plan import (
+from tandem_operator.workloads.pass_plan import (
     EventType,
     PassPlan,
     WriteOutcome,
@@ -52,6 +51,7 @@ from tandem_operator.workloads.plan import (
     parsed_pool,
     plan,
 )
+from tandem_operator.workloads.pool_names import PoolName, key_of
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from tandem_operator.workloads.names import PoolName
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
+from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.world import Installation, World
 
 SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"

@@ -12,7 +12,7 @@ from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.fields import REFUSED
 from tandem_engine.router.settings_in_force import parse_settings
 from tandem_engine.serve.engine_facts import Checkpoint
-from tandem_engine.serve.failures import explain
+from tandem_engine.serve.engine_failures import explain
 from tandem_engine.serve.refusals import FORBIDDEN, refusal
 from tandem_operator.api import InvalidPoolError, parse_pool
 from tandem_operator.api.crd import custom_resource_definition

@@ -16,10 +16,10 @@ from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.effects import WriteOutcome
-from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.observed.troubles import pod_trouble
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.status.conditions import rejection, verdicts
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 from tandem_operator.workloads.stored_memory import MemoryFormatError, memory_from_json

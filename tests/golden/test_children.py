@@ -11,7 +11,7 @@ import yaml
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tandem_operator.workloads.world import Installation, Network, World
 
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests/samples").glob("*.yaml"))

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from manifests.generate import ROOT
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.integration.charts import ensure_namespace, of_kind, render
 from tests.unit.workloads.bad_templates import BAD_TEMPLATES, GOOD_TEMPLATES, BadTemplate
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, template, world

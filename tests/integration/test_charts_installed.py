@@ -12,7 +12,7 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from manifests.generate import INSTALL, NAMESPACE
 from tandem_operator.workloads.builders.services import router_role
-from tandem_operator.workloads.names import PoolName
+from tandem_operator.workloads.pool_names import PoolName
 from tests.integration import older_release
 from tests.integration.charts import CHART, CRDS, ensure_namespace, run_helm
 from tests.integration.operator_process import Pool, eventually, operator

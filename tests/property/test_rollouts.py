@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.property.controllers import become_ready, fleets_of, with_pods
 from tests.unit.workloads.cluster import NOW_S, after, pool, running
 

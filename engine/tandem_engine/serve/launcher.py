@@ -19,9 +19,9 @@ from tandem_engine.serve.control import control_app
 from tandem_engine.serve.drain import Drain, Drained
 from tandem_engine.serve.engine_command import EngineCommand
 from tandem_engine.serve.engine_facts import read_config
+from tandem_engine.serve.engine_failures import explain
 from tandem_engine.serve.engine_settings import Device, EngineSettings
 from tandem_engine.serve.engine_watch import EngineWatch
-from tandem_engine.serve.failures import explain
 from tandem_engine.serve.lifecycle import Lifecycle, Phase
 from tandem_engine.serve.measure import Measured, measure
 from tandem_engine.serve.pace import LauncherPace

@@ -19,8 +19,8 @@ from tandem_operator.kube.conflicts import (
     parse_conflicts,
 )
 from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
-from tandem_operator.workloads.names import key_of
 from tandem_operator.workloads.observed.ownership import controller_of, whose
+from tandem_operator.workloads.pool_names import key_of
 
 REPLICAS_MANAGER = "tandem-replicas"
 

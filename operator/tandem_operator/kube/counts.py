@@ -14,7 +14,7 @@ from tandem_operator.kube.apply import REPLICAS_MANAGER
 from tandem_operator.kube.client import Object
 from tandem_operator.kube.conflicts import owners_of
 from tandem_operator.kube.kinds import DEPLOYMENT
-from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.pool_spec import policy_of
 from tandem_operator.workloads.world import World
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from tandem_operator.kube.client import CHILD_MANAGER, ApiServerError, Kube
 from tandem_operator.kube.kinds import SECRET
 from tandem_operator.workloads.builders.engine_key import key_secret
-from tandem_operator.workloads.names import PoolName
+from tandem_operator.workloads.pool_names import PoolName
 
 KNOWN_FOR_S = 300.0
 _KEY_BYTES = 32

@@ -15,7 +15,7 @@ from typing import Any
 from tandem_operator.kube.apply import refusal_of
 from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.kinds import LEASE, POOL
-from tandem_operator.kube.status import STATUS_MANAGER
+from tandem_operator.kube.status_writer import STATUS_MANAGER
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from tandem_contracts.names import POOL_LABEL
 from tandem_operator.kube.apply import controller_uid
 from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.kinds import CHILDREN, DEPLOYMENT, POD_MONITOR, ResourceKind
-from tandem_operator.workloads.names import key_of
+from tandem_operator.workloads.pool_names import key_of
 
 STATIC_FOR_S = 60.0
 DISCOVERED_FOR_S = 20.0

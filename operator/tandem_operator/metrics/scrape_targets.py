@@ -7,8 +7,8 @@ from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
-from tandem_operator.workloads.names import ROUTER
 from tandem_operator.workloads.pod_status import condition_of, epoch_s, has_ended, phase_of
+from tandem_operator.workloads.pool_names import ROUTER
 
 KILL_TAKES_S = 10.0
 """How long after the end of its grace period a pod's process may still be there."""

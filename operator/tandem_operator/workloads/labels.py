@@ -1,7 +1,7 @@
 """Labels of children and pods, and the selectors that rest on them."""
 
 from tandem_contracts.names import POOL_LABEL, ROLE_LABEL
-from tandem_operator.workloads.names import PoolName
+from tandem_operator.workloads.pool_names import PoolName
 
 TEMPLATE_ANNOTATION = "tandem-inference.io/template"
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"

@@ -16,7 +16,7 @@ from tandem_operator.api.parse import faults
 from tandem_operator.core.memory import VERSION, Memory
 from tandem_operator.core.observation import RouterReport
 from tandem_operator.workloads.builders.config_maps import WRITTEN_KEY
-from tandem_operator.workloads.names import MEMORY_KEY, PoolName, key_of
+from tandem_operator.workloads.pool_names import MEMORY_KEY, PoolName, key_of
 from tandem_operator.workloads.world import Object, World
 
 WRITE_EVERY_S = 30.0

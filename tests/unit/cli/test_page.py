@@ -10,7 +10,7 @@ from tandem_operator.cli.experiments.policies import PolicyName, policy_for
 from tandem_operator.cli.input.case import Case
 from tandem_operator.cli.output.chart import Axis, Chart
 from tandem_operator.cli.output.page import render
-from tandem_operator.cli.output.report import simulation_page
+from tandem_operator.cli.output.simulation_page import simulation_page
 from tandem_operator.sim.cluster.pods import ColdStart
 from tandem_operator.sim.routing.router_queue import QueueSettings
 from tests.unit.cli.files import PROFILE, tandem, write

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from tandem_operator.kube.events import EventWriter
-from tandem_operator.kube.status import NUMBERS_EVERY_S, StatusWriter
+from tandem_operator.kube.status_writer import NUMBERS_EVERY_S, StatusWriter
 from tests.unit.kube.apiserver import Clock
 
 POOL = {

@@ -2,7 +2,7 @@ import pytest
 
 from tandem_operator.kube.client import ApiServerError
 from tandem_operator.kube.counts import as_if_ours, replicas_last_decided
-from tandem_operator.workloads import plan as planning
+from tandem_operator.workloads import pass_plan as planning
 from tandem_operator.workloads.world import Installation, World
 from tests.unit.loop.store import KEY, own
 from tests.unit.workloads.cluster import pool

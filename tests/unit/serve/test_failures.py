@@ -1,6 +1,6 @@
 import pytest
 
-from tandem_engine.serve.failures import MESSAGE_BYTES, error_line, explain
+from tandem_engine.serve.engine_failures import MESSAGE_BYTES, error_line, explain
 
 CORE = "(EngineCore pid=18830) ERROR 11-21 12:40:59 [core.py:1512] "
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tandem_operator.core.observation import EngineSample, RouterReport
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.plan import PassPlan, plan
+from tandem_operator.workloads.pass_plan import PassPlan, plan
 from tandem_operator.workloads.world import Installation, Object, World
 
 NOW_S = 1_790_000_000.0

@@ -2,8 +2,8 @@ import pytest
 
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.checks.addresses import objection, refusal_of
-from tandem_operator.workloads.names import PoolName
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
+from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.world import Installation
 from tests.unit.workloads.cluster import NOW_S, pool, world
 

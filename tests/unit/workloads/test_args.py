@@ -12,7 +12,7 @@ from tandem_engine.router.settings_in_force import parse_settings
 from tandem_engine.serve.engine_settings import Device, Role
 from tandem_engine.serve.options import parse
 from tandem_engine.serve.refusals import FORBIDDEN, OWNED, refusal
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.serve.given import facts
 from tests.unit.workloads.cluster import NOW_S, child, container, pool, world
 

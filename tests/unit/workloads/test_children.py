@@ -9,7 +9,7 @@ from tandem_engine.router.settings_in_force import parse_settings
 from tandem_operator.api import parse_pool
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tandem_operator.workloads.pool_spec import policy_of
 from tests.unit.workloads.cluster import INSTALLATION, NOW, NOW_S, child, pod, pool, running, world
 

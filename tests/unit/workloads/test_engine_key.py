@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_contracts.names import KEY_ANNOTATION, KEY_ENV
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import (
     NOW_S,
     after,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.workloads.checks.engine_options import ALLOWED, REFUSED
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, world
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, world
 
 LISTED = replace(INSTALLATION, hub_token_secrets=("hub", "hf-token"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.__main__ import options_from
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tandem_operator.workloads.world import Network
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, world
 from tests.unit.workloads.reach import Peer, may_reach

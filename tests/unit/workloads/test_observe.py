@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.observation import PodPhase
-from tandem_operator.workloads.names import PoolName
 from tandem_operator.workloads.observed.live_objects import see
+from tandem_operator.workloads.pool_names import PoolName
 from tests.unit.workloads.cluster import NOW, NOW_S, pod, running
 
 NAME = PoolName("serving", "tiny", "8f0c")

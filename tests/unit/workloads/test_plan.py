@@ -12,7 +12,7 @@ from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import ArrivalSecond
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.plan import WriteOutcome, conclude, plan
+from tandem_operator.workloads.pass_plan import WriteOutcome, conclude, plan
 from tandem_operator.workloads.stored_memory import memory_to_json
 from tests.unit.workloads.cluster import (
     INSTALLATION,
@@ -231,7 +231,7 @@ def test_what_cannot_be_decided_without_a_memory_either_is_an_error(monkeypatch)
     def fails(*_told, **_more):
         raise ValueError("math domain error")
 
-    monkeypatch.setattr("tandem_operator.workloads.plan.decide", fails)
+    monkeypatch.setattr("tandem_operator.workloads.pass_plan.decide", fails)
 
     with pytest.raises(ValueError, match="math domain"):
         plan(replace(running(), memory=Memory()), now_s=NOW_S)

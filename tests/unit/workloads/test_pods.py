@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, container, pool, template, world
 
 COMPONENTS = ["prefill", "decode", "router"]

@@ -7,7 +7,7 @@ import pytest
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.workloads.observed.quota import NamespaceGpus, gpus_by_pool, hard_gpus
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import NOW_S, after, child, pool, running, world
 
 NVIDIA = {"engine": {"device": "NVIDIA"}}

@@ -9,7 +9,7 @@ from tandem_operator.core.memory import Memory
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.workloads.observed.deletion_cost import LEAVING_COST, UNKNOWN_LOAD_COST
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import (
     NOW_S,
     after,

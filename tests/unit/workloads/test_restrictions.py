@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.workloads.plan import plan
+from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.bad_templates import BAD_TEMPLATES, GOOD_TEMPLATES, BadTemplate
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, running, template, world
 

@@ -11,7 +11,7 @@ from tandem_operator.core.objective.error_budget import ErrorBudget
 from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles, SickPod
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.plan import EventType, WriteOutcome, conclude, plan
+from tandem_operator.workloads.pass_plan import EventType, WriteOutcome, conclude, plan
 from tandem_operator.workloads.status.conditions import rfc3339
 from tests.unit.workloads.cluster import (
     NOW,

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from tandem_engine.router.forwarding.client import Client
+from tandem_engine.router.forwarding.client_stream import Client
 from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure
 from tandem_engine.router.openai.assembly import Assembly
 from tandem_engine.router.openai.call import EndpointKind

@@ -12,7 +12,7 @@ from aiohttp import web
 from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.accounting.recent import RecentRequest
 from tandem_engine.router.accounting.visits import Visits
-from tandem_engine.router.forwarding.client import Client, ClientGone
+from tandem_engine.router.forwarding.client_stream import Client, ClientGone
 from tandem_engine.router.forwarding.flight import Accounts, Flight
 from tandem_engine.router.forwarding.forward import Forwarder
 from tandem_engine.router.forwarding.sink import AnswerSink, Sink, StreamSink

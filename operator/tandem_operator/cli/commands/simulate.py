@@ -31,7 +31,7 @@ from tandem_operator.cli.output.destination import (
     write,
     write_json,
 )
-from tandem_operator.cli.output.report import simulation_page
+from tandem_operator.cli.output.simulation_page import simulation_page
 from tandem_operator.cli.output.tables import case_json, case_lines, changes_table, figures_table
 from tandem_operator.cli.units import Fleet, fleet, share
 

@@ -22,7 +22,7 @@ from tandem_operator.cli.command_errors import BadInputError, FailedError
 from tandem_operator.cli.input.cluster_access import Where, connected, plain_errors
 from tandem_operator.cli.input.manifest import is_pool, objects
 from tandem_operator.core.memory import Memory
-from tandem_operator.workloads.names import MEMORY_KEY, PoolName
+from tandem_operator.workloads.pool_names import MEMORY_KEY, PoolName
 from tandem_operator.workloads.stored_memory import MemoryFormatError, memory_from_json
 
 if TYPE_CHECKING:

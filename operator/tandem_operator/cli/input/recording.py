@@ -9,7 +9,7 @@ from tandem_operator.cli.command_errors import BadInputError, FailedError
 from tandem_operator.cli.units import amount, duration, seconds, share
 from tandem_operator.sim.traces.recorded import LoggedRequest, RecordedTrace, recorded
 from tandem_operator.workloads.labels import selector_of
-from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 
 if TYPE_CHECKING:
     from tandem_operator.kube.client import Kube

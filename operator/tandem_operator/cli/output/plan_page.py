@@ -20,7 +20,7 @@ from tandem_operator.cli.output.plan_tables import (
     p95_s,
     tandem_cells,
 )
-from tandem_operator.cli.output.report import bin_width_s, rate_chart, replica_chart
+from tandem_operator.cli.output.simulation_page import bin_width_s, rate_chart, replica_chart
 from tandem_operator.cli.output.tables import case_lines
 from tandem_operator.cli.units import amount, fleet_name, latency, share
 

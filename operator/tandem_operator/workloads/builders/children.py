@@ -9,7 +9,11 @@ from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.workloads.builders.config_maps import settings_map
 from tandem_operator.workloads.builders.deployments import deployment
 from tandem_operator.workloads.builders.network import network_policies
-from tandem_operator.workloads.builders.pods import Template, engine_template, router_template
+from tandem_operator.workloads.builders.pod_templates import (
+    Template,
+    engine_template,
+    router_template,
+)
 from tandem_operator.workloads.builders.services import (
     COMPONENTS,
     disruption_budget,
@@ -21,7 +25,7 @@ from tandem_operator.workloads.builders.services import (
     router_service,
     service_account,
 )
-from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Object
 
 

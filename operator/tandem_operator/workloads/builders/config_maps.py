@@ -16,7 +16,7 @@ from tandem_operator.core.explain.tick_result import rounded
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.workloads.builders.engine_args import KV_LEASE_S
 from tandem_operator.workloads.labels import labels_of
-from tandem_operator.workloads.names import MEMORY_KEY, ROUTER, PoolName
+from tandem_operator.workloads.pool_names import MEMORY_KEY, ROUTER, PoolName
 from tandem_operator.workloads.pool_spec import insurance_of
 from tandem_operator.workloads.world import Object
 

@@ -1,9 +1,9 @@
 """Deployments: one builder for every component. Replica counts never stand in them."""
 
 from tandem_operator.core.guard.rollout import RolloutStep
-from tandem_operator.workloads.builders.pods import Template
+from tandem_operator.workloads.builders.pod_templates import Template
 from tandem_operator.workloads.labels import labels_of, selector_of
-from tandem_operator.workloads.names import PoolName
+from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.world import Object
 
 PROGRESS_DEADLINE_S = 3600

@@ -6,7 +6,7 @@ import json
 from tandem_contracts.names import CONTROL_PORT, HTTP_PORT
 from tandem_operator.api import Device, PoolSpec
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.names import PoolName
+from tandem_operator.workloads.pool_names import PoolName
 
 COMMAND = ("tandem-engine", "serve")
 MODEL_MOUNT = "/mnt/model"

@@ -7,8 +7,8 @@ pods run already, routers are given it first, and engines once no router is with
 from tandem_contracts.names import KEY_ANNOTATION, KEY_ENV, ROLE_LABEL
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.labels import labels_of
-from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.pod_status import has_ended
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Object, World
 
 _FIELD = "key"

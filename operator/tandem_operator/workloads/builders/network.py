@@ -11,7 +11,7 @@ from tandem_contracts.names import CONTROL_PORT, HTTP_PORT, ROUTER_INTERNAL_PORT
 from tandem_operator.api import Management, PoolSpec
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.labels import labels_of, selector_of
-from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Network, Object
 
 DNS_PORT = 53

@@ -12,7 +12,7 @@ from tandem_contracts.names import (
 )
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.labels import labels_of, selector_of
-from tandem_operator.workloads.names import ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Object
 
 COMPONENTS = (*Role, ROUTER)

@@ -5,7 +5,7 @@ from typing import Any
 
 from tandem_operator.api import PodTemplate, PoolSpec, Resources, quantity
 from tandem_operator.workloads.builders.pod_restrictions import Own, breaches
-from tandem_operator.workloads.builders.pods import (
+from tandem_operator.workloads.builders.pod_templates import (
     LEAST_GRACE_PERIOD_S,
     asked_template,
     engine_image,
@@ -13,7 +13,7 @@ from tandem_operator.workloads.builders.pods import (
 from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks import addresses
 from tandem_operator.workloads.checks.engine_options import refused_options
-from tandem_operator.workloads.names import ENGINE, ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName
 from tandem_operator.workloads.world import Installation
 
 _GRACE = "terminationGracePeriodSeconds"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tandem_operator.core.observation import PodPhase
-from tandem_operator.workloads.names import ENGINE
 from tandem_operator.workloads.pod_status import condition_of, epoch_s, phase_of
+from tandem_operator.workloads.pool_names import ENGINE
 
 
 def lapsed_s(pod: Mapping[str, Any]) -> float | None:

@@ -7,10 +7,10 @@ from tandem_contracts.names import REVISION_LABEL, ROLE_LABEL
 from tandem_operator.core.observation import Observation, PodPhase, PodState
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION, TEMPLATE_ANNOTATION
-from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.observed.lapses import lapsed_s
 from tandem_operator.workloads.observed.troubles import deployment_trouble, pod_trouble
 from tandem_operator.workloads.pod_status import condition_of, epoch_s, has_ended, phase_of
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Object, World
 
 

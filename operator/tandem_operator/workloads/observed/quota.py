@@ -12,7 +12,7 @@ from tandem_contracts.names import POOL_LABEL
 from tandem_operator.api import quantity
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
-from tandem_operator.workloads.builders.pods import GPU_RESOURCE
+from tandem_operator.workloads.builders.pod_templates import GPU_RESOURCE
 
 HARD_KEY = f"requests.{GPU_RESOURCE}"
 # Every pod of a pool is in this scope: none has a deadline.

@@ -6,7 +6,7 @@ from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.rollout import Turnover
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.builders.pods import Template
+from tandem_operator.workloads.builders.pod_templates import Template
 from tandem_operator.workloads.observed.live_objects import LiveObjects
 
 

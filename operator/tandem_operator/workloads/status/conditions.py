@@ -12,7 +12,7 @@ from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
-from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.not_serving import Sickness, ejected, lapsed
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 from tandem_operator.workloads.world import Rival

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tandem_operator.api import Condition, ConditionType, PoolStatus
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
-from tandem_operator.workloads.names import ROUTER
+from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.conditions import (
     BAD_THOUGH_ACCEPTED,
     BAD_WHEN_TRUE,

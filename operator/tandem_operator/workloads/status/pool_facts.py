@@ -11,8 +11,8 @@ from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.effects import WriteOutcome
-from tandem_operator.workloads.names import ROUTER, PoolName
 from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Rival
 
 _ON_A_NODE = frozenset({PodPhase.STARTING, PodPhase.READY, PodPhase.TERMINATING})

@@ -21,9 +21,9 @@ from tandem_operator.core.decision import Reason
 from tandem_operator.core.observation import PodPhase, Quantiles
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
-from tandem_operator.workloads.names import ROUTER
 from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.pod_status import epoch_s
+from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.conditions import conditions, rejection, rfc3339, verdicts
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 

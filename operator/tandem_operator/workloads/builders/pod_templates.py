@@ -32,7 +32,7 @@ from tandem_operator.workloads.builders.engine_key import key_env
 from tandem_operator.workloads.builders.merge import merged, overridden
 from tandem_operator.workloads.builders.pod_restrictions import CONTAINED
 from tandem_operator.workloads.labels import TEMPLATE_ANNOTATION, labels_of, selector_of
-from tandem_operator.workloads.names import ENGINE, ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Object
 
 GPU_RESOURCE = "nvidia.com/gpu"

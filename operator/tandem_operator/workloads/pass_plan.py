@@ -27,13 +27,13 @@ from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.builders.children import children_of, templates_of
 from tandem_operator.workloads.builders.config_maps import memory_map
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence, roles_with_key
-from tandem_operator.workloads.builders.pods import Template
+from tandem_operator.workloads.builders.pod_templates import Template
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
-from tandem_operator.workloads.names import ROUTER, PoolName, key_of
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
 from tandem_operator.workloads.observed.live_objects import LiveObjects, see
 from tandem_operator.workloads.observed.turnover import turnovers
+from tandem_operator.workloads.pool_names import ROUTER, PoolName, key_of
 from tandem_operator.workloads.pool_spec import policy_of
 from tandem_operator.workloads.status.pool_events import (
     KEY_REPLACED,
