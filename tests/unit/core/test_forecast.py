@@ -351,6 +351,7 @@ def test_a_forecast_of_little_risk_orders_no_earlier_than_a_start_takes() -> Non
     assert sure.looking_ahead(0.0).peak.mean_rps == pytest.approx(20.0)
     assert sure.looking_ahead(0.5).peak.mean_rps == pytest.approx(25.0)
     assert sure.looking_ahead(0.5).levels[:2] == sure.levels[:2]
+    assert sure.looking_ahead(0.5).peak.samples_rps == pytest.approx((24.75, 25.0, 25.25))
 
 
 def test_a_steady_rate_that_was_foreseen_for_long_has_little_risk_and_a_new_one_has_not() -> None:

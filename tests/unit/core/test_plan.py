@@ -13,7 +13,7 @@ from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.observe.role_pods import Starts, fleet
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.demand import Situation
-from tandem_operator.core.sizing.replica_counts import RoleDemand
+from tandem_operator.core.sizing.replica_counts import RoleDemand, alone
 from tandem_operator.core.sizing.role_targets import Plan, plan_for
 from tests.unit.core.scene import NOW_S, make_spec, observe
 from tests.unit.core.test_sizing import decode as decode_work
@@ -170,3 +170,26 @@ def test_a_full_budget_trades_no_role_beyond_what_is_wanted(
 
     assert sum(plan.choice.target.values()) == prefill + decode
     assert_between(plan)
+
+
+def test_a_late_request_costs_less_where_most_cannot_be_in_time() -> None:
+    levels = (Level(horizon_s=60.0, mean_rps=10.0, samples_rps=(10.0,)),)
+
+    def count(reachable_share: float) -> int:
+        # Each replica more helps less than the one before it.
+        demand = RoleDemand(
+            late_share=lambda _, replicas: 0.2 / replicas,
+            busy=0.01,
+            reachable_share=reachable_share,
+        )
+        return alone(
+            make_spec(attainment=0.9, high=40),
+            Role.PREFILL,
+            Forecast(lead_s=60.0, levels=levels),
+            dict.fromkeys(Role, demand),
+            fixed={},
+            late_price=20_000.0,
+            floors={},
+        )
+
+    assert 1 < count(0.2) < 0.25 * count(1.0)
