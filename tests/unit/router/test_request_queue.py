@@ -542,3 +542,16 @@ async def test_a_request_that_is_cancelled_in_its_place_leaves_none_taken() -> N
 
     assert pod.requests == 0
     assert len(desk.waiting._coming) == 0
+
+
+async def test_a_place_given_back_is_free_before_the_queue_looks_for_the_next() -> None:
+    desk = Desk()
+    [pod] = desk.fleet.usable(Role.PREFILL)
+    placement = await desk.waiting.admit(desk.waiter(9.0, Expected()))
+    held_at_a_look = []
+    desk.waiting.pump = lambda: held_at_a_look.append(pod.requests)  # type: ignore[method-assign]
+
+    desk.waiting.give_back(placement)
+
+    assert held_at_a_look
+    assert not any(held_at_a_look)

@@ -7,7 +7,7 @@ anew.
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -84,7 +84,8 @@ class Forwarder:
         """Answer one request; `flight.ending` says how it went, also when this raises."""
         self._failures.refuse_killer(flight)
         while True:
-            async with self._placed(flight) as placement:
+            async with contextlib.AsyncExitStack() as held:
+                placement = flight.placement = await self._queue(flight, held)
                 try:
                     return await self._legs(flight, sink, placement)
                 except LeaseOver as over:
@@ -99,9 +100,7 @@ class Forwarder:
             flight.decode_only = DecodeOnly.KV_EXPIRED
         handover: Handover | None = None
         try:
-            if placement.prefill is not None:
-                handover = await self._prefill_leg.run(flight, placement.prefill, placement)
-            usable = handover
+            usable = handover = await self._prefill_leg.run(flight, placement)
             if usable is not None and self._clock() >= usable.until_s:
                 # A leg that outlasts the lease will do so again.
                 self._kv_return.unwanted(flight, usable)
@@ -123,16 +122,6 @@ class Forwarder:
         timeline.prefill_started, timeline.prefill_ended_s = False, None
         timeline.transfer_s = None
 
-    @contextlib.asynccontextmanager
-    async def _placed(self, flight: Flight) -> AsyncIterator[PrefillPlacement]:
-        """Hold a place for as long as the request needs it."""
-        async with contextlib.AsyncExitStack() as held:
-            placement = flight.placement = await self._queue(flight, held)
-            flight.timeline.dispatched_s = self._clock()
-            # Copies of it may have ended engines while it waited.
-            self._failures.refuse_killer(flight)
-            yield placement
-
     async def _queue(self, flight: Flight, held: contextlib.AsyncExitStack) -> PrefillPlacement:
         """Return a place, which is given back when `held` ends."""
         call = flight.call
@@ -149,7 +138,7 @@ class Forwarder:
             async with asyncio.timeout_at(
                 self._learned.begin_by_s(flight, stage=stage, now=self._clock())
             ):
-                return await held.enter_async_context(self._waiting.place(waiter))
+                placement = await held.enter_async_context(self._waiting.place(waiter))
         except QueueFull:
             flight.ending = Ending.SHED
             raise too_busy(
@@ -162,6 +151,10 @@ class Forwarder:
             raise no_place(self._fleet) from None
         finally:
             flight.timeline.held_s += self._without_decode_s() - held_s
+        flight.timeline.dispatched_s = self._clock()
+        # Copies of it may have ended engines while it waited.
+        self._failures.refuse_killer(flight)
+        return placement
 
     def _without_decode_s(self) -> float:
         """Return for how long, in all, requests waited for what no prefill pod could give."""

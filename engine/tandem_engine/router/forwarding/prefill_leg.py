@@ -42,11 +42,14 @@ class PrefillLeg:
     kv_return: KvReturn
     clock: Callable[[], float]
 
-    async def run(self, flight: Flight, pod: Pod, placement: PrefillPlacement) -> Handover | None:
+    async def run(self, flight: Flight, placement: PrefillPlacement) -> Handover | None:
         """Return what a prefill pod has for a decode pod; `None`: the decode pod does it all.
 
         A leg that fails is tried once more, at another pod; one that is silent is not.
         """
+        pod = placement.prefill
+        if pod is None:
+            return None
         flight.timeline.prefill_started = True
         started, load = self.clock(), placement.load
         ejection = self.fleet.ejection
