@@ -2,10 +2,9 @@
 
 import ast
 import inspect
-from collections.abc import Iterator
 from dataclasses import fields
-from itertools import pairwise
 
+from tandem_contracts.document import texts_below
 from tandem_operator.core.tuning.tuning import TUNING
 
 HEAD = """\
@@ -29,21 +28,14 @@ def render() -> str:
 
 def _table(room: str) -> str:
     record = getattr(TUNING, room)
-    meanings = dict(_meanings(type(record)))
+    [definition] = ast.parse(inspect.getsource(type(record))).body
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - the source of a class
+    meanings = dict(texts_below(definition.body))
     rows = [
         f"| `{each.name}` | {_shown(getattr(record, each.name))} | {meanings[each.name]} |\n"
         for each in fields(record)
     ]
     return "| number | value | meaning |\n|---|---|---|\n" + "".join(rows)
-
-
-def _meanings(kind: type) -> Iterator[tuple[str, str]]:
-    """Each field with the text below it, which Python itself does not keep."""
-    [definition] = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - the source of a class
-    for number, text in pairwise(definition.body):
-        if isinstance(number, ast.AnnAssign) and isinstance(text, ast.Expr):
-            yield ast.unparse(number.target), " ".join(ast.literal_eval(text.value).split())
 
 
 def _shown(value: object) -> str:

@@ -6,7 +6,7 @@ A table lies between `<!-- made from NAME -->` and `<!-- end -->`.
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -74,15 +74,20 @@ def _last(reference: str) -> str:
 
 
 def _names() -> str:
-    """Constants of the module and the text below each, which Python itself does not keep."""
-    body = ast.parse(inspect.getsource(names)).body
+    """Constants of the module, each with the text below it: Python itself does not keep that."""
     lines = ["| name | value | |", "|---|---|---|"]
-    for constant, text in pairwise(body):
-        if isinstance(constant, ast.Assign) and isinstance(text, ast.Expr):
-            [name] = (ast.unparse(target) for target in constant.targets)
-            description = " ".join(ast.literal_eval(text.value).split())
-            lines.append(f"| `{name}` | `{getattr(names, name)}` | {description} |")
+    for name, description in texts_below(ast.parse(inspect.getsource(names)).body):
+        lines.append(f"| `{name}` | `{getattr(names, name)}` | {description} |")
     return "\n".join(lines) + "\n"
+
+
+def texts_below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Each name that a body gives a value, with the text below it, in one line."""
+    for value, text in pairwise(body):
+        if not isinstance(value, ast.Assign | ast.AnnAssign) or not isinstance(text, ast.Expr):
+            continue
+        target = value.target if isinstance(value, ast.AnnAssign) else value.targets[0]
+        yield ast.unparse(target), " ".join(ast.literal_eval(text.value).split())
 
 
 def _logs() -> str:

@@ -151,13 +151,13 @@ class PoolLoop:
         where = {"namespace": key.namespace, "pool": key.name}
         if before is not None:
             log.warning("pool taken over", extra={**where, "from": before})
+        parsed = parsed_pool(pool)
+        spec = parsed.spec if isinstance(parsed, InferencePool) else None
         known = self._known.get(key)
         if known is None or known.uid != pool["metadata"]["uid"]:
             self._forget(key)
             uid = pool["metadata"]["uid"]
-            known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool))
-        parsed = parsed_pool(pool)
-        spec = parsed.spec if isinstance(parsed, InferencePool) else None
+            known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool, spec))
         holds_gpus = spec is not None and spec.engine.device is Device.NVIDIA
         gpus = await self._sharing.gpus(key.namespace) if holds_gpus else None
         # A spec that cannot be read otherwise still has its pods measured.

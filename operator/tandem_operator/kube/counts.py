@@ -6,7 +6,6 @@ A count that somebody else set on a Managed role is no decision of ours to start
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tandem_operator.api.parse import InvalidPoolError, parse_pool
 from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
@@ -52,23 +51,15 @@ def managed(spec: PoolSpec | None) -> frozenset[str]:
     return frozenset(roles if policy.mode is Mode.PAUSED else {*roles, ROUTER})
 
 
-def replicas_last_decided(pool: Object) -> Mapping[str, int]:
+def replicas_last_decided(pool: Object, spec: PoolSpec | None) -> Mapping[str, int]:
     """What the process before this one had written, as far as the pool's status tells.
 
     Only of a spec that was in force: through an edit since, a role may have been another owner's.
     """
-    spec, status = spec_of(pool), pool.get("status") or {}
+    status = pool.get("status") or {}
     if spec is None or status.get("observedGeneration") != pool["metadata"].get("generation"):
         return {}
     policy = policy_of(spec)
     ours = [role for role in Role if policy.mode is Mode.AUTO and policy.roles[role].managed]
     desired = {role.value: (status.get(role.value) or {}).get("desired") for role in ours}
     return {role: count for role, count in desired.items() if count is not None}
-
-
-def spec_of(pool: Object) -> PoolSpec | None:
-    """The spec, or `None` where it is not valid."""
-    try:
-        return parse_pool(pool).spec
-    except InvalidPoolError:
-        return None

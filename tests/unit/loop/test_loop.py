@@ -1,5 +1,6 @@
 import pytest
 
+from tandem_operator.api import InferencePool
 from tandem_operator.kube.client import ApiServerError
 from tandem_operator.kube.counts import as_if_ours, replicas_last_decided
 from tandem_operator.workloads import pass_plan as planning
@@ -71,8 +72,14 @@ def left(*changes, generation=1, prefill=3, decode=2):
     return pool(*changes, generation=generation, status={"observedGeneration": 1, **fleets})
 
 
+def last_decided(stored):
+    parsed = planning.parsed_pool(stored)
+    spec = parsed.spec if isinstance(parsed, InferencePool) else None
+    return replicas_last_decided(stored, spec)
+
+
 def test_a_new_process_starts_from_what_the_last_one_wrote():
-    assert replicas_last_decided(left()) == {"prefill": 3, "decode": 2}
+    assert last_decided(left()) == {"prefill": 3, "decode": 2}
 
 
 @pytest.mark.parametrize(
@@ -86,15 +93,15 @@ def test_a_new_process_starts_from_what_the_last_one_wrote():
     ],
 )
 def test_what_nobody_wrote_is_not_taken_for_ours(stored):
-    assert replicas_last_decided(stored) == {}
+    assert last_decided(stored) == {}
 
 
 def test_what_was_recommended_to_another_owner_is_not_taken_for_ours():
-    assert replicas_last_decided(left({"decode": EXTERNAL})) == {"prefill": 3}
+    assert last_decided(left({"decode": EXTERNAL})) == {"prefill": 3}
 
 
 def test_after_an_edit_nothing_is_taken_for_ours():
-    assert replicas_last_decided(left(generation=2)) == {}
+    assert last_decided(left(generation=2)) == {}
 
 
 async def test_a_role_handed_over_while_no_operator_runs_keeps_its_count(store):
