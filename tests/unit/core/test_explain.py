@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from tandem_operator.core.decision import Reason
@@ -77,6 +79,14 @@ def test_growth_names_the_observed_tpot() -> None:
         "decode 1 -> 2: TPOT was 31.2 ms (bound 25 ms) in the last 2 minutes;"
         " the forecast is 2 requests/s; 1 more replica brings TPOT to 19 ms"
     )
+
+
+def test_a_full_batch_of_fast_steps_is_late_for_ttft_until_tpot_is_seen_to_be_late() -> None:
+    full = outlook(quantity="TPOT", batch_limit="max_num_seqs (64 streams)")
+
+    assert cause(words(Role.DECODE, full)) is Reason.PREDICTED_TTFT
+    assert cause(words(Role.DECODE, replace(full, observed_s=0.03))) is Reason.OBSERVED_TPOT
+    assert cause(words(Role.DECODE, outlook(quantity="TPOT"))) is Reason.PREDICTED_TPOT
 
 
 def test_a_queue_that_grows_without_limit_is_over_a_minute() -> None:

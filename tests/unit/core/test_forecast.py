@@ -4,9 +4,10 @@ from random import Random
 
 import pytest
 
-from tandem_operator.core.forecast.backtest import Track
+from tandem_operator.core.forecast.backtest import Miss, Track
 from tandem_operator.core.forecast.change_point import last_step_s
 from tandem_operator.core.forecast.distribution import Forecast, Level
+from tandem_operator.core.forecast.experts import predict_all
 from tandem_operator.core.forecast.forecaster import forecast
 from tandem_operator.core.forecast.seasonality_of_minutes import periods_s, season
 from tandem_operator.core.observe.arrivals import Arrivals
@@ -381,3 +382,32 @@ def test_what_is_said_beyond_a_start_counts_less_where_forecasts_have_come_true(
     assert whole.risk < PROVEN_RISK
     assert made.levels[:-1] == whole.levels[:-1]
     assert made.at(LEAD_S).mean_rps < made.levels[-1].mean_rps < whole.levels[-1].mean_rps
+
+
+def test_the_near_end_of_a_forecast_errs_as_near_ones_did_and_the_far_end_as_far_ones_did() -> None:
+    arrivals = Arrivals(int(NOW_S), (10.0,) * 600, {}, complete=True)
+    rates = dict.fromkeys(predict_all((10.0,) * 600, (LEAD_S,), step_age_s=None), 10.0)
+
+    def missed(*, near_by: float, far_by: float) -> tuple[Miss, ...]:
+        return tuple(
+            Miss(NOW_S - i, near, rates, 10.0 + (near_by if near else far_by), 1.0)
+            for i in range(200)
+            for near in (True, False)
+        )
+
+    def spread_rps(misses: tuple[Miss, ...]) -> dict[float, float]:
+        track = Track(at_s=NOW_S - 5.0, since_s=NOW_S - 3000.0, misses=misses)
+        made, _ = forecast(track, arrivals, lead_s=LEAD_S, now_s=NOW_S)
+        assert made is not None
+        return {level.horizon_s: max(level.samples_rps) - 10.0 for level in made.levels}
+
+    near = spread_rps(missed(near_by=6.0, far_by=0.0))
+    far = spread_rps(missed(near_by=0.0, far_by=6.0))
+    first, last = min(near), LEAD_S
+
+    assert near[first] > 4.0
+    assert far[first] < 2.0
+    assert far[last] > 4.0
+    assert near[last] < 2.0
+    assert any(near[first] > near[h] > near[last] for h in near)
+    assert any(far[first] < far[h] < far[last] for h in far)

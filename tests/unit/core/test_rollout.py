@@ -75,6 +75,19 @@ def test_a_rollout_takes_a_replica_of_a_fleet_at_its_budget():
     assert spec.budget_words == "gpuBudget 4 (1 for the rollout)"
 
 
+def test_a_rollout_reserves_the_gpus_of_a_whole_replica():
+    spec = make_spec(gpu_budget=12)
+    wide = {role: replace(spec.roles[role], gpus_per_replica=2) for role in Role}
+
+    def reserved(budget):
+        made = replace(spec, roles=wide, gpu_budget=budget)
+        kept = with_reserve(made, {Role.PREFILL: DONE, Role.DECODE: BEFORE})
+        return kept.gpu_budget, kept.rollout_gpus
+
+    # Four replicas are asked for: eight GPUs. Up to two replicas more are reserved where they fit.
+    assert [reserved(budget) for budget in (8, 10, 12, 16)] == [(6, 2), (8, 2), (8, 4), (12, 4)]
+
+
 def test_a_minimum_that_fills_the_budget_gives_way_by_one_for_a_rollout():
     spec = make_spec(gpu_budget=4)
     tight = {role: replace(spec.roles[role], min_replicas=2) for role in Role}

@@ -11,10 +11,15 @@ from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.quota.allocate import Claim, allocate
-from tandem_operator.core.quota.demand_curve import Curve, CurvePoint, demand_curve
+from tandem_operator.core.quota.demand_curve import (
+    NEGLIGIBLE_RPS,
+    Curve,
+    CurvePoint,
+    demand_curve,
+)
 from tandem_operator.core.quota.share import Crest, Quota, crest_of
 from tandem_operator.core.role import Role
-from tandem_operator.core.sizing.replica_counts import RoleDemand
+from tandem_operator.core.sizing.replica_counts import RoleDemand, count_pairs
 from tandem_operator.core.spec import Mode, PoolSpec, RoleSpec
 from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
@@ -24,6 +29,16 @@ from tests.unit.core.test_sizing import decode, poisson, replay, sampled
 TARGET = {Role.PREFILL: 4, Role.DECODE: 3}
 
 
+def demands() -> dict[Role, RoleDemand]:
+    played, decoding = replay(sampled(poisson(8.0)), service_s=0.3), decode()
+    return {
+        Role.PREFILL: RoleDemand(played.late_share, played.work.mean_service_s),
+        Role.DECODE: RoleDemand(
+            decoding.late_share, decoding.outputs.mean_tokens / decoding.tokens_per_s
+        ),
+    }
+
+
 def curve_of(
     spec: PoolSpec,
     *,
@@ -31,18 +46,11 @@ def curve_of(
     fixed: dict[Role, int] | None = None,
     good_share: float = 1.0,
 ) -> Curve:
-    played, decoding = replay(sampled(poisson(8.0)), service_s=0.3), decode()
-    demands = {
-        Role.PREFILL: RoleDemand(played.late_share, played.work.mean_service_s),
-        Role.DECODE: RoleDemand(
-            decoding.late_share, decoding.outputs.mean_tokens / decoding.tokens_per_s
-        ),
-    }
     level = Level(30.0, 8.0, (7.0, 8.0, 9.0))
     return demand_curve(
         spec,
         Forecast(30.0, (level,)),
-        demands,
+        demands(),
         target=target,
         fixed=fixed or {},
         good_share=good_share,
@@ -94,6 +102,16 @@ def test_a_curve_leads_from_the_minimum_to_the_target_and_always_up() -> None:
     assert all(a.gpus < b.gpus for a, b in pairwise(curve))
     assert all(a.goodput_rps <= b.goodput_rps for a, b in pairwise(curve))
     assert curve[-1].goodput_rps > 0.85 * 8.0
+
+
+def test_a_point_of_the_curve_is_the_best_pair_of_its_gpus() -> None:
+    spec = make_spec(high=8)
+    rates_rps = (7.0, 8.0, 9.0)
+    pairs = list(count_pairs(spec, rates_rps, demands(), target=TARGET, fixed={}))
+
+    for point in curve_of(spec)[:-1]:
+        best = max((p for p in pairs if p.gpus == point.gpus), key=lambda p: p.goodput_rps)
+        assert point.goodput_rps == pytest.approx(best.goodput_rps, abs=2 * NEGLIGIBLE_RPS)
 
 
 def test_a_curve_counts_the_gpus_of_tensor_parallel_replicas() -> None:

@@ -11,12 +11,12 @@ from tandem_operator.core.forecast.distribution import Forecast, Level
 from tandem_operator.core.learn.correction import Correction
 from tandem_operator.core.learn.engine_models import EngineModels
 from tandem_operator.core.learn.output_lengths import Outputs
-from tandem_operator.core.observation import StartUp
+from tandem_operator.core.observation import Latency, Quantiles, StartUp
 from tandem_operator.core.observe.arrivals import Arrivals, PromptGroup, Second
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.arrival_sample import Workload, workload
 from tandem_operator.core.sizing.decode_lateness import DecodeWork, Limit, decode_work
-from tandem_operator.core.sizing.demand import Backlog, assess
+from tandem_operator.core.sizing.demand import Backlog, Situation, assess, learn_overhead
 from tandem_operator.core.sizing.prefill_lateness import Replay, prefill_work
 from tandem_operator.core.sizing.replica_counts import Choice, RoleDemand, alone, choose
 from tandem_operator.core.slo import Slo
@@ -117,12 +117,11 @@ def test_lateness_that_weighs_less_buys_fewer_replicas() -> None:
     assert bought(0.05) < bought(1.0)
 
 
-def test_room_for_a_jump_is_bought_for_prompts_rather_than_for_streams() -> None:
-    spec = make_spec(high=64)
+def small_prompts(rate_rps: float) -> Situation:
     start_up = StartUp(prefill=((32.0, 0.02), (1024.0, 0.2)), steps=((1.0, 0.01), (64.0, 0.07)))
     situation = assess(
-        spec,
-        arrivals(poisson(30.0), tokens=100.0),
+        make_spec(high=64),
+        arrivals(poisson(rate_rps), tokens=100.0),
         models=EngineModels().with_start_up(Role.PREFILL, start_up),
         outputs=Outputs(50.0, 0.3),
         correction=Correction(),
@@ -130,6 +129,45 @@ def test_room_for_a_jump_is_bought_for_prompts_rather_than_for_streams() -> None
         backlog=Backlog(dict.fromkeys(Role, 0.0), clear_s=60.0),
     )
     assert situation is not None
+    return situation
+
+
+def learned_overhead_s(
+    known_s: float, surplus_s: float | None, *, ready: int = 8, settled: bool = True
+) -> float:
+    """What is known of the overhead after a median TTFT `surplus_s` above that of no queue."""
+    situation = small_prompts(30.0)
+    alone_s = situation.replay.work.unloaded_ttft_s(0.5)
+    p50_s = None if surplus_s is None else alone_s + surplus_s
+    return learn_overhead(
+        known_s,
+        situation,
+        Latency(NOW_S, Quantiles(p50_s=p50_s), Quantiles()),
+        rate_rps=30.0,
+        ready=dict.fromkeys(Role, ready),
+        settled=settled,
+        slo_ttft_s=1.5,
+    )
+
+
+def test_the_median_ttft_tells_of_overhead_only_while_nothing_queues() -> None:
+    assert learned_overhead_s(0.1, 0.2) == pytest.approx(0.12)
+    assert learned_overhead_s(0.1, -0.2) == pytest.approx(0.08)
+    assert learned_overhead_s(0.1, None) == 0.1
+    assert learned_overhead_s(0.1, 0.2, settled=False) == 0.1
+    assert learned_overhead_s(0.1, 0.2, ready=0) == 0.1
+    assert learned_overhead_s(0.1, 0.2, ready=1) == 0.1
+
+
+def test_one_look_moves_the_overhead_by_little_and_it_stays_within_half_of_the_target() -> None:
+    assert learned_overhead_s(0.1, 60.0) == pytest.approx(0.13)
+    assert learned_overhead_s(0.74, 60.0) == pytest.approx(0.75)
+    assert learned_overhead_s(0.001, -1.0) == 0.0
+
+
+def test_room_for_a_jump_is_bought_for_prompts_rather_than_for_streams() -> None:
+    spec = make_spec(high=64)
+    situation = small_prompts(30.0)
     rates_rps = tuple(30.0 * f for f in (0.8, 0.95, 1.0, 1.05, 1.3))
     forecast = Forecast(30.0, (Level(30.0, 30.0, rates_rps),))
 
