@@ -20,7 +20,7 @@ from typing import Any
 
 import aiohttp
 
-from tandem_engine.serve import vllm_metrics as metrics
+from tandem_engine.serve import vllm_metrics
 
 SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
 SHORTEST_TOKENS, LONGEST_TOKENS = 5, 1900
@@ -106,9 +106,9 @@ async def prompt_tokens(session: aiohttp.ClientSession, urls: Sequence[str]) -> 
     for url in urls:
         async with session.get(url) as answer:
             answer.raise_for_status()
-            samples = metrics.parse(await answer.text())
+            samples = vllm_metrics.parse(await answer.text())
         for source in SOURCES:
-            totals[source] += metrics.total(
+            totals[source] += vllm_metrics.total(
                 samples, "vllm:prompt_tokens_by_source_total", source=source
             )
     return totals

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.engines.engine import REQUEST_S, Pair, new_id
-from tandem_engine.serve import vllm_metrics as metrics
+from tandem_engine.serve import vllm_metrics
 from tandem_engine.serve.warm_up import random_prompt
 
 LENGTHS = (5, 31, 32, 33, 200, 777, 1900, 6000, 12000)
@@ -63,7 +63,7 @@ async def moved(pair: Pair) -> dict[str, float]:
     samples = await pair.decode.api.samples()
     names = ("vllm:nixl_xfer_time_seconds", "vllm:nixl_bytes_transferred")
     return {
-        f"{name.partition(':')[2]}_{part}": metrics.total(samples, f"{name}_{part}")
+        f"{name.partition(':')[2]}_{part}": vllm_metrics.total(samples, f"{name}_{part}")
         for name in names
         for part in ("sum", "count")
     }

@@ -14,7 +14,7 @@ import aiohttp
 
 from e2e.cluster.ports import free_ports
 from tandem_engine.router.openai.kv_fields import KV_PARAMS, REMOTE_DECODE
-from tandem_engine.serve import vllm_metrics as metrics
+from tandem_engine.serve import vllm_metrics
 from tandem_engine.serve.vllm_api import VllmApi
 
 PACKAGES = [str(Path(__file__).parents[2] / part) for part in ("contracts", "engine")]
@@ -77,7 +77,7 @@ class RealEngine:
     async def prompt_tokens(self, source: str) -> float:
         """Prompt tokens so far that came from `source`, in vLLM's words."""
         samples = await self.api.samples()
-        return metrics.total(samples, "vllm:prompt_tokens_by_source_total", source=source)
+        return vllm_metrics.total(samples, "vllm:prompt_tokens_by_source_total", source=source)
 
     async def end(self) -> None:
         """Stop it."""

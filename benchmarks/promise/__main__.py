@@ -81,8 +81,8 @@ def _report(results: Sequence[Result], before: Sequence[Result]) -> str:
 
 def _write(folder: Path, results: Sequence[Result], report: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    told = {result.case.name: result.rows for result in results}
-    (folder / "results.json").write_text(json.dumps(told, indent=1) + "\n")
+    rows = {result.case.name: result.rows for result in results}
+    (folder / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
     (folder / "report.md").write_text(f"{report}\n\nAll cases:\n\n{tables.by_case(results)}\n")
     (folder / "promise.svg").write_text(plot.svg(results))
     print(f"written to {folder}")
@@ -90,8 +90,8 @@ def _write(folder: Path, results: Sequence[Result], report: str) -> None:
 
 def _read(path: Path, results: Sequence[Result]) -> list[Result]:
     """What was written before, of these cases."""
-    told = json.loads(path.read_text())
-    return [Result(r.case, told[r.case.name]) for r in results if r.case.name in told]
+    rows = json.loads(path.read_text())
+    return [Result(r.case, rows[r.case.name]) for r in results if r.case.name in rows]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Bench:
 
     def fixed(self, size: Size) -> Row:
         """The run of a fleet that never moves. The objective tells it nothing."""
-        told = self.case.identity.rpartition(" ")[0]
+        without_target = self.case.identity.rpartition(" ")[0]
         fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
-        key = key_of("fixed", told, size)
+        key = key_of("fixed", without_target, size)
         return self.kept.get(key, lambda: run(self.case, self.pool, Static(fleet)))

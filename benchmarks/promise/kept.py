@@ -119,9 +119,9 @@ def _does_nothing(node: ast.AST) -> bool:
     return text or isinstance(node, ast.Import | ast.ImportFrom)
 
 
-def key_of(kind: str, *told: object) -> str:
-    """The key of a run of that kind of policy, of which `told` says the rest."""
-    return hashlib.sha256("\0".join((code(kind), *map(str, told))).encode()).hexdigest()[:24]
+def key_of(kind: str, *settings: object) -> str:
+    """The key of a run of that kind of policy, which `settings` tell from others of its kind."""
+    return hashlib.sha256("\0".join((code(kind), *map(str, settings))).encode()).hexdigest()[:24]
 
 
 @dataclass(slots=True)

@@ -90,8 +90,8 @@ def _points(result: Result) -> Iterator[str]:
 
 def _point(result: Result, row: Row, colour: str, cost: float) -> str:
     used = (1.0 - row["attainment"]) / (1.0 - result.case.target)
-    told = f"{result.case.name}, {row['policy']}: {row['attainment']:.4f} of {result.case.target:g}"
+    text = f"{result.case.name}, {row['policy']}: {row['attainment']:.4f} of {result.case.target:g}"
     return (
         f'<circle cx="{_x(cost):.1f}" cy="{_y(used):.1f}" r="4" fill="{colour}"'
-        f' fill-opacity="0.6"><title>{escape(told)}, x{cost:.2f}</title></circle>'
+        f' fill-opacity="0.6"><title>{escape(text)}, x{cost:.2f}</title></circle>'
     )

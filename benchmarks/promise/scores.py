@@ -99,9 +99,9 @@ def lines(results: Sequence[Result], before: Sequence[Result] = ()) -> list[Line
 
 
 def _line(what: str, must: str, goal: str, measured: str, keeps: tuple[bool, bool] | None) -> Line:
-    told = measured if keeps is not None else "not measured"
+    shown = measured if keeps is not None else "not measured"
     kept_must, kept_goal = (None, None) if keeps is None else keeps
-    return Line(what, must, goal, told, kept_must, kept_goal)
+    return Line(what, must, goal, shown, kept_must, kept_goal)
 
 
 def _recurring(results: Sequence[Result]) -> Line:

@@ -13,8 +13,8 @@ def line(result: Result) -> str:
     case = result.case
     cells = [f"{name} {_cell(row, case.target)}" for name, row in result.rows.items()]
     ratio = result.cost_ratio("fixed")
-    told = "" if ratio is None else f"  x{ratio:.2f} of fixed"
-    return f"{case.name:17} {case.target:<5g} " + "  ".join(cells) + told
+    cost = "" if ratio is None else f"  x{ratio:.2f} of fixed"
+    return f"{case.name:17} {case.target:<5g} " + "  ".join(cells) + cost
 
 
 def _cell(row: Row | None, target: float) -> str:

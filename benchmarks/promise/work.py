@@ -1,7 +1,7 @@
-"""Run jobs in a few processes: a case under a policy each, told as they end."""
+"""Run jobs in a few processes: a case under a policy each; each is reported when it ends."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -39,11 +39,7 @@ def work(job: Job) -> Done:
     return Done(job.case, rows, time.monotonic() - began_s)
 
 
-def all_of(
-    jobs: Sequence[Job], *, processes: int, told: Callable[[Done], None] = lambda _: None
-) -> Iterator[Done]:
+def all_of(jobs: Sequence[Job], *, processes: int) -> Iterator[Done]:
     """Do all jobs, in any order."""
     with get_context("fork").Pool(processes, maxtasksperchild=4) as pool:
-        for done in pool.imap_unordered(work, jobs):
-            told(done)
-            yield done
+        yield from pool.imap_unordered(work, jobs)

@@ -13,7 +13,7 @@ from benchmarks.replay.environment import cache_directory
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTED = REPOSITORY / "benchmarks" / "simulator" / "nvidia.json"
 CACHE = cache_directory()
-# What a result depends on besides what is told of it.
+# What a result depends on besides its own settings.
 CODE = (
     "operator/tandem_operator/core",
     "operator/tandem_operator/sim",

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from tandem_engine.serve import vllm_metrics as metrics
+from tandem_engine.serve import vllm_metrics
 from tandem_engine.serve.control import control_app
 from tandem_engine.serve.drain import Drain, Drained
 from tandem_engine.serve.engine_command import EngineCommand
@@ -212,7 +212,7 @@ class Launcher:
         while True:
             with contextlib.suppress(TimeoutError):
                 return _ModelFacts(
-                    metrics.kv_capacity_tokens(await api.samples()),
+                    vllm_metrics.kv_capacity_tokens(await api.samples()),
                     await api.max_model_len(self.settings.name),
                     await api.version(),
                 )

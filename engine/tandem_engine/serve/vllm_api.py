@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from tandem_engine.serve import vllm_metrics as metrics
+from tandem_engine.serve import vllm_metrics
 
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)
 
@@ -32,24 +32,24 @@ class VllmApi:
         async with self.session.get(f"{self.url}/health", timeout=self._quick) as answer:
             return answer.status
 
-    async def samples(self) -> list[metrics.MetricLine]:
+    async def samples(self) -> list[vllm_metrics.MetricLine]:
         """Return the metrics page."""
         async with self.session.get(f"{self.url}/metrics", timeout=self._quick) as answer:
             answer.raise_for_status()
-            return metrics.parse(await answer.text())
+            return vllm_metrics.parse(await answer.text())
 
-    async def load(self) -> metrics.EngineLoad | None:
+    async def load(self) -> vllm_metrics.EngineLoad | None:
         """Return what the engine holds, or `None` where it does not say."""
         try:
-            return metrics.load(await self.samples())
-        except (*UNREACHABLE, metrics.MissingMetricError):
+            return vllm_metrics.load(await self.samples())
+        except (*UNREACHABLE, vllm_metrics.MissingMetricError):
             return None
 
-    async def counters(self) -> metrics.Counters | None:
+    async def counters(self) -> vllm_metrics.Counters | None:
         """Return what moves while the engine works, or `None` where it does not say."""
         try:
-            return metrics.counters(await self.samples())
-        except (*UNREACHABLE, metrics.MissingMetricError):
+            return vllm_metrics.counters(await self.samples())
+        except (*UNREACHABLE, vllm_metrics.MissingMetricError):
             return None
 
     async def max_model_len(self, name: str) -> int | None:

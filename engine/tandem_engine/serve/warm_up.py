@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from tandem_engine.serve import vllm_metrics as metrics
+from tandem_engine.serve import vllm_metrics
 from tandem_engine.serve.engine_settings import EngineSettings, Role
 from tandem_engine.serve.vllm_api import UNREACHABLE, CompletionError, VllmApi
 
@@ -117,7 +117,7 @@ async def _pull(settings: EngineSettings, api: VllmApi, peer: VllmApi, prompt: l
         local = body | {"max_tokens": _ANSWER_TOKENS[settings.role], "kv_transfer_params": kv}
         await api.complete(local, request_id=request_id, timeout_s=PULL_TIMEOUT_S)
         tokens = int(await _pulled_tokens(api) - before)
-    except (*UNREACHABLE, CompletionError, metrics.MissingMetricError) as error:
+    except (*UNREACHABLE, CompletionError, vllm_metrics.MissingMetricError) as error:
         return KvPull("failed", _why(error))
     seconds = round(time.monotonic() - started, 4)
     if tokens == 0:
@@ -154,7 +154,7 @@ async def _prefilled(
 
 
 async def _pulled_tokens(api: VllmApi) -> float:
-    return metrics.total(
+    return vllm_metrics.total(
         await api.samples(),
         "vllm:prompt_tokens_by_source_total",
         source="external_kv_transfer",

@@ -31,7 +31,7 @@ class PolicyAnswer:
     """Replicas to ask for, and how long to wait before the next tick.
 
     Attributes:
-        told: what the router knows of decode replicas from now on; `None`: as before.
+        for_router: what the router knows of decode replicas from now on; `None`: as before.
     """
 
     replicas: Mapping[Role, int]

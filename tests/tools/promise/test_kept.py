@@ -41,7 +41,7 @@ def test_a_run_that_was_killed_while_it_was_written_is_made_again(tmp_path: Path
     assert Kept(path).get("c", lambda: {"late": 3}) == {"late": 3}
 
 
-def test_runs_of_one_kind_differ_by_what_is_told() -> None:
+def test_runs_of_one_kind_differ_by_their_settings() -> None:
     keys = {key_of("fixed", "case", size) for size in ((1, 2), (2, 1))}
 
     assert len(keys | {key_of("hold", "case", (1, 2))}) == 3

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem_operator.api import InferencePool
-from tandem_operator.cli.experiments import objective_costs as budget
+from tandem_operator.cli.experiments import objective_costs
 from tandem_operator.cli.experiments.experiment import Run
 from tandem_operator.cli.experiments.objective_costs import BudgetTable
 from tandem_operator.cli.experiments.spread import (
@@ -255,7 +255,7 @@ def markdown(found: Comparison) -> str:
         "|---|" + "---:|" * (len(found.titles) - 1),
         *("| " + " | ".join(map(_cell, row)) + " |" for row in rows(found)),
         "",
-        *(f"{_cell(line)}  " for line in budget.sentences(found.budget)),
+        *(f"{_cell(line)}  " for line in objective_costs.sentences(found.budget)),
         "",
         f"Simulated with the live decision core: {_cell(describe(old.case.trace))};"
         f" {_cell(engines(found))}, seed {old.case.seed}.",
@@ -292,7 +292,7 @@ def to_json(found: Comparison) -> dict[str, Any]:
                 ("cost_per_month", found.over_seeds(month)),
             )
         },
-        "budget": budget.to_json(found.budget),
+        "budget": objective_costs.to_json(found.budget),
         **{
             side: {"file": name, **case_json(run.case), **run.to_json()}
             for side, name, run in zip(("old", "new"), found.names, found.runs, strict=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tandem_operator.cli.experiments import objective_costs as budget
+from tandem_operator.cli.experiments import objective_costs
 from tandem_operator.cli.experiments.experiment import Run
 from tandem_operator.cli.experiments.objective_costs import BudgetTable
 from tandem_operator.cli.experiments.overspent import overspent
@@ -208,7 +208,7 @@ def to_json(found: CapacityPlan) -> dict[str, Any]:
             }
             for change in found.changes
         ],
-        "budget": budget.to_json(found.budget),
+        "budget": objective_costs.to_json(found.budget),
         "tandem": found.tandem.to_json(),
     }
 

@@ -20,7 +20,7 @@ from tandem_operator.workloads.pool_names import MEMORY_KEY, ROUTER, PoolName
 from tandem_operator.workloads.pool_spec import insurance_of
 from tandem_operator.workloads.world import Object
 
-TOLD_DIGITS = 4
+PACE_DIGITS = 4
 
 
 def router_settings(
@@ -79,7 +79,7 @@ def _decode(pace: TimedDecodePace, router: Router, *, routers: int) -> PaceSetti
     capacity, use = pace.kv_capacity_tokens, insurance_of(router)
     if not use.decode_gate and not use.overflow:
         return None
-    least_s, per_stream_s, per_token_s = (rounded(second, TOLD_DIGITS) for second in pace.steps)
+    least_s, per_stream_s, per_token_s = (rounded(second, PACE_DIGITS) for second in pace.steps)
     return PaceSettings(
         step_s=(least_s, per_stream_s, per_token_s),
         kv_capacity_tokens=None if capacity is None else max(1, round(capacity)),
