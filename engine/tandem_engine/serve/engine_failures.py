@@ -31,7 +31,7 @@ _KNOWN = (
     ),
     (
         re.compile(r"[Qq]uantization method .* does not match|Cannot find the config file for"),
-        "the checkpoint does not use this method; leave --quantization out",
+        "the checkpoint does not use the method of --quantization; leave it out",
     ),
     (
         re.compile(r"max_model_len .* is greater than the derived max_model_len"),
@@ -48,8 +48,8 @@ _KNOWN = (
             r"Cannot access gated repo",
             re.I,
         ),
-        "the model is gated on Hugging Face; accept its terms there; then give a token of that "
-        f"account as {_CREDENTIAL}",
+        "the model is gated on Hugging Face; accept its terms there; then give the token "
+        f"of the same account as {_CREDENTIAL}",
     ),
     (
         re.compile(r"RevisionNotFoundError|is not a valid git identifier"),

@@ -117,7 +117,7 @@ class EngineSettings(BaseModel):
         ports = (self.port, self.control_port, self.side_channel_port)
         if len(set(ports)) < len(ports):
             raise ValueError(
-                "port, control-port and side-channel-port must differ; "
+                "--port, --control-port and --side-channel-port must differ; "
                 "write for example --port=8000 --control-port=8001 --side-channel-port=5600"
             )
         return self
@@ -126,7 +126,7 @@ class EngineSettings(BaseModel):
     def _ready_ends_first(self) -> Self:
         if self.not_live_after_s <= self.not_ready_after_s:
             raise ValueError(
-                f"not-live-after-s must be more than not-ready-after-s, which is "
+                f"--not-live-after-s must be more than --not-ready-after-s, which is "
                 f"{self.not_ready_after_s:g}; write for example "
                 f"--not-live-after-s={3 * self.not_ready_after_s:g}"
             )
@@ -137,10 +137,10 @@ class EngineSettings(BaseModel):
         if self.warm_up_peer is None:
             return self
         if self.role is Role.PREFILL:
-            raise ValueError("warm-up-peer is for --role=decode only; leave it out for a prefill")
+            raise ValueError("--warm-up-peer is for --role=decode only; leave it out here")
         if not self.warm_up_peer.startswith(("http://", "https://")):
             raise ValueError(
-                f"warm-up-peer must be a URL, not {self.warm_up_peer!r}; "
+                f"--warm-up-peer must be a URL, not {self.warm_up_peer!r}; "
                 "write for example http://tiny-prefill:8000"
             )
         return self

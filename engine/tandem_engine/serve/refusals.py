@@ -41,10 +41,10 @@ FORBIDDEN = {
     "--uds": "the router reaches engines by TCP",
     "--root-path": "the router uses no path prefix",
     "--headless": "each engine serves its own API",
-    "--config": "a file could set what Tandem owns; give its lines as further arguments",
+    "--config": "a file could set what Tandem owns",
     "--disable-log-stats": "drain and scaling read these metrics",
     "--enable-log-requests": "logs must not contain prompts",
-    "--no-disable-uvicorn-access-log": "metrics cover it at less cost",
+    "--no-disable-uvicorn-access-log": "the metrics count requests at less cost",
 }
 _FOUR_BIT = frozenset({"awq", "gptq", "awq_marlin", "gptq_marlin", "compressed-tensors"})
 
@@ -208,7 +208,9 @@ def _overriding(arguments: Sequence[str]) -> str | None:
             continue
         for owned, ours in OWNED.items():
             if _abbreviates(option, owned):
-                return f"--extra-arg: {option} is set by Tandem; write {ours} instead"
+                return (
+                    f"--extra-arg: {option} is set by Tandem; write {ours} outside of --extra-arg"
+                )
         for forbidden, why in FORBIDDEN.items():
             if _abbreviates(option, forbidden):
                 return f"--extra-arg: {option} cannot be set, since {why}; leave it out"

@@ -156,7 +156,10 @@ DnsName = Annotated[
     Field(max_length=253),
     text_rule(
         pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-        message="name must be of lower-case letters, digits, '-' and '.'; write weights-1",
+        message=(
+            "name must hold only lower-case letters, digits, '-' and '.';"
+            " write for example weights-1"
+        ),
     ),
 ]
 ImageReference = Annotated[

@@ -42,9 +42,10 @@ def test_gpus_are_those_of_the_pods_own_role() -> None:
 def test_an_option_that_an_author_gave_to_vllm_keeps_its_name() -> None:
     worded = in_pool_fields(settings())
 
-    assert worded("--extra-arg: --quantization is set by Tandem; write --quantization instead") == (
+    ours = "write --quantization outside of --extra-arg"
+    assert worded(f"--extra-arg: --quantization is set by Tandem; {ours}") == (
         "spec.engine.extraArgs: --quantization is set by Tandem; write spec.engine.quantization"
-        " instead"
+        " outside of spec.engine.extraArgs"
     )
     assert worded("--kv-cache-dtype: write --kv-cache-dtype=auto") == (
         "--kv-cache-dtype: write --kv-cache-dtype=auto"

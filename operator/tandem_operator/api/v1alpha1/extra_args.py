@@ -56,8 +56,8 @@ ExtraArgument = Annotated[
         pattern="^--?[A-Za-z][A-Za-z0-9_.+-]*(=.*)?$",
         never=" --[a-z]",
         message=(
-            "engine.extraArgs must hold one option per item, with its value after '=' and no space"
-            " before it; write for example --max-num-batched-tokens=4096"
+            "engine.extraArgs must hold one option per item, in the form --option or"
+            " --option=value; write for example --max-num-batched-tokens=4096"
         ),
     ),
     Rule(

@@ -170,8 +170,8 @@ def _growth(words: Words, allowed: Allowed) -> str:
     if outlook.batch_limit is not None and outlook.observed_s is None:
         late = percent(outlook.late_share)
         return (
-            f"{outlook.batch_limit} limits the decode batch; predicted TTFT is late for {late} of"
-            f" requests at {outlook.load}"
+            f"{outlook.batch_limit} limits the decode batch; predicted TTFT is over its bound for"
+            f" {late} of requests at {outlook.load}"
         )
     if outlook.observed_s is not None:
         seen = f"{outlook.quantity} was {seconds(outlook.observed_s)} {bound}"
@@ -201,8 +201,10 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
         Reason.STALE_METRICS: words.fresh_message,
         Reason.NODE_DRAIN: (
             "the node of its only pod is being drained, but the GPU budget has no room for another"
+            " pod"
             if allowed.limits_hit
-            else "Tandem removes the pod on the node that is being drained once another is Ready"
+            else "once another pod is Ready, Tandem removes the pod on the node that is being"
+            " drained"
         ),
         Reason.CAPACITY_BLOCKED: words.stuck or "the cluster does not start its pods",
         Reason.AT_BOUND: f"more replicas would be better, but maxReplicas is {words.maximum}",
@@ -214,7 +216,7 @@ def _why_kept(words: Words, allowed: Allowed, reason: Reason) -> str:
             f" scaling down if that holds for {_span(words.stabilization_s)}"
         ),
         Reason.GPU_BUDGET: (
-            f"more replicas would be better, but {words.budget} has no room for another one"
+            f"more replicas would be better, but {words.budget} has no room for another replica"
         ),
     }
     return texts.get(reason) or _why_right(words)

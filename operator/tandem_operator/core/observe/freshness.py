@@ -47,7 +47,7 @@ def usable(observation: Observation, now_s: float, *, tuning: Tuning = TUNING) -
 def freshness(observation: Observation, now_s: float, *, tuning: Tuning = TUNING) -> Freshness:
     """How much of the pool a *usable* observation covers."""
     routers = sum(not report.ended for report in observation.routers)
-    expected, only = max(1, observation.router_pods), "Tandem has fresh metrics from only"
+    expected, fresh = max(1, observation.router_pods), "Tandem has fresh metrics from"
     sampled = {sample.pod for sample in observation.engines}
     ready = [pod for pod in observation.pods if pod.phase is PodPhase.READY]
     # A pod that just became Ready may be younger than the last scrape.
@@ -60,25 +60,27 @@ def freshness(observation: Observation, now_s: float, *, tuning: Tuning = TUNING
     ]
     missing = sorted(pod.name for pod in settled if pod.name not in sampled)
     if routers == 0:
-        message = f"Tandem has fresh metrics from 0 of {expected} routers"
+        message = f"{fresh} 0 of {expected} routers"
         if observation.router_pods == 0:
             message = "no router is running"
         return Freshness(act=False, shrink=False, message=message)
     covered = len(settled) - len(missing)
     if covered < tuning.observe.fresh_pod_share * len(settled):
-        message = f"{only} {covered} of {len(settled)} Ready engine pods"
+        message = (
+            f"{fresh}{' only' if covered else ''} {covered} of {len(settled)} Ready engine pods"
+        )
         return Freshness(act=False, shrink=False, message=message)
     gap = None
     lost = [r.router for r in observation.routers if r.lost_lately(now_s, tuning=tuning)]
     if routers < expected:
-        gap = f"{only} {routers} of {expected} routers"
+        gap = f"{fresh} only {routers} of {expected} routers"
     elif observation.turned_away:
         gap = "no router is Ready, so clients get no answer"
     elif lost:
         gap = f"router {lost[0]} ended, and the requests of its last seconds are unknown"
     elif missing:
         gap = f"Tandem has no fresh metrics from {', '.join(missing[:3])}"
-    whole = "Tandem has fresh metrics from routers and Ready engine pods"
+    whole = f"{fresh} routers and Ready engine pods"
     return Freshness(act=True, shrink=gap is None, message=gap or whole)
 
 

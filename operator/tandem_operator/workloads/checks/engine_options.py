@@ -118,7 +118,7 @@ _REFUSED = {
         --master-addr --master-port --nnodes -n --node-rank -r --pipeline-parallel-size -pp
         --prefill-context-parallel-size -pcp
     """,
-    "the router relies on it": """
+    "the router relies on Tandem's own value": """
         --enable-prompt-tokens-details --skip-tokenizer-init --sse-keep-alive-interval
     """,
 }
