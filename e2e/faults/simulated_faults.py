@@ -203,7 +203,7 @@ METRICS = (
         "Half of the engines' samples are 25 s old, the others come from 25 s in the future.",
         Simulated(until_s=440.0, span_s=600.0, rate=step(8.0, 16.0, at_s=260.0), distort=_skewed),
         undone="Clocks agree again.",
-        names=r"fresh metrics from only \d+ of",
+        names=r"fresh metrics from (only )?\d+ of",
     ),
 )
 CAPACITY = (
