@@ -2,17 +2,48 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from tandem_operator.api.spelling import advice
+from tandem_operator.api.stored import fields_at, places_of
 from tandem_operator.api.v1alpha1 import API_VERSION, KIND
 from tandem_operator.api.v1alpha1.pool import InferencePool
 
+Steps = tuple[int | str, ...]
+"""The way from an object to one of its fields: names, and places in lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one field, and what to write; `str` has both.
+
+    Attributes:
+        steps: the way to the field; of a rule over several fields, to the one to change.
+    """
+
+    steps: Steps
+    message: str
+
+    @property
+    def path(self) -> str:
+        """The way as people write it: `spec.engine.extraArgs[1]`."""
+        parts = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
+        return "".join(parts).lstrip(".")
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
 
 class InvalidPoolError(ValueError):
-    """The object is no pool that Tandem can run; the text says which field and what to write."""
+    """The object is no pool that Tandem can run; the text says which fields and what to write."""
+
+    def __init__(self, *faults: Fault) -> None:
+        self.faults = faults
+        super().__init__("; ".join(map(str, faults)))
 
 
 def parse_pool(obj: Mapping[str, Any], *, strict: bool = False) -> InferencePool:
@@ -27,10 +58,9 @@ def parse_pool(obj: Mapping[str, Any], *, strict: bool = False) -> InferencePool
         InvalidPoolError: with one sentence.
     """
     if (obj.get("apiVersion"), obj.get("kind")) != (API_VERSION, KIND):
-        raise InvalidPoolError(
-            f"expected apiVersion {API_VERSION} and kind {KIND},"
-            f" not {obj.get('apiVersion')!r} and {obj.get('kind')!r}"
-        )
+        found = f"{obj.get('apiVersion')!r} and {obj.get('kind')!r}"
+        expected = f"expected apiVersion {API_VERSION} and kind {KIND}, not {found}"
+        raise InvalidPoolError(Fault((), expected))
     metadata = obj.get("metadata") or {}
     if isinstance(metadata, Mapping):
         metadata = {name: metadata[name] for name in metadata if name in _METADATA_FIELDS}
@@ -41,43 +71,54 @@ def parse_pool(obj: Mapping[str, Any], *, strict: bool = False) -> InferencePool
             known, by_alias=True, by_name=False, extra="forbid" if strict else "ignore"
         )
     except ValidationError as error:
-        raise InvalidPoolError("; ".join(faults(error))) from error
+        raise InvalidPoolError(*faults(error)) from error
 
 
-def faults(error: ValidationError) -> dict[str, ErrorDetails]:
-    """What is wrong by the sentence on it; of a value that may be of two types, one for both."""
-    by_sentence: dict[str, ErrorDetails] = {}
+def faults(error: ValidationError) -> tuple[Fault, ...]:
+    """What is wrong, a sentence each; of a value that may be of two types, one for both."""
+    by_sentence: dict[str, Fault] = {}
     for each in error.errors():
-        by_sentence.setdefault(_sentence(each), each)
-    return by_sentence
+        fault = _fault(each)
+        by_sentence.setdefault(str(fault), fault)
+    return tuple(by_sentence.values())
 
 
 _NOT_READ = {"apiVersion", "kind", "status"}
 _METADATA_FIELDS = {"name", "namespace", "uid", "generation", "deletionTimestamp"}
 
 
-def _sentence(error: ErrorDetails) -> str:
-    steps = [step for step in error["loc"] if step not in _UNION_BRANCHES]
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    path = (path + error.get("ctx", {}).get("field", "")).lstrip(".")
-    message = _message(error, field=str(steps[-1]) if steps else "")
-    return f"{path}: {message}" if path else message
+def _fault(error: ErrorDetails) -> Fault:
+    steps = tuple(step for step in error["loc"] if step not in _UNION_BRANCHES)
+    named = str(error.get("ctx", {}).get("field", ""))
+    return Fault((*steps, *filter(None, named.split("."))), _message(error, steps))
 
 
-def _message(error: ErrorDetails, *, field: str) -> str:
+def _instead(steps: Steps) -> str:
+    name = str(steps[-1])
+    return advice(name, known=fields_at(steps[:-1]), places=places_of(name))
+
+
+def _message(error: ErrorDetails, steps: Steps) -> str:
     """What is wrong, and what would be right, without pydantic's own words."""
     if error["type"] == "missing":
+        field = str(steps[-1]) if steps else ""
         example = _EXAMPLES.get(field)
         return "this field is required" + (
             f"; write for example {field}: {example}" if example else ""
         )
+    if error["type"] == "extra_forbidden":
+        return f"this version of Tandem has no such field; {_instead(steps)}"
     kind = error["type"]
     if kind in ("int_type", "string_type") and error["loc"][-1] in _UNION_BRANCHES:
         kind = "quantity"
-    plainly = _PLAINLY.get(kind)
-    if plainly is None:
+    if kind not in _PLAINLY:
         return error["msg"]
-    return plainly.format(**error.get("ctx", {}), got=_shown(error["input"]))
+    return plainly(kind, error["input"], **error.get("ctx", {}))
+
+
+def plainly(kind: str, got: Any, **bounds: Any) -> str:
+    """What a value must be, by pydantic's name of the fault, and what came instead."""
+    return _PLAINLY[kind].format(**bounds, got=_shown(got))
 
 
 def _shown(value: Any) -> str:
@@ -92,7 +133,6 @@ def _shown(value: Any) -> str:
 
 _UNION_BRANCHES = {"int", "str", "constrained-int", "constrained-str"}
 _PLAINLY = {
-    "extra_forbidden": "this version of Tandem has no such field; check its spelling or remove it",
     "quantity": "must be a quantity such as 500m, 2 or 64Mi; got {got}",
     "int_type": "must be a whole number, such as 4; got {got}",
     "bool_type": "must be true or false; got {got}",

@@ -71,7 +71,7 @@ def memory_from_json(text: str) -> Memory:
             )
         return _Stored.model_validate_json(text).root
     except ValidationError as error:
-        why = next(iter(faults(error)))
+        why = faults(error)[0]
         raise MemoryFormatError(f"The stored memory cannot be read: {why}") from error
 
 

@@ -1,0 +1,164 @@
+"""Objects of a YAML text as kubectl sends them, with the lines of their fields."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+_TAG = "tag:yaml.org,2002:"
+_NULL, _MERGE, _TIMESTAMP = f"{_TAG}null", f"{_TAG}merge", f"{_TAG}timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: a date without quotes is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != _TIMESTAMP]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class YamlError(ValueError):
+    """The text is no YAML, or none that JSON can say."""
+
+    def __init__(self, problem: str, line: int | None) -> None:
+        self.where = "" if line is None else f":{line}"
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedKey:
+    """A key that an object has twice; YAML would keep the last in silence."""
+
+    key: str
+    path: str
+    line: int
+    first_line: int
+
+    def __str__(self) -> str:
+        return f"{self.key!r} is given here and on line {self.first_line}; keep one of the two"
+
+
+@dataclass(frozen=True, slots=True)
+class YamlObject:
+    """One object; it is read no further than it is asked for."""
+
+    node: yaml.Node
+
+    def word(self, field: str) -> str:
+        """The text of a field of the object itself; empty where there is none."""
+        found = _child(self.node, field)
+        return found.value if isinstance(found, yaml.ScalarNode) else ""
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data; empty where this is no object.
+
+        Raises:
+            YamlError: it holds something that JSON cannot.
+        """
+        loader = _Loader("")
+        try:
+            value = loader.construct_document(self.node)
+            # Keys become texts, as on the way to the API server.
+            value = json.loads(json.dumps(value, default=str))
+        except yaml.constructor.ConstructorError as error:
+            mark = error.problem_mark
+            line = self.line() if mark is None else mark.line + 1
+            raise YamlError(str(error.problem), line) from None
+        except (TypeError, ValueError, RecursionError):
+            raise YamlError("holds what JSON cannot, such as itself", self.line()) from None
+        finally:
+            loader.dispose()
+        return value if isinstance(value, dict) else {}
+
+    def line(self, steps: Sequence[int | str] = ()) -> int:
+        """The line of the field at the end of `steps`; of the last part of the way that is there.
+
+        A step into a list is a place, or the `name` of an item.
+        """
+        node, line = self.node, _line(self.node)
+        for step in steps:
+            key, found = _key(node, step), _child(node, step)
+            if found is None:
+                continue
+            line = _line(key if key is not None else found)
+            node = found
+        return line
+
+    def repeated(self) -> Iterator[RepeatedKey]:
+        """Keys that stand twice."""
+        # Aliases let a node stand in several places, within itself too.
+        seen: set[int] = set()
+        open_nodes = [("", self.node)]
+        while open_nodes:
+            path, node = open_nodes.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if isinstance(node, yaml.SequenceNode):
+                open_nodes += [(f"{path}[{at}]", item) for at, item in enumerate(node.value)]
+            elif isinstance(node, yaml.MappingNode):
+                open_nodes += [(_below(path, key), value) for key, value in node.value]
+                yield from _repeated(node, path)
+
+
+def objects_in(text: str) -> Iterator[YamlObject]:
+    """The objects of a text: its documents, and the items of its Lists.
+
+    Raises:
+        YamlError: it is no YAML from here on.
+    """
+    try:
+        for node in yaml.compose_all(text, Loader=_Loader):
+            if node is None or node.tag == _NULL:
+                continue
+            document = YamlObject(node)
+            items = _child(node, "items")
+            if isinstance(items, yaml.SequenceNode) and document.word("kind").endswith("List"):
+                yield from map(YamlObject, items.value)
+            else:
+                yield document
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "cannot be parsed"
+        line = None if mark is None else mark.line + 1
+        raise YamlError(f"is not YAML: {problem}", line) from None
+
+
+def _below(path: str, key: yaml.Node) -> str:
+    return f"{path}.{key.value}".lstrip(".")
+
+
+def _repeated(node: yaml.MappingNode, path: str) -> Iterator[RepeatedKey]:
+    first: dict[str, int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        if key.value in first and key.tag != _MERGE:
+            yield RepeatedKey(key.value, _below(path, key), _line(key), first[key.value])
+        first.setdefault(key.value, _line(key))
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _key(node: yaml.Node, step: int | str) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((key for key, _ in node.value if key.value == str(step)), None)
+    return None
+
+
+def _child(node: yaml.Node, step: int | str) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == str(step)), None)
+    if not isinstance(node, yaml.SequenceNode):
+        return None
+    for place, item in enumerate(node.value):
+        if place == step or (isinstance(step, str) and YamlObject(item).word("name") == step):
+            found: yaml.Node = item
+            return found
+    return None
