@@ -169,7 +169,7 @@ def troubles() -> Iterator[str]:
 def objections_to_specs() -> Iterator[str]:
     """What is wrong with a spec that the CRD's own rules let by."""
     for change in SPECS:
-        yield from objections(parse_pool(pool(change)).spec, INSTALLATION, name=NAME)
+        yield from map(str, objections(parse_pool(pool(change)).spec, INSTALLATION, name=NAME))
 
 
 def events() -> Iterator[str]:

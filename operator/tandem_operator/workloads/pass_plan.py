@@ -183,7 +183,7 @@ def _read(world: World) -> PassBasis | tuple[str, ...]:
     name = _name_of(world)
     wrong = objections(pool.spec, world.installation, name=name)
     if wrong:
-        return wrong
+        return tuple(map(str, wrong))
     templates = templates_of(
         pool,
         name=name,

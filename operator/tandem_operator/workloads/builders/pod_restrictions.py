@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tandem_operator.workloads.objection import Objection
+
 SWITCH = "pools.allowAnyPodTemplate"
 """The chart's value that opens this."""
 
@@ -53,7 +55,7 @@ class Own:
     secret: tuple[str, str] | None = None
 
 
-def breaches(template: Mapping[str, Any], *, path: str, own: Own) -> Iterator[str]:
+def breaches(template: Mapping[str, Any], *, path: str, own: Own) -> Iterator[Objection]:
     """A sentence for each field of a pod template that may not be as it is.
 
     Args:
@@ -73,9 +75,10 @@ def breaches(template: Mapping[str, Any], *, path: str, own: Own) -> Iterator[st
             where = f"spec.{field}[{container.get('name', index)}]"
             found += _container_breaches(container, where, own)
     for field, why, instead in found:
-        yield (
+        yield Objection(
+            f"{path}.{field}",
             f"{path}.{field} is refused, since {why}; {instead}, or install Tandem with"
-            f" {SWITCH}: true"
+            f" {SWITCH}: true",
         )
 
 

@@ -13,6 +13,7 @@ from tandem_operator.workloads.builders.pod_templates import (
 from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks import addresses
 from tandem_operator.workloads.checks.engine_options import refused_options
+from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName
 from tandem_operator.workloads.world import Installation
 
@@ -21,12 +22,14 @@ _GRACE = "terminationGracePeriodSeconds"
 _LEAST_MEMORY = "64Mi"
 
 
-def objections(spec: PoolSpec, installation: Installation, *, name: PoolName) -> tuple[str, ...]:
+def objections(
+    spec: PoolSpec, installation: Installation, *, name: PoolName
+) -> tuple[Objection, ...]:
     """Why the pool cannot run as it is written; empty when it can."""
     return (*_objections(spec, installation), *_breaches(spec, installation, name))
 
 
-def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Iterator[str]:
+def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Iterator[Objection]:
     """What this installation does not allow whoever may create pools."""
     if not installation.any_extra_args:
         yield from refused_options(spec.engine.extra_args)
@@ -43,25 +46,25 @@ def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Ite
         yield from breaches(asked, path=f"{component}.podTemplate", own=own)
 
 
-def _objections(spec: PoolSpec, installation: Installation) -> Iterator[str]:
+def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
     if not engine_image(spec, installation):
-        yield (
-            f"engine.image is needed, since the operator was installed without an engine image for"
+        yield Objection(
+            "engine.image",
+            "engine.image is needed, since the operator was installed without an engine image for"
             f" device {spec.engine.device}; write for example"
-            " engine.image: registry.example.com/tandem/engine-cuda:1.0"
+            " engine.image: registry.example.com/tandem/engine-cuda:1.0",
         )
     if spec.metrics.prometheus is not None:
         url, allowed = spec.metrics.prometheus.url, installation.prometheus_urls
         if (why := addresses.objection(url, allowed=allowed)) is not None:
-            yield why
+            yield Objection("metrics.prometheus.url", why)
     hub = spec.model.source.hugging_face
     token, secrets = None if hub is None else hub.token_secret_ref, installation.hub_token_secrets
     if token is not None and secrets and token.name not in secrets:
         some = " or ".join(sorted(secrets)[:3])
-        yield (
-            "model.source.huggingFace.tokenSecretRef.name must be a Secret that the operator was"
-            f" installed with; write {some}"
-        )
+        field = "model.source.huggingFace.tokenSecretRef.name"
+        why = f"must be a Secret that the operator was installed with; write {some}"
+        yield Objection(field, f"{field} {why}")
     for role, fleet in spec.fleets.items():
         yield from _memory_objections(fleet.resources, f"{role}.resources", example="4Gi")
         yield from _template_objections(fleet.pod_template, f"{role}.podTemplate.spec", ENGINE)
@@ -70,43 +73,50 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[str]:
     yield from _template_objections(template, "router.podTemplate.spec", ROUTER)
 
 
-def _memory_objections(resources: Resources, path: str, *, example: str) -> Iterator[str]:
+def _memory_objections(resources: Resources, path: str, *, example: str) -> Iterator[Objection]:
     limit = (resources.limits or {}).get("memory")
     if limit is not None and quantity(limit) < quantity(_LEAST_MEMORY):
-        yield (
+        yield Objection(
+            f"{path}.limits.memory",
             f"{path}.limits.memory: no pod of Tandem can start within {limit}; write for example"
-            f" {example}, or leave it out"
+            f" {example}, or leave it out",
         )
 
 
-def _template_objections(template: PodTemplate | None, path: str, own: str) -> Iterator[str]:
+def _template_objections(template: PodTemplate | None, path: str, own: str) -> Iterator[Objection]:
     given = (template.spec if template else None) or {}
     for field in ("containers", "initContainers"):
         yield from _container_objections(given.get(field), f"{path}.{field}", own)
     grace = given.get(_GRACE, LEAST_GRACE_PERIOD_S)
     if not isinstance(grace, int) or isinstance(grace, bool) or grace < LEAST_GRACE_PERIOD_S:
-        yield (
+        yield Objection(
+            f"{path}.{_GRACE}",
             f"{path}.{_GRACE} must be at least {LEAST_GRACE_PERIOD_S} seconds, so that running"
-            " requests can finish; write for example 300"
+            " requests can finish; write for example 300",
         )
 
 
-def _container_objections(containers: Any, path: str, own: str) -> Iterator[str]:
+def _container_objections(containers: Any, path: str, own: str) -> Iterator[Objection]:
     if containers is None:
         return
     if not isinstance(containers, list):
-        yield f"{path} must be a list; write for example [{{name: {own}}}]"
+        why = f"must be a list; write for example [{{name: {own}}}]"
+        yield Objection(path, f"{path} {why}")
         return
     seen = set()
     for index, container in enumerate(containers):
+        item = f"{path}[{index}]"
         name = container.get("name") if isinstance(container, Mapping) else None
         if not isinstance(name, str) or not name:
-            yield f"{path}[{index}].name is required; write {own} for Tandem's own container"
+            why = f"is required; write {own} for Tandem's own container"
+            yield Objection(f"{item}.name", f"{item}.name {why}")
         elif name in seen:
-            yield f"{path}[{index}].name: {name!r} appears twice; give each its own name"
+            why = f"{name!r} appears twice; give each its own name"
+            yield Objection(f"{item}.name", f"{item}.name: {why}")
         elif not container.get("image") and (name != own or path.endswith("initContainers")):
-            yield (
-                f"{path}[{index}]: container {name!r} has no image; name it {own} to change"
-                " Tandem's own container, or give it an image to run beside it"
+            yield Objection(
+                item,
+                f"{item}: container {name!r} has no image; name it {own} to change"
+                " Tandem's own container, or give it an image to run beside it",
             )
         seen.add(name if isinstance(name, str) else None)

@@ -6,7 +6,9 @@ until somebody has read what it does. Whoever may create pools may be nobody who
 
 from collections.abc import Iterator
 
+from tandem_operator.api.spelling import nearest
 from tandem_operator.api.v1alpha1.extra_args import TANDEMS_OPTIONS
+from tandem_operator.workloads.objection import Objection
 
 SWITCH = "pools.allowAnyExtraArgs"
 """The chart's value that opens this."""
@@ -124,18 +126,21 @@ _REFUSED = {
 }
 REFUSED = {option: why for why, options in _REFUSED.items() for option in options.split()}
 """Options that were read and not allowed, each with the reason."""
+_UNKNOWN = "Tandem does not know this vLLM option"
 
 
-def refused_options(arguments: tuple[str, ...]) -> Iterator[str]:
+def refused_options(arguments: tuple[str, ...]) -> Iterator[Objection]:
     """A sentence for each argument that a pool may not set, with its place in the list."""
     for index, argument in enumerate(arguments):
-        why = _why_refused(argument.partition("=")[0])
-        if why is not None:
-            option = argument.partition("=")[0]
-            yield (
-                f"engine.extraArgs[{index}]: {option} is refused, since {why}; leave it out, or"
-                f" install Tandem with {SWITCH}: true"
-            )
+        option = argument.partition("=")[0]
+        why = _why_refused(option)
+        if why is None:
+            continue
+        near = nearest(option, ALLOWED) if why == _UNKNOWN else None
+        instead = "leave it out" if near is None else f"write {near}"
+        field = f"engine.extraArgs[{index}]"
+        sentence = f"{option} is refused, since {why}; {instead}"
+        yield Objection(field, f"{field}: {sentence}, or install Tandem with {SWITCH}: true")
 
 
 def _why_refused(given: str) -> str | None:
@@ -145,4 +150,4 @@ def _why_refused(given: str) -> str | None:
     whole = whole.replace("_", "-")
     if whole in ALLOWED or f"{whole}.{part}" in ALLOWED or whole in TANDEMS_OPTIONS:
         return None
-    return REFUSED.get(whole, "Tandem does not know this vLLM option")
+    return REFUSED.get(whole, _UNKNOWN)
