@@ -1,6 +1,6 @@
-"""Writes the files that are made from the models and the charts; `make crds` runs it.
+"""Writes the files that are made from models, Tandem's and Kubernetes', and from the charts.
 
-A test holds the committed files to what this would write.
+`make crds` runs it. A test holds the committed files to what this would write.
 """
 
 import argparse
@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.cluster.tools import TOOLS, ensure
-from manifests import tuning_reference
+from manifests import pod_schema, tuning_reference
 from tandem_contracts import document
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
 from tandem_operator.workloads.checks.engine_options import ALLOWED
+from tandem_operator.workloads.checks.pod_schema import FILE as POD_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[1]
 CHARTS = ROOT / "charts"
@@ -39,7 +40,7 @@ _OPTIONS_HEAD = (
 
 
 def from_models() -> Mapping[Path, str]:
-    """CRD, API reference, contracts, tuning, and the options that the chart asks for."""
+    """CRD, API reference, contracts, tuning, fields of pods, options that the chart asks for."""
     contracts = ROOT / "docs" / "reference" / "contracts.md"
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
     return {
@@ -47,6 +48,7 @@ def from_models() -> Mapping[Path, str]:
         CHARTS / "tandem-crds" / "templates" / name: definition,
         ROOT / "docs" / "reference" / "api.md": reference.render(),
         ROOT / "docs" / "reference" / "tuning.md": tuning_reference.render(),
+        ROOT / "operator" / "tandem_operator" / POD_SCHEMA: pod_schema.render(),
         contracts: document.filled(contracts.read_text(encoding="utf-8")),
         CHARTS / "tandem" / "files" / "engine-options.txt": _OPTIONS_HEAD
         + "".join(f"{option}\n" for option in sorted(ALLOWED)),

@@ -1,5 +1,6 @@
 """The sentences of a pool's conditions and Events, each made from plain values."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence
 from tandem_operator.workloads.checks.acceptance import objections
+from tandem_operator.workloads.checks.pod_schema import template_faults
 from tandem_operator.workloads.effects import WriteOutcome
 from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
@@ -55,6 +57,19 @@ SPECS: tuple[Mapping[str, Any], ...] = (
         )
     ),
     *({"decode": {"podTemplate": each.template}} for each in BAD_TEMPLATES),
+)
+MISTYPED: tuple[Mapping[str, Any], ...] = (
+    {"nodeSelectr": {"zone": "a"}},
+    {"container": []},
+    {"containers": [{"name": "engine", "nodeSelector": {}}]},
+    {"gadget": 1},
+    {"nodeSelector": ["zone"]},
+    {"nodeSelector": {"gpu": True}},
+    {"tolerations": {}},
+    {"tolerations": [None]},
+    {"hostNetwork": "yes"},
+    {"priority": "high"},
+    {"overhead": {"cpu": []}},
 )
 
 
@@ -119,6 +134,7 @@ def _shapes() -> Iterator[PoolFacts]:
         yield facts(**_at_attainment(attainment))
     yield facts(**_at_attainment(1.0, seen=seen(pods=(seen_pod("prefill"),))))
     yield facts(metrics_source=MetricsSource.PROMETHEUS)
+    yield facts(idle=next(mistyped_templates()))
     url = Prometheus(url="http://prometheus:9090")
     yield facts(wanted_metrics=Metrics(prometheus=url))
     stale = decision(fresh=False, fresh_message="no router is running")
@@ -170,6 +186,14 @@ def objections_to_specs() -> Iterator[str]:
     """What is wrong with a spec that the CRD's own rules let by."""
     for change in SPECS:
         yield from map(str, objections(parse_pool(pool(change)).spec, INSTALLATION, name=NAME))
+
+
+def mistyped_templates() -> Iterator[str]:
+    """What Kubernetes does not know of a pod template, whatever version the file is of."""
+    for spec in MISTYPED:
+        parsed = parse_pool(pool({"decode": {"podTemplate": {"spec": spec}}}))
+        for each in template_faults(parsed.spec):
+            yield re.sub(r"Kubernetes 1\.\d+", "Kubernetes 1.N", str(each))
 
 
 def events() -> Iterator[str]:

@@ -77,6 +77,7 @@ HEADINGS: Mapping[str, Callable[[], Iterable[str]]] = {
     "Conditions: type, status and reason | message": pool_sentences.conditions,
     "Troubles of pods": pool_sentences.troubles,
     "Refusals: the operator, of a spec": pool_sentences.objections_to_specs,
+    "Refusals: Kubernetes, of a pod template": pool_sentences.mistyped_templates,
     "Refusals: rules of the CRD": error_sentences.rules,
     "Refusals: the reader of manifests": error_sentences.pools,
     "Refusals: the router, of a request": error_sentences.requests,

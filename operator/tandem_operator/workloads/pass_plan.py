@@ -29,7 +29,9 @@ from tandem_operator.workloads.builders.config_maps import memory_map
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence, roles_with_key
 from tandem_operator.workloads.builders.pod_templates import Template
 from tandem_operator.workloads.checks.acceptance import objections
+from tandem_operator.workloads.checks.pod_schema import explained, template_faults, without_effect
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
+from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
 from tandem_operator.workloads.observed.live_objects import LiveObjects, see
 from tandem_operator.workloads.observed.turnover import turnovers
@@ -143,6 +145,8 @@ def conclude(planned: PassPlan, outcome: WriteOutcome, *, world: World, now_s: f
     basis = planned.basis
     if outcome == WriteOutcome() or basis is None:
         return planned
+    if outcome.refused:
+        outcome = replace(outcome, refused=explained(outcome.refused, basis.mistyped))
     if outcome.refused or outcome.blocked:
         # No count was written: those that somebody else set still stand.
         basis = replace(basis, seen=see(world, basis.name))
@@ -158,6 +162,7 @@ class PassBasis:
         seen: the live objects, with counts that a person set on a Managed role taken back.
         policy: the core's view of the spec. A role that is left to a rival is not managed in it,
             and a rollout's reserve is not off its budget.
+        mistyped: what Kubernetes does not know of the pod templates of the spec.
     """
 
     name: PoolName
@@ -165,6 +170,7 @@ class PassBasis:
     templates: Mapping[str, Template]
     seen: LiveObjects
     policy: PoolSpec
+    mistyped: tuple[Objection, ...]
 
 
 def parsed_pool(pool: Mapping[str, Any]) -> InferencePool | InvalidPoolError:
@@ -196,6 +202,7 @@ def _read(world: World) -> PassBasis | tuple[str, ...]:
         templates=templates,
         seen=see(world, name),
         policy=_policy(pool, world),
+        mistyped=template_faults(pool.spec),
     )
 
 
@@ -298,6 +305,7 @@ def _pass_plan(
         rivals=world.rivals,
         templates={each: template.hash for each, template in read.templates.items()},
         overridden=_overridden(read.templates),
+        idle=without_effect(read.mistyped, read.templates.values()),
         seen=read.seen,
         decision=planned.decision,
         routers=planned.routers,

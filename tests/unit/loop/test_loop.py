@@ -191,6 +191,22 @@ async def test_a_child_that_its_kind_cannot_hold_is_called_refused(store):
     assert accepted["message"].endswith(f"Deployment tiny-decode: {sentence}")
 
 
+async def test_a_typo_in_a_pod_template_is_told_in_one_pass_and_what_runs_is_left_as_it_is(store):
+    await store.passes(2)
+    before = dict(store.kinds["deployments"])
+    store.edit({"decode": {"podTemplate": {"spec": {"nodeSelectr": {"zone": "a"}}}}})
+    sentence = ".spec.template.spec.nodeSelectr: field not declared in schema"
+    malformed = f"failed to create typed patch object (serving/tiny-decode; apps/v1): {sentence}"
+    store.refusals["deployments", "tiny-decode"] = (500, malformed)
+
+    await store.passes()
+
+    accepted = store.condition("Accepted")
+    assert "decode.podTemplate.spec.nodeSelectr: Kubernetes" in accepted["message"]
+    assert "did you mean nodeSelector?" in accepted["message"]
+    assert store.kinds["deployments"] == before
+
+
 async def test_a_pass_at_rest_reads_parses_and_renders_the_pool_once(store, monkeypatch):
     await store.passes(3)
     calls = []

@@ -6,6 +6,7 @@ from tandem_operator.workloads.status.conditions import (
     BAD_WHEN_TRUE,
     FALSE,
     FIELDS_OVERRIDDEN,
+    FIELDS_UNKNOWN,
     MEMORY_REFUSED,
     TRUE,
 )
@@ -22,8 +23,10 @@ _TO_DO: dict[ConditionType, dict[str, str]] = {
     },
     ConditionType.ACCEPTED: {
         "InvalidSpec": "Correct the field that the message names; running pods stay as they are.",
-        "ChildRefused": "Correct the cause of the refusal: a quota, a policy or a missing right.",
+        "ChildRefused": "Correct the cause of the refusal: a quota, a policy, a missing right, or a"
+        " field that `tandem lint` names too.",
         FIELDS_OVERRIDDEN: "Remove these fields from podTemplate; Tandem sets them.",
+        FIELDS_UNKNOWN: "Correct the names of these fields; `tandem lint` checks a manifest.",
         MEMORY_REFUSED: "Correct what refuses ConfigMap {name}-memory: a quota, policy or right.",
     },
     ConditionType.METRICS_FRESH: {

@@ -20,7 +20,8 @@ from tandem_operator.workloads.world import Rival
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 BAD_WHEN_TRUE = frozenset({ConditionType.CAPACITY_BLOCKED, ConditionType.FIELD_CONFLICT})
 FIELDS_OVERRIDDEN, MEMORY_REFUSED = "FieldsOverridden", "MemoryRefused"
-BAD_THOUGH_ACCEPTED = frozenset({FIELDS_OVERRIDDEN, MEMORY_REFUSED})
+FIELDS_UNKNOWN = "FieldsUnknown"
+BAD_THOUGH_ACCEPTED = frozenset({FIELDS_OVERRIDDEN, FIELDS_UNKNOWN, MEMORY_REFUSED})
 LONGEST_MESSAGE = 4096
 
 
@@ -149,6 +150,8 @@ def _troubles_though_accepted(facts: PoolFacts) -> Iterator[tuple[str, str]]:
         message = f"The API server refused ConfigMap {facts.name.memory}. A restart of the operator"
         message += " would lose the learned models of this pool. Remove the cause"
         yield MEMORY_REFUSED, f"{message}: {facts.outcome.unstored.rstrip('.')}."
+    if facts.idle:
+        yield FIELDS_UNKNOWN, f"These pod template fields have no effect. {facts.idle}"
     if facts.overridden:
         message = "Tandem sets these pod template fields itself and ignores yours: "
         yield FIELDS_OVERRIDDEN, message + "; ".join(facts.overridden) + "."

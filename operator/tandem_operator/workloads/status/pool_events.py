@@ -11,6 +11,7 @@ from tandem_operator.workloads.status.conditions import (
     BAD_WHEN_TRUE,
     FALSE,
     FIELDS_OVERRIDDEN,
+    FIELDS_UNKNOWN,
     TRUE,
     UNKNOWN,
 )
@@ -72,7 +73,7 @@ def _transitions(before: PoolStatus, now: PoolStatus) -> Iterator[Event]:
 def _is_news(kind: ConditionType, before: Condition | None, now: Condition) -> bool:
     if kind is ConditionType.READY and now.reason == "Starting":
         return False
-    if kind is ConditionType.ACCEPTED and now.reason == FIELDS_OVERRIDDEN:
+    if kind is ConditionType.ACCEPTED and now.reason in (FIELDS_OVERRIDDEN, FIELDS_UNKNOWN):
         return before is None or before.message != now.message
     if before is not None and before.status == now.status:
         # Another trouble than before is news, and so is the same with another cause.

@@ -26,6 +26,7 @@ class PoolFacts:
         rivals: who else sets replicas that Tandem manages, by component.
         templates: hash of each component's pod template at this generation.
         overridden: the user's pod template fields that Tandem's own took over, in words.
+        idle: sentences on what the user's pod templates say that is in no pod.
     """
 
     name: PoolName
@@ -42,6 +43,7 @@ class PoolFacts:
     metrics_source: MetricsSource
     wanted_metrics: Metrics
     now_s: float
+    idle: str = ""
 
     def serving(self, component: str) -> tuple[SeenPod, ...]:
         """Ready pods; of the engines those of this generation, since older ones are leaving."""
