@@ -16,6 +16,7 @@ from tandem_operator.cli.commands.command import TandemCommand
 from tandem_operator.cli.commands.diff import diff
 from tandem_operator.cli.commands.explain import explain
 from tandem_operator.cli.commands.export import export
+from tandem_operator.cli.commands.lint import lint
 from tandem_operator.cli.commands.plan import plan
 from tandem_operator.cli.commands.record import record
 from tandem_operator.cli.commands.simulate import simulate
@@ -34,6 +35,12 @@ EPILOGS = {
         "kubectl tandem explain qwen -n chat",
         "kubectl get ipool,events,configmap -n chat -o yaml > saved.yaml;"
         " tandem explain qwen --file saved.yaml",
+    ),
+    "lint": (
+        "Examples:",
+        "tandem lint pool.yaml",
+        "tandem lint -R deploy --output github",
+        "helm template ./my-pools | tandem lint -",
     ),
     "plan": (
         "Examples:",
@@ -93,7 +100,7 @@ def about(
         ),
     ] = False,
 ) -> None:
-    """Simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
+    """Check and simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
 
 
 def _add(to: typer.Typer, function: Callable[..., None]) -> None:
@@ -103,7 +110,7 @@ def _add(to: typer.Typer, function: Callable[..., None]) -> None:
     to.command(name, cls=TandemCommand, help=help_text, epilog="\n\n".join(EPILOGS[name]))(function)
 
 
-for function in (simulate, plan, diff, explain, record):
+for function in (simulate, plan, diff, explain, record, lint):
     _add(app, function)
 _add(profile, export)
 app.add_typer(profile, name="profile")

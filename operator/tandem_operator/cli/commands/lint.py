@@ -1,0 +1,90 @@
+"""`tandem lint FILE...`: what the API server and the operator would say, before either is asked."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tandem_operator.cli.command_errors import EXIT_BAD_INPUT, EXIT_FAILED
+from tandem_operator.cli.input.findings import lint_files
+from tandem_operator.cli.input.manifest import STANDARD_INPUT
+from tandem_operator.cli.input.options import OUTPUT
+from tandem_operator.cli.output.finding_lines import LintFormat, rendered, summary
+from tandem_operator.workloads.world import Installation
+
+INSTALLATION = "Installation"
+ENDINGS = (".yaml", ".yml", ".json")
+
+
+def lint(
+    ctx: typer.Context,
+    *,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Manifests, folders of them, or - for standard input.",
+            show_default=False,
+        ),
+    ],
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-R", help="Read the folders in a folder too.")
+    ] = False,
+    output: Annotated[
+        LintFormat,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A line each for people and editors, one JSON object, or annotations of GitHub"
+            " Actions.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = LintFormat.TEXT,
+    allow_any_pod_template: Annotated[
+        bool,
+        typer.Option(
+            "--allow-any-pod-template",
+            help="As of an operator with pools.allowAnyPodTemplate.",
+            rich_help_panel=INSTALLATION,
+        ),
+    ] = False,
+    allow_any_extra_args: Annotated[
+        bool,
+        typer.Option(
+            "--allow-any-extra-args",
+            help="As of an operator with pools.allowAnyExtraArgs.",
+            rich_help_panel=INSTALLATION,
+        ),
+    ] = False,
+) -> None:
+    """Say what the API server and the operator would say of InferencePools, without a cluster.
+
+    Other kinds are skipped. Exits with 1 for a finding, and with 2 for a file that cannot be read.
+    """
+    installation = Installation(
+        router_image="router",
+        engine_image_cpu="engine",
+        engine_image_gpu="engine",
+        any_pod_template=allow_any_pod_template,
+        any_extra_args=allow_any_extra_args,
+    )
+    linted = lint_files(_files(paths, recursive=recursive), installation)
+    for line in rendered(linted, output):
+        typer.echo(line)
+    for sentence in (*linted.unreadable, summary(linted)):
+        typer.echo(f"{ctx.command_path}: {sentence}", err=True)
+    if linted.unreadable:
+        raise typer.Exit(EXIT_BAD_INPUT)
+    if linted.findings:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _files(paths: Sequence[Path], *, recursive: bool) -> Iterator[Path]:
+    """The files that are meant; one that is named counts whatever its ending."""
+    for path in paths:
+        if str(path) == STANDARD_INPUT or not path.is_dir():
+            yield path
+            continue
+        inside = path.rglob("*") if recursive else path.glob("*")
+        yield from sorted(each for each in inside if each.suffix in ENDINGS and each.is_file())

@@ -1,0 +1,206 @@
+"""What the API server and the operator would say of the pools in a file, asking neither."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tandem_operator.api import API_VERSION, GROUP, KIND, InvalidPoolError, parse_pool
+from tandem_operator.api.parse import Fault, Steps
+from tandem_operator.api.spelling import nearest
+from tandem_operator.api.stored import without_nulls
+from tandem_operator.cli.command_errors import BadInputError
+from tandem_operator.cli.input.manifest import read_text
+from tandem_operator.cli.input.yaml_object import YamlError, YamlObject, objects_in
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.builders.children import templates_of
+from tandem_operator.workloads.builders.services import COMPONENTS
+from tandem_operator.workloads.checks.acceptance import objections
+from tandem_operator.workloads.checks.pod_schema import metadata_faults, pod_faults
+from tandem_operator.workloads.objection import Objection
+from tandem_operator.workloads.pool_names import PoolName
+from tandem_operator.workloads.world import Installation
+
+
+class Severity(StrEnum):
+    """Whether a pool like this would run."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing to change.
+
+    Attributes:
+        field: the way to it in the object: `spec.slo.ttft.target`.
+    """
+
+    file: str
+    line: int
+    field: str
+    sentence: str
+    severity: Severity = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linted:
+    """What was found in several files, and how much was read.
+
+    Attributes:
+        skipped: objects that are no pool of Tandem.
+        unreadable: why a file could not be read to its end, a sentence each.
+    """
+
+    findings: tuple[Finding, ...]
+    pools: int
+    skipped: int
+    unreadable: tuple[str, ...]
+
+
+def lint_files(paths: Iterable[Path], installation: Installation) -> Linted:
+    """The findings of all files; one that cannot be read keeps none of the others from it."""
+    findings: list[Finding] = []
+    unreadable: list[str] = []
+    pools = skipped = 0
+    for path in paths:
+        try:
+            for found in objects_in(read_text(path)):
+                if not is_meant_for_tandem(found):
+                    skipped += 1
+                    continue
+                pools += 1
+                findings += findings_of(found, file=str(path), installation=installation)
+        except BadInputError as error:
+            unreadable.append(str(error))
+        except YamlError as error:
+            unreadable.append(f"{path}{error.where}: {error}")
+    return Linted(
+        findings=tuple(findings), pools=pools, skipped=skipped, unreadable=tuple(unreadable)
+    )
+
+
+def is_meant_for_tandem(found: YamlObject) -> bool:
+    """Whether an object is an InferencePool of Tandem, or would be but for a typo in its head."""
+    version, kind = found.word("apiVersion"), found.word("kind")
+    group, _, _ = version.partition("/")
+    if group == GROUP:
+        return True
+    # The Gateway API has an InferencePool too.
+    return kind == KIND and (not version or nearest(group, (GROUP,)) is not None)
+
+
+def findings_of(found: YamlObject, *, file: str, installation: Installation) -> list[Finding]:
+    """The findings of one object in the order of its lines, one for each field.
+
+    Raises:
+        YamlError: the object holds what JSON cannot.
+    """
+    by_place: dict[tuple[int, str], Finding] = {}
+    for finding in _Pool(found, file, installation).findings():
+        by_place.setdefault((finding.line, finding.field), finding)
+    return sorted(by_place.values(), key=lambda each: each.line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """An object that is meant to be a pool, in its file."""
+
+    found: YamlObject
+    file: str
+    installation: Installation
+
+    def findings(self) -> Iterator[Finding]:
+        """By the API server first: where two speak of a field, the first is told."""
+        for twice in self.found.repeated():
+            yield Finding(file=self.file, line=twice.line, field=twice.path, sentence=str(twice))
+        obj = without_nulls(self.found.plain())
+        for fault in (*_head_faults(obj), *_schema_faults(obj)):
+            path = fault.path or _named(fault.message)
+            yield self._at(fault.steps or _steps(path), path, fault.message)
+        for objection in (
+            *metadata_faults(obj.get("metadata"), path="metadata"),
+            *_template_faults(obj),
+        ):
+            yield self._objected(objection.field, objection)
+        yield from self._of_operator(obj)
+
+    def _of_operator(self, obj: Mapping[str, Any]) -> Iterator[Finding]:
+        try:
+            # An unknown field hides nothing of what the operator would say of the others.
+            pool = parse_pool({**obj, **_HEAD})
+        except InvalidPoolError:
+            return
+        name = PoolName(pool.metadata.namespace, pool.metadata.name, pool.metadata.uid)
+        refused = objections(pool.spec, self.installation, name=name)
+        for objection in refused:
+            yield self._objected(f"spec.{objection.field}", objection)
+        if refused:
+            return
+        templates = templates_of(
+            pool, name=name, installation=self.installation, with_key=frozenset(Role)
+        )
+        for component, template in templates.items():
+            for field in template.overridden:
+                path = f"spec.{component}.podTemplate.{field}"
+                yield self._at(_steps(path), path, OVERRIDDEN, severity=Severity.WARNING)
+
+    def _objected(self, path: str, objection: Objection) -> Finding:
+        sentence = objection.sentence.removeprefix(f"{objection.field}: ")
+        return self._at(_steps(path), path, sentence)
+
+    def _at(
+        self, steps: Steps, path: str, sentence: str, *, severity: Severity = Severity.ERROR
+    ) -> Finding:
+        return Finding(
+            file=self.file,
+            line=self.found.line(steps),
+            field=path,
+            sentence=sentence,
+            severity=severity,
+        )
+
+
+_HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+OVERRIDDEN = "Tandem sets this field itself and ignores yours; remove it"
+
+
+def _head_faults(obj: Mapping[str, Any]) -> Iterator[Fault]:
+    for name, right in _HEAD.items():
+        given = obj.get(name)
+        if given is None:
+            yield Fault((name,), f"this field is required; write {name}: {right}")
+        elif given != right:
+            yield Fault((name,), f"must be {right}; got {given!r}")
+
+
+def _schema_faults(obj: Mapping[str, Any]) -> tuple[Fault, ...]:
+    try:
+        parse_pool({**obj, **_HEAD}, strict=True)
+    except InvalidPoolError as error:
+        return error.faults
+    return ()
+
+
+def _template_faults(obj: Mapping[str, Any]) -> Iterator[Objection]:
+    """Of the specs of pod templates, about which the CRD says nothing."""
+    for component in COMPONENTS:
+        value: Any = obj
+        steps = ("spec", str(component), "podTemplate", "spec")
+        for step in steps:
+            value = value.get(step) if isinstance(value, Mapping) else None
+        yield from pod_faults(value, path=".".join(steps))
+
+
+def _named(sentence: str) -> str:
+    """The field that a rule of the object as a whole begins with: the CRD cannot point to it."""
+    return sentence.partition(" ")[0]
+
+
+def _steps(path: str) -> Steps:
+    """The way that `containers[0].env` or `containers[engine].env` stands for."""
+    found = re.findall(r"\[([^\]]*)\]|([^.\[\]]+)", path)
+    return tuple(int(item) if item.isdecimal() else item or name for item, name in found)
