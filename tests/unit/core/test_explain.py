@@ -89,6 +89,15 @@ def test_a_full_batch_of_fast_steps_is_late_for_ttft_until_tpot_is_seen_to_be_la
     assert cause(words(Role.DECODE, outlook(quantity="TPOT"))) is Reason.PREDICTED_TPOT
 
 
+def test_pods_that_do_not_start_are_told_of_with_what_is_known_of_the_cause() -> None:
+    def said(stuck: str | None) -> str:
+        held = words(Role.PREFILL, outlook(), stuck=stuck)
+        return sentence(held, Allowed(2, 2, None), Reason.CAPACITY_BLOCKED)
+
+    assert said(None) == "prefill stays at 2: the cluster does not start its pods"
+    assert said("pod p: 0/3 nodes are free") == "prefill stays at 2: pod p: 0/3 nodes are free"
+
+
 def test_a_queue_that_grows_without_limit_is_over_a_minute() -> None:
     said = words(Role.PREFILL, outlook(before_s=None))
 

@@ -191,6 +191,18 @@ def test_twice_the_service_time_needs_more_prefill() -> None:
     assert slow >= 3
 
 
+def test_the_predicted_ttft_grows_with_the_load_and_falls_with_replicas() -> None:
+    played = replay(sampled(poisson(6.0)), service_s=0.2)
+    rates_rps = (0.0, 2.0, 6.0, 9.0)
+
+    by_rate_s = [played.ttft_quantile_s(rate, 2, 0.95) for rate in rates_rps]
+    by_count_s = [played.ttft_quantile_s(9.0, count, 0.95) for count in (2, 3, 8)]
+
+    assert by_rate_s[0] == pytest.approx(played.work.unloaded_ttft_s(0.95))
+    assert by_rate_s == sorted(set(by_rate_s))
+    assert by_count_s == sorted(set(by_count_s), reverse=True)
+
+
 def test_bursts_need_more_prefill_than_poisson_arrivals_of_the_same_mean() -> None:
     even, bursty = sampled(poisson(6.0)), sampled(poisson(6.0, clump=16))
 
