@@ -13,9 +13,11 @@ DONE = Turnover(asked=2, pods=2)
 BEFORE = Turnover(asked=2, pods=2, old=2)
 
 
-def steps(prefill, decode, *, budget, surge_gpus=None):
+def steps(prefill, decode, *, budget, surge_gpus=None, gpus=1):
     fleets = {Role.PREFILL: prefill, Role.DECODE: decode}
-    spec = with_reserve(make_spec(gpu_budget=budget), fleets)
+    spec = make_spec(gpu_budget=budget)
+    roles = {role: replace(spec.roles[role], gpus_per_replica=gpus) for role in Role}
+    spec = with_reserve(replace(spec, roles=roles), fleets)
     found = next_steps(spec, fleets, surge_gpus=surge_gpus)
     return found[Role.PREFILL], found[Role.DECODE]
 
@@ -25,13 +27,17 @@ def steps(prefill, decode, *, budget, surge_gpus=None):
     [
         (None, (RolloutStep.SURGE, RolloutStep.SURGE)),
         (8, (RolloutStep.SURGE, RolloutStep.SURGE)),
+        (7, (RolloutStep.SURGE, RolloutStep.WAIT)),
         (6, (RolloutStep.SURGE, RolloutStep.WAIT)),
         (5, (RolloutStep.IN_PLACE, RolloutStep.WAIT)),
         (4, (RolloutStep.WAIT, RolloutStep.WAIT)),
     ],
 )
-def test_roles_go_on_together_only_as_far_as_the_budget_has_room(budget, expected):
-    assert steps(BEFORE, BEFORE, budget=budget) == expected
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_roles_go_on_together_only_as_far_as_the_budget_has_room(budget, expected, gpus):
+    budget_gpus = None if budget is None else budget * gpus
+
+    assert steps(BEFORE, BEFORE, budget=budget_gpus, gpus=gpus) == expected
 
 
 def test_the_role_that_is_further_behind_goes_next():
@@ -64,6 +70,14 @@ def test_an_only_pod_without_room_for_another_is_gone_before_the_next_is_made():
 def test_a_quota_refuses_by_itself_and_nothing_waits_for_it():
     assert steps(BEFORE, BEFORE, budget=None, surge_gpus=4) == (
         RolloutStep.IN_PLACE,
+        RolloutStep.WAIT,
+    )
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_what_one_role_s_new_pods_take_of_a_quota_is_gone_for_the_other(gpus):
+    assert steps(BEFORE, BEFORE, budget=None, surge_gpus=7 * gpus, gpus=gpus) == (
+        RolloutStep.SURGE,
         RolloutStep.WAIT,
     )
 
