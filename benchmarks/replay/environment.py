@@ -78,7 +78,7 @@ def enter() -> None:
     python = ensure()
     root = HERE.parents[1]
     os.environ[MARK] = stamp()
-    ours = (root / "operator", root / "engine", root)
+    ours = (root / "operator", root / "engine", root / "contracts", root)
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, ours))
     os.environ.setdefault("DYN_LOG", "error")
     os.execv(python, [str(python), *sys.argv])

@@ -19,6 +19,7 @@ sys.path[:] = [
     str(ROOT),
     str(ROOT / "operator"),
     str(ROOT / "engine"),
+    str(ROOT / "contracts"),
     *(entry for entry in sys.path if Path(entry) != HERE),
 ]
 

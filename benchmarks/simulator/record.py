@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "operator"), str(ROOT / "engine")]
+sys.path[:0] = [str(ROOT), *(str(ROOT / part) for part in ("operator", "engine", "contracts"))]
 
 from benchmarks.replay import environment  # noqa: E402
 from benchmarks.replay.setup import (  # noqa: E402

@@ -1,5 +1,7 @@
 """The command line refuses what cannot work in one sentence, and the table shows what was found."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from benchmarks.replay.standing import standings, summary
 from benchmarks.replay.tables import Row, table
 from tests.tools.replay.results import result
 
+ROOT = Path(__file__).parents[3]
 NEEDED = ["--trace", "t.csv", "--format", "azure", "--policy", "tandem", "--json", "out.json"]
 
 
@@ -135,3 +138,16 @@ def test_tandem_is_held_to_the_best_floors_on_either_side_of_the_objective() -> 
     assert (ours.of_static, ours.gpu_share) == (None, None)
     assert slow.ahead_of_default is True
     assert slow.of_tuned is None
+
+
+@pytest.mark.parametrize("script", ["replay/suite.py", "replay/run.py", "simulator/record.py"])
+def test_the_commands_start_in_a_python_that_has_no_packages(script: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-S", str(ROOT / "benchmarks" / script), "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": ""},
+    )
+
+    assert (shown.returncode, shown.stderr) == (0, "")
