@@ -1,3 +1,5 @@
+import pytest
+
 from tandem_operator.core.learn.correction import (
     Correction,
     burning,
@@ -48,6 +50,20 @@ def test_factors_stay_in_their_range() -> None:
 
     assert worst.of(Role.PREFILL) == TUNING.learn.most_slowdown_ratio
     assert best.of(Role.PREFILL) == TUNING.learn.least_slowdown_ratio
+
+
+def test_a_slowdown_rests_to_nothing_over_a_long_step_and_never_turns_into_its_opposite() -> None:
+    slowed = after(settled(), outcome(100, {"decode_admission": 40}))
+    nothing = outcome(0, {})
+
+    def rested(step_s: float) -> float:
+        found = correct(
+            slowed, minute=nothing, longer=nothing, attainment=0.95, step_s=step_s, now_s=NOW_S
+        )
+        return found.of(Role.DECODE)
+
+    assert 1.0 < rested(0.5 * TUNING.learn.slowdown_rest_s) < slowed.of(Role.DECODE)
+    assert rested(10.0 * TUNING.learn.slowdown_rest_s) == pytest.approx(1.0)
 
 
 def test_violations_that_the_model_expected_are_no_model_error() -> None:

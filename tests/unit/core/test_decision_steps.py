@@ -17,8 +17,9 @@ from tandem_operator.core.assessment import (
 from tandem_operator.core.decision import Reason
 from tandem_operator.core.guard.growth_confirmation import Past
 from tandem_operator.core.guard.stabilization import WantedRun, Wants
+from tandem_operator.core.learn.correction import Correction, see_ready
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observation import Observation, StartUp
+from tandem_operator.core.observation import Latency, Observation, Quantiles, StartUp
 from tandem_operator.core.observe.role_pods import Start, Starts
 from tandem_operator.core.quota.share import Quota
 from tandem_operator.core.role import Role
@@ -127,6 +128,17 @@ def test_without_a_load_nothing_is_sized_and_without_outputs_neither() -> None:
 def test_an_overhead_that_was_measured_is_kept_and_a_guess_is_not() -> None:
     assert known(scene.observe(), memory=Memory(overhead_s=0.2)).sized.overhead_s == 0.2
     assert known(scene.observe()).sized.overhead_s is None
+
+
+def test_only_an_overhead_that_was_measured_follows_the_ttft_of_an_unloaded_pool() -> None:
+    slow = Latency(NOW_S, Quantiles(p50_s=60.0), Quantiles())
+    seen = replace(loaded(1, replicas=6), latency=slow)
+    settled = see_ready(Correction(), dict.fromkeys(Role, 6), NOW_S - 600.0)
+    known_s = known(seen, memory=Memory(overhead_s=0.2, correction=settled)).sized.overhead_s
+
+    assert known_s is not None
+    assert known_s > 0.2
+    assert known(seen, memory=Memory(correction=settled)).sized.overhead_s is None
 
 
 def test_the_rate_is_that_of_the_last_half_minute() -> None:
