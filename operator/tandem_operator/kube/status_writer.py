@@ -1,7 +1,7 @@
 """The pool's status: written under a manager of its own, only when changed, numbers not too often.
 
-A change of anything but measured numbers is written at once. Measured numbers move with every
-request, so on their own they wait for `NUMBERS_EVERY_S`.
+A change of a condition, a count or a decision is written at once. Measured numbers move with every
+request, so on their own they wait for `NUMBERS_EVERY_S` since the last write.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,9 +9,10 @@ from typing import Any
 
 from tandem_operator.kube.client import Kube, Object
 from tandem_operator.kube.kinds import POOL
+from tandem_operator.workloads.status.measured_numbers import without_numbers
 
 STATUS_MANAGER = "tandem-status"
-NUMBERS_EVERY_S = 10.0
+NUMBERS_EVERY_S = 30.0
 
 
 class StatusWriter:
@@ -31,7 +32,7 @@ class StatusWriter:
         # The schema may prune or default: what it once made of the same status is no change.
         if current == desired or self._answers.get(uid) == (desired, current):
             return False
-        only_numbers = _without_numbers(desired) == _without_numbers(current)
+        only_numbers = without_numbers(desired) == without_numbers(current)
         if only_numbers and now_s - self._written_at_s.get(uid, -NUMBERS_EVERY_S) < NUMBERS_EVERY_S:
             return False
         body: Object = {
@@ -60,18 +61,4 @@ def _present(value: Any) -> Any:
         return {key: _present(each) for key, each in value.items() if each is not None}
     if isinstance(value, list | tuple):
         return [_present(each) for each in value]
-    return value
-
-
-def _without_numbers(value: Any) -> Any:
-    """The value with measured numbers taken out: floats, and everything below `slo`."""
-    if isinstance(value, Mapping):
-        return {
-            key: _without_numbers(each)
-            for key, each in value.items()
-            if key not in {"slo", "inputs", "capacity", "utilization"}
-            and not isinstance(each, float)
-        }
-    if isinstance(value, list):
-        return [_without_numbers(each) for each in value]
     return value

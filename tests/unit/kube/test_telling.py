@@ -1,12 +1,14 @@
 """Statuses and Events: what is written, and above all what is not."""
 
 import copy
+import itertools
 
 import pytest
 from aiohttp import web
 
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.status_writer import NUMBERS_EVERY_S, StatusWriter
+from tandem_operator.workloads.status.measured_numbers import without_numbers
 from tests.unit.kube.apiserver import Clock
 
 POOL = {
@@ -75,6 +77,64 @@ async def test_numbers_alone_wait_and_a_transition_does_not(api):
     clock.now_s += NUMBERS_EVERY_S
     assert await writer.write(pool(STATUS), numbers)
     assert len(recorder.writes) == 3
+
+
+def under_load(tick, *, prefill=3, reason="prefill stays at 3"):
+    """What a pool that serves says at one tick: all that is measured has moved."""
+    step = {"from": prefill, "to": prefill}
+    return changed(
+        slo={"ttft": {"p95": f"{400 + tick}ms"}, "goodputPerGPU": f"1.{tick}"},
+        prefill={"current": prefill, "ready": prefill, "utilization": f"{tick}.0%"},
+        router={"ready": 2, "busy": f"{tick}.0%"},
+        decision={
+            "time": f"2026-01-01T00:{tick:02d}:00Z",
+            "prefill": step,
+            "reason": f"{reason}: TTFT p95 is {400 + tick} ms (bound 450 ms)",
+            "inputs": {"arrivals_rps": f"{tick}"},
+            "limitsHit": [f"gpuBudget 8, {tick} wanted"],
+            "alternatives": [f"2 prefill: {tick} % late"],
+        },
+    )
+
+
+async def test_a_pool_under_load_is_written_once_in_half_a_minute(api):
+    kube, recorder = api
+    clock, stored, written_at_s = Clock(), {}, []
+    writer = StatusWriter(kube, clock=clock)
+
+    for tick in range(60):
+        if await writer.write(pool(stored), under_load(tick)):
+            written_at_s.append(clock.now_s)
+            stored = recorder.writes[-1][3]["status"]
+        clock.now_s += 5.0
+
+    assert len(written_at_s) == 10
+    assert all(b - a >= 30.0 for a, b in itertools.pairwise(written_at_s))
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"prefill": 4},
+        {"reason": "prefill stays at 3 because maxReplicas is reached"},
+    ],
+    ids=["another count", "another reason"],
+)
+async def test_another_decision_under_load_is_written_at_once(api, news):
+    kube, _ = api
+    clock = Clock()
+    writer = StatusWriter(kube, clock=clock)
+    await writer.write(pool(), under_load(1))
+    clock.now_s += 5.0
+
+    assert await writer.write(pool(under_load(1)), under_load(2, **news))
+
+
+def test_a_step_that_is_taken_again_is_another_decision():
+    step = {"prefill": {"from": 1, "to": 3}, "reason": "minReplicas is 3"}
+    first, again = ({"decision": {"time": f"00:0{minute}", **step}} for minute in (0, 1))
+
+    assert without_numbers(first) != without_numbers(again)
 
 
 async def test_an_event_names_the_pool_and_who_reports_it(api):
