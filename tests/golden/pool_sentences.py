@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tandem_operator.api import PoolStatus, parse_pool
+from tandem_operator.api import ConditionType, PoolStatus, parse_pool
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Prometheus
 from tandem_operator.core.decide import decide
 from tandem_operator.core.guard.router_count import RouterCount
@@ -22,6 +22,8 @@ from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.observed.troubles import pod_trouble
 from tandem_operator.workloads.pool_names import ROUTER, PoolName
+from tandem_operator.workloads.status.condition_now import TRUE, ConditionNow
+from tandem_operator.workloads.status.conditions import conditions as with_times
 from tandem_operator.workloads.status.conditions import rejection, verdicts
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 from tandem_operator.workloads.stored_memory import MemoryFormatError, memory_from_json
@@ -91,6 +93,7 @@ def facts(**changes: Any) -> PoolFacts:
         seen=seen(),
         decision=decide(make_spec(), observe(), Memory(), NOW_S)[0],
         routers=RouterCount(1, Wants()),
+        least_routers=1,
         previous=PoolStatus(),
         outcome=WriteOutcome(),
         metrics_source=MetricsSource.DIRECT,
@@ -124,7 +127,12 @@ def _shapes() -> Iterator[PoolFacts]:
     waiting = tuple(seen_pod(each, phase=PodPhase.STARTING) for each in COMPONENTS)
     yield facts(seen=seen(pods=waiting))
     yield facts(seen=seen(pods=tuple(replace(each, trouble="OOMKilled: x") for each in waiting)))
-    yield facts(seen=seen(pods=tuple(seen_pod(each, template="old") for each in COMPONENTS)))
+    old = tuple(seen_pod(each, template="old") for each in COMPONENTS)
+    yield facts(seen=seen(pods=old))
+    yield facts(seen=seen(pods=(*map(seen_pod, COMPONENTS), old[0])))
+    broken = seen_pod("decode", phase=PodPhase.STARTING, trouble="Crashing: engine: x")
+    least = {"least_routers": 2, "policy": make_spec(low=2)}
+    yield facts(seen=seen(pods=(*map(seen_pod, COMPONENTS), broken)), **least)
     blocked = "Deployment tiny-decode: another manager owns spec.replicas (by kubectl)."
     yield facts(outcome=WriteOutcome(blocked=blocked))
     yield facts(outcome=WriteOutcome(refused=f"Deployment tiny-decode: {REFUSED}"))
@@ -138,8 +146,8 @@ def _shapes() -> Iterator[PoolFacts]:
     url = Prometheus(url="http://prometheus:9090")
     yield facts(wanted_metrics=Metrics(prometheus=url))
     stale = decision(fresh=False, fresh_message="no router is running")
+    yield facts(decision=stale, previous=_long_available())
     yield facts(decision=stale)
-    yield facts(decision=stale, seen=seen(pods=()))
     for mode in (Mode.RECOMMEND, Mode.PAUSED):
         yield facts(policy=make_spec(mode=mode))
     external = make_spec(managed=dict.fromkeys(Role, False))
@@ -159,10 +167,18 @@ def _shapes() -> Iterator[PoolFacts]:
     yield facts(seen=seen(observation=observe(routers=[])))
 
 
+def _long_available() -> PoolStatus:
+    kind = ConditionType.AVAILABLE
+    since = with_times(
+        [ConditionNow(kind, TRUE, "Serving", "")], PoolStatus(), generation=1, now_s=0.0
+    )
+    return PoolStatus(conditions=since)
+
+
 def conditions() -> Iterator[str]:
     """Each condition of a pool, by type, status and reason."""
     found = [each for shape in _shapes() for each in verdicts(shape)]
-    for each in (*found, *rejection(["slo.attainment must be a percentage"])):
+    for each in (*found, *rejection(["slo.attainment must be a percentage"], seen())):
         yield f"{each.type} {each.status} {each.reason} | {each.message}"
 
 

@@ -11,6 +11,8 @@ from tandem_operator.api.v1alpha1 import GROUP, KIND, PLURAL, VERSION
 from tandem_operator.api.v1alpha1.pool import InferencePool, PoolSpec
 from tandem_operator.api.v1alpha1.status import PoolStatus
 
+_READY = '.status.conditions[?(@.type=="Ready")]'
+_AVAILABLE = '.status.conditions[?(@.type=="Available")]'
 _COLUMNS = (
     ("MODEL", ".spec.model.name", "Name that clients ask for", 0),
     ("PREFILL", ".status.prefill.summary", "Ready / desired prefill replicas", 0),
@@ -19,9 +21,12 @@ _COLUMNS = (
     ("TPOT-P95", ".status.slo.tpot.p95", "95th percentile of the time per output token", 0),
     ("ATTAINMENT", ".status.slo.attainment", "Share of requests that kept both bounds", 0),
     ("GOODPUT/GPU", ".status.slo.goodputPerGPU", "Good requests per second and GPU held", 0),
-    ("READY", '.status.conditions[?(@.type=="Ready")].status', "Whether the pool serves", 0),
+    ("READY", f"{_READY}.status", "Whether the pool serves and this spec is rolled out", 0),
+    ("REASON", f"{_READY}.reason", "Why READY is what it is", 0),
+    ("AVAILABLE", f"{_AVAILABLE}.status", "Whether the pool serves, of whatever spec", 1),
     ("MODE", ".spec.scaling.mode", "What Tandem may do with replica counts", 1),
     ("ENDPOINT", ".status.endpoint", "URL of the API inside the cluster", 1),
+    ("MESSAGE", f"{_READY}.message", "REASON in a sentence", 1),
     ("DECISION", ".status.decision.reason", "Why the counts are what they are", 1),
 )
 
@@ -92,7 +97,8 @@ def _root_schema() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": structural_schema(PoolSpec),
-            "status": structural_schema(PoolStatus),
+            # Without a status of any kind, a pool that no operator saw would count as done.
+            "status": {"default": {}, **structural_schema(PoolStatus)},
         },
     }
 

@@ -5,7 +5,9 @@ A count that somebody else set on a Managed role is no decision of ours to start
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+from tandem_operator.api import ConditionType
 from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
@@ -15,6 +17,7 @@ from tandem_operator.kube.conflicts import owners_of
 from tandem_operator.kube.kinds import DEPLOYMENT
 from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.pool_spec import policy_of
+from tandem_operator.workloads.status.condition_now import TRUE
 from tandem_operator.workloads.world import World
 
 
@@ -57,9 +60,19 @@ def replicas_last_decided(pool: Object, spec: PoolSpec | None) -> Mapping[str, i
     Only of a spec that was in force: through an edit since, a role may have been another owner's.
     """
     status = pool.get("status") or {}
-    if spec is None or status.get("observedGeneration") != pool["metadata"].get("generation"):
+    if spec is None or not _in_force(status, pool["metadata"].get("generation")):
         return {}
     policy = policy_of(spec)
     ours = [role for role in Role if policy.mode is Mode.AUTO and policy.roles[role].managed]
     desired = {role.value: (status.get(role.value) or {}).get("desired") for role in ours}
     return {role: count for role, count in desired.items() if count is not None}
+
+
+def _in_force(status: Mapping[str, Any], generation: Any) -> bool:
+    """Whether the status is of this generation, and nothing of it was refused."""
+    return any(
+        each.get("type") == ConditionType.ACCEPTED
+        and each.get("status") == TRUE
+        and each.get("observedGeneration") == generation
+        for each in status.get("conditions") or ()
+    )

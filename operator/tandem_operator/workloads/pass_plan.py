@@ -309,6 +309,7 @@ def _pass_plan(
         seen=read.seen,
         decision=planned.decision,
         routers=planned.routers,
+        least_routers=read.pool.spec.router.min_replicas,
         previous=_previous(world),
         outcome=outcome,
         metrics_source=world.metrics_source,

@@ -66,10 +66,16 @@ def test_the_observed_object_itself_is_left_as_it_is():
 EXTERNAL = {"management": "External"}
 
 
-def left(*changes, generation=1, prefill=3, decode=2):
+def left(*changes, generation=1, accepted="True"):
     """A pool as a process left it at generation 1, and as it is now."""
-    fleets = {"prefill": {"desired": prefill}, "decode": {"desired": decode}}
-    return pool(*changes, generation=generation, status={"observedGeneration": 1, **fleets})
+    condition = {"type": "Accepted", "status": accepted, "observedGeneration": 1}
+    status = {
+        "observedGeneration": 1,
+        "conditions": [condition],
+        "prefill": {"desired": 3},
+        "decode": {"desired": 2},
+    }
+    return pool(*changes, generation=generation, status=status)
 
 
 def last_decided(stored):
@@ -90,6 +96,7 @@ def test_a_new_process_starts_from_what_the_last_one_wrote():
         left({"scaling": {"mode": "Recommend"}}),
         left({"prefill": EXTERNAL, "decode": EXTERNAL}),
         left({"model": {"maxModelLen": "many"}}),
+        left(accepted="False"),
     ],
 )
 def test_what_nobody_wrote_is_not_taken_for_ours(stored):

@@ -167,6 +167,29 @@ def pod(
     }
 
 
+def container_status(**state: Any) -> Object:
+    """A pod's status with an engine container that is not ready."""
+    return {"containerStatuses": [{"name": "engine", "ready": False} | state]}
+
+
+def with_pod(live: World, component: str, **parts: Any) -> World:
+    """The pool with its first pod of a component in another state, not Ready."""
+    others = [p for p in live.pods if p["metadata"]["name"] != f"tiny-{component}-0"]
+    return replace(live, pods=(*others, pod(live, component, ready=False, **parts)))
+
+
+def status_of(live: World, *, now_s: float = NOW_S) -> Mapping[str, Any]:
+    """The status after a pass."""
+    planned = plan(live, now_s=now_s)
+    return live.pool["status"] if planned.status is None else planned.status
+
+
+def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The only condition of a type."""
+    (found,) = [each for each in status["conditions"] if each["type"] == kind]
+    return dict(found)
+
+
 def sample(
     pod_name: str,
     role: Role,

@@ -110,7 +110,7 @@ def test_a_spec_that_cannot_run_is_refused_by_name_and_changes_nothing(field):
     assert accepted(planned)["status"] == "False"
     assert (planned.children, planned.replicas, planned.costs) == ((), {}, ())
     assert planned.keep is None
-    assert planned.status["observedGeneration"] == 1
+    assert planned.status["observedGeneration"] == 2
     assert planned.status["decode"]["ready"] == 2
     assert [event.reason for event in planned.events].count("InvalidSpec") == 1
 

@@ -17,26 +17,20 @@ from tests.unit.workloads.cluster import (
     NOW,
     NOW_S,
     after,
+    condition,
+    container_status,
     deployment,
     pod,
     pool,
     report,
     running,
     sample,
+    status_of,
+    with_pod,
     world,
 )
 
 TERMINATED = {"exitCode": 1, "reason": "Error"}
-
-
-def condition(status, kind):
-    (found,) = [each for each in status["conditions"] if each["type"] == kind]
-    return found
-
-
-def status_of(live, *, now_s=NOW_S):
-    planned = plan(live, now_s=now_s)
-    return planned.status if planned.status is not None else live.pool["status"]
 
 
 def ended(at_s, *, finished, good):
@@ -50,30 +44,6 @@ def ended(at_s, *, finished, good):
         output_tokens_squared=100 * finished,
         **none,
     )
-
-
-def container_status(**state):
-    return {"containerStatuses": [{"name": "engine", "ready": False} | state]}
-
-
-def with_pod(live, component, **parts):
-    """The pool with its only pod of a component in another state."""
-    others = [p for p in live.pods if p["metadata"]["name"] != f"tiny-{component}-0"]
-    return replace(live, pods=(*others, pod(live, component, ready=False, **parts)))
-
-
-def test_a_pool_is_ready_once_the_router_and_both_roles_are():
-    ready = condition(status_of(running()), "Ready")
-
-    assert (ready["status"], ready["reason"]) == ("True", "Serving")
-
-
-@pytest.mark.parametrize("component", ["prefill", "decode", "router"])
-def test_a_pool_without_a_ready_pod_of_one_component_is_not_ready(component):
-    ready = condition(status_of(with_pod(running(), component)), "Ready")
-
-    assert ready["status"] == "False"
-    assert ready["message"] == f"The pool needs a Ready pod of {component}."
 
 
 def sick(name, role, *, since_s=NOW_S - 60, reason="failures"):
@@ -255,43 +225,6 @@ def test_pods_of_an_older_generation_serve_and_may_meet_the_slo():
     assert condition(status_of(replace(live, pool=edit)), "SLOMet")["reason"] == "Met"
 
 
-def test_a_pool_that_serves_stays_ready_in_a_rollout_and_says_how_far_it_is():
-    live = running()
-    edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
-
-    status = status_of(replace(live, pool=edit))
-    ready = condition(status, "Ready")
-
-    assert (ready["status"], ready["reason"]) == ("True", "RollingOut")
-    assert ready["message"].endswith(
-        "the Ready pods of prefill and decode still run the previous spec."
-    )
-    assert status["decode"]["ready"] == 0
-
-
-def test_a_rollout_that_does_not_come_up_says_why_while_older_pods_serve():
-    live = running()
-    edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
-    rolling = after(live, plan(replace(live, pool=edit), now_s=NOW_S), stored=edit)
-    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
-    newcomer = pod(rolling, "decode", 1, ready=False, status=container_status(state=waiting))
-
-    ready = condition(status_of(replace(rolling, pods=(*live.pods, newcomer))), "Ready")
-
-    assert ready["status"] == "True"
-    assert "decode: ImagePullBackOff" in ready["message"]
-
-
-def test_pods_of_an_older_slo_generation_stay_ready():
-    live = running()
-    edit = pool({"slo": {"tpot": {"target": "5ms"}}}, generation=2, status=live.pool["status"])
-
-    status = status_of(replace(live, pool=edit))
-
-    assert condition(status, "Ready")["status"] == "True"
-    assert status["observedGeneration"] == 2
-
-
 TROUBLES = {
     "ImagePullBackOff": (
         container_status(
@@ -304,7 +237,7 @@ TROUBLES = {
         ),
         'Back-off pulling image "nowhere/engine:1"',
     ),
-    "CrashLoopBackOff": (
+    "Crashing": (
         container_status(
             state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
             lastState={
@@ -373,7 +306,10 @@ def test_a_pods_trouble_stands_in_the_pools_ready_condition(reason):
 
 def test_a_crash_loop_reads_the_same_between_its_tries():
     last = {"terminated": TERMINATED | {"message": "cannot load the model"}}
-    states = [{"waiting": {"reason": "CrashLoopBackOff"}}, {"running": {"startedAt": NOW}}]
+    states = [
+        {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+        {"running": {"startedAt": NOW}},
+    ]
 
     told = [
         condition(status_of(with_pod(running(), "decode", status=status)), "Ready")
@@ -382,6 +318,7 @@ def test_a_crash_loop_reads_the_same_between_its_tries():
     ]
 
     assert told[0] == told[1]
+    assert told[0]["message"] == "decode: Crashing: engine: cannot load the model (exit code 1)"
 
 
 def test_a_quota_refusal_stands_in_ready_and_capacity_blocked():
@@ -405,18 +342,6 @@ def test_a_quota_refusal_stands_in_ready_and_capacity_blocked():
     blocked = condition(status, "CapacityBlocked")
     assert (blocked["status"], blocked["reason"]) == ("True", "PodsRefused")
     assert refusal in blocked["message"]
-
-
-def test_a_stuck_newcomer_leaves_the_pool_ready():
-    live = running()
-    stuck, _ = TROUBLES["Unschedulable"]
-    newcomer = pod(live, "decode", 1, ready=False, node=None, status=stuck)
-
-    status = status_of(replace(live, pods=(*live.pods, newcomer)), now_s=NOW_S + 60)
-
-    assert condition(status, "Ready")["status"] == "True"
-    assert condition(status, "CapacityBlocked")["status"] == "True"
-    assert status["decode"]["pending"] == 1
 
 
 def test_a_transition_time_moves_only_with_its_status():
@@ -472,20 +397,28 @@ def test_noise_below_the_rounding_is_no_news():
     assert plan(same, now_s=NOW_S).status is None
 
 
-def test_nothing_is_called_stale_before_the_first_router_runs():
+def test_nothing_is_called_stale_before_the_pool_serves():
     fresh = condition(status_of(world()), "MetricsFresh")
 
     assert (fresh["status"], fresh["reason"]) == ("Unknown", "Starting")
 
 
-def test_a_silent_router_makes_the_metrics_stale():
-    live = after(world(), plan(world(), now_s=NOW_S))
-    live = replace(running(), pool=live.pool)
+def test_a_router_that_stays_silent_makes_the_metrics_stale():
+    live = after(running(), plan(running(), now_s=NOW_S))
 
+    soon = status_of(live, now_s=NOW_S + 30)
     planned = plan(live, now_s=NOW_S + 60)
 
+    assert condition(soon, "MetricsFresh")["status"] == "Unknown"
     assert condition(planned.status, "MetricsFresh")["status"] == "False"
     assert any(event.type is EventType.WARNING for event in planned.events)
+
+
+def test_metrics_that_stop_are_stale_at_once():
+    live = replace(running(), routers=(report(),))
+    live = after(live, plan(live, now_s=NOW_S))
+
+    assert condition(status_of(live, now_s=NOW_S + 5), "MetricsFresh")["status"] == "False"
 
 
 @pytest.mark.parametrize(
@@ -525,22 +458,6 @@ def test_scaling_active_says_who_sets_the_counts(change, status, reason):
     found = condition(status_of(world(pool(change))), "ScalingActive")
 
     assert (found["status"], found["reason"]) == (status, reason)
-
-
-def test_a_refused_child_leaves_the_generation_out_of_force():
-    live = running()
-    edit = pool({"engine": {"dtype": "bfloat16"}}, generation=2, status=live.pool["status"])
-    live = replace(live, pool=edit)
-    refused = WriteOutcome(refused="Deployment tiny-decode: spec.template.spec.volumes: bad")
-
-    told = conclude(plan(live, now_s=NOW_S), refused, world=live, now_s=NOW_S)
-
-    accepted = condition(told.status, "Accepted")
-    assert (accepted["status"], accepted["reason"]) == ("False", "ChildRefused")
-    assert "spec.template.spec.volumes: bad" in accepted["message"]
-    assert condition(told.status, "Ready")["status"] == "False"
-    assert told.status["observedGeneration"] == 1
-    assert "ChildRefused" in {event.reason for event in told.events}
 
 
 def test_a_field_of_somebody_else_is_reported_and_then_forgotten():

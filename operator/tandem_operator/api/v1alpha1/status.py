@@ -4,6 +4,7 @@ Numbers with a fraction are strings, as the Kubernetes API conventions advise: t
 part of the value, so a status that looks the same is the same and is not written again.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -15,12 +16,21 @@ Text = Annotated[str, Field(max_length=64)]
 Sentence = Annotated[str, Field(max_length=2048)]
 Time = Annotated[str, Field(max_length=40), Extension({"format": "date-time"})]
 
+UNSEEN_GENERATION = -1
+"""What the API server says before an operator does; here, what is not known is `None`."""
+
 
 class ConditionType(StrEnum):
     """The conditions of a pool. `True` is the good case except where said."""
 
     READY = "Ready"
-    """The router answers and at least one pod of each role is Ready at this generation."""
+    """The pool is available, and this generation runs at its minimum."""
+    AVAILABLE = "Available"
+    """The router answers and at least one pod of each role is Ready, of whatever generation."""
+    RECONCILING = "Reconciling"
+    """This generation does not run at its minimum yet; the message says how far it is."""
+    STALLED = "Stalled"
+    """True is the bad case: this generation is refused, and only a change of something helps."""
     ACCEPTED = "Accepted"
     """The spec is valid; else Tandem leaves the running pool unchanged."""
     SLO_MET = "SLOMet"
@@ -43,8 +53,8 @@ class Condition(ApiModel):
     """One aspect of the pool, as `kubectl wait --for=condition=TYPE` reads it."""
 
     type: Annotated[str, Field(max_length=64)]
-    """Ready, Accepted, SLOMet, MetricsFresh, ScalingActive, CapacityBlocked, SLOFeasible,
-    FieldConflict or EnginesHealthy."""
+    """Ready, Available, Reconciling, Stalled, Accepted, SLOMet, MetricsFresh, ScalingActive,
+    CapacityBlocked, SLOFeasible, FieldConflict or EnginesHealthy."""
     status: Annotated[str, Field(max_length=16)]
     """True, False or Unknown."""
     observed_generation: int
@@ -167,8 +177,12 @@ class DecisionStatus(ApiModel):
 class PoolStatus(ApiModel):
     """What the operator last saw and did. Absent means unknown, never zero."""
 
-    observed_generation: int | None = None
-    """metadata.generation of the spec that is in force."""
+    # The API server fills it in, so that programs do not take a pool for one that is done.
+    observed_generation: Annotated[
+        int | None, Field(json_schema_extra={"default": UNSEEN_GENERATION})
+    ] = None
+    """metadata.generation that the conditions speak of. Accepted says whether it is in force. -1:
+    an operator has not seen the pool yet."""
     operator: Annotated[str, Field(max_length=512)] | None = None
     """Lease of the operator that runs the pool, as NAMESPACE/NAME. Other operators leave the pool
     alone until that Lease was not renewed for a minute."""
@@ -201,4 +215,7 @@ class PoolStatus(ApiModel):
 
 def parse_status(obj: Any) -> PoolStatus:
     """Read the status of a custom resource as the API server has it; empty before the first."""
-    return PoolStatus.model_validate(obj.get("status") or {}, by_name=False)
+    status = obj.get("status") or {}
+    if isinstance(status, Mapping) and status.get("observedGeneration") == UNSEEN_GENERATION:
+        status = {key: each for key, each in status.items() if key != "observedGeneration"}
+    return PoolStatus.model_validate(status, by_name=False)

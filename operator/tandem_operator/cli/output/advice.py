@@ -1,28 +1,36 @@
 """What to do about a pool's conditions, in a sentence for each reason."""
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus
-from tandem_operator.workloads.status.conditions import (
+from tandem_operator.workloads.status.condition_now import (
     BAD_THOUGH_ACCEPTED,
     BAD_WHEN_TRUE,
     FALSE,
     FIELDS_OVERRIDDEN,
     FIELDS_UNKNOWN,
     MEMORY_REFUSED,
+    NEVER_BAD,
     TRUE,
 )
+from tandem_operator.workloads.status.readiness import BELOW_MINIMUM, ROLLING_OUT, STARTING
 
 PODS = "kubectl describe pods -n {namespace} -l tandem-inference.io/pool={name}"
+
+_SEE_ACCEPTED = "See Accepted. Tandem left the running pods unchanged."
+_WAIT = "Wait for the cold start. If it takes longer than usual, run " + PODS + "."
+_READ_PODS = "Read the messages of the pods: run " + PODS + "."
 
 # By condition and reason; the empty reason stands for all others.
 _TO_DO: dict[ConditionType, dict[str, str]] = {
     ConditionType.READY: {
-        "NotAccepted": "Correct the field that the message names; running pods stay as they are.",
-        "NotApplied": "See Accepted and FieldConflict. Tandem applied nothing of this generation.",
-        "Starting": "Wait for the cold start. If it takes longer than usual, run " + PODS + ".",
-        "": "Read the messages of the pods: run " + PODS + ".",
+        **dict.fromkeys(("InvalidSpec", "ChildRefused", "OwnedByOther"), _SEE_ACCEPTED),
+        **dict.fromkeys((STARTING, ROLLING_OUT, BELOW_MINIMUM), _WAIT),
+        "": _READ_PODS,
     },
+    ConditionType.AVAILABLE: {STARTING: _WAIT, "": _READ_PODS},
+    ConditionType.STALLED: {"": _SEE_ACCEPTED},
     ConditionType.ACCEPTED: {
         "InvalidSpec": "Correct the field that the message names; running pods stay as they are.",
+        "OwnedByOther": "See FieldConflict.",
         "ChildRefused": "Correct the cause of the refusal: a quota, a policy, a missing right, or a"
         " field that `tandem lint` names too.",
         FIELDS_OVERRIDDEN: "Remove these fields from podTemplate; Tandem sets them.",
@@ -73,6 +81,8 @@ _BY_CAUSE = {
 def is_bad(condition: Condition) -> bool:
     """Whether somebody should look at it."""
     kind = ConditionType(condition.type)
+    if kind in NEVER_BAD:
+        return False
     if kind is ConditionType.ACCEPTED and condition.reason in BAD_THOUGH_ACCEPTED:
         return True
     return condition.status == (TRUE if kind in BAD_WHEN_TRUE else FALSE)

@@ -7,6 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+CRASHING = "Crashing"
+"""A container that crashed and is started again and again, running or waiting at the moment.
+
+`CrashLoopBackOff` is the kubelet's word for the wait alone, and the pool's condition would change
+its reason with each wait and each try.
+"""
+_CRASH_WAIT = "CrashLoopBackOff"
 _STUCK_WAITING = frozenset(
     {
         "ImagePullBackOff",
@@ -16,7 +23,7 @@ _STUCK_WAITING = frozenset(
         "CreateContainerConfigError",
         "CreateContainerError",
         "RunContainerError",
-        "CrashLoopBackOff",
+        _CRASH_WAIT,
     }
 )
 _STATUSES = ("initContainerStatuses", "containerStatuses")
@@ -62,9 +69,8 @@ def _container_troubles(container: Mapping[str, Any]) -> Iterator[str]:
     waiting = state.get("waiting") or {}
     ended = state.get("terminated") or last.get("terminated") or {}
     failed = bool(ended) and ended.get("exitCode") != 0
-    if failed and waiting.get("reason") in (None, "CrashLoopBackOff"):
-        # A container that crashed and was started again is in trouble until it is Ready; under one
-        # name, else the pool's condition would flap between each back-off and the next try.
+    if failed and waiting.get("reason") in (None, _CRASH_WAIT):
+        # A container that crashed and was started again is in trouble until it is Ready.
         yield _crash(container, ended, looping=bool(waiting or container.get("restartCount")))
     elif waiting.get("reason") in _STUCK_WAITING:
         yield _worded(waiting.get("reason"), waiting.get("message"))
@@ -75,7 +81,7 @@ def _crash(container: Mapping[str, Any], ended: Mapping[str, Any], *, looping: b
     if ended.get("reason") == "OOMKilled":
         said = said or "the container exceeded its memory limit; raise resources.limits.memory"
         return _worded("OOMKilled", said)
-    reason = "CrashLoopBackOff" if looping else ended.get("reason") or "Error"
+    reason = CRASHING if looping else ended.get("reason") or "Error"
     code = f"exit code {ended.get('exitCode')}"
     return _worded(reason, f"{container.get('name')}: {said} ({code})" if said else code)
 

@@ -4,7 +4,6 @@ Sentences hold no number that moves with the load, so that a condition changes w
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus, format_duration
@@ -12,33 +11,39 @@ from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode
+from tandem_operator.workloads.observed.live_objects import LiveObjects
+from tandem_operator.workloads.pod_status import epoch_s
 from tandem_operator.workloads.pool_names import ROUTER
+from tandem_operator.workloads.status.condition_now import (
+    FALSE,
+    FIELDS_OVERRIDDEN,
+    FIELDS_UNKNOWN,
+    MEMORY_REFUSED,
+    TRUE,
+    UNKNOWN,
+    ConditionNow,
+    Statement,
+    joined,
+)
 from tandem_operator.workloads.status.not_serving import Sickness, ejected, lapsed
 from tandem_operator.workloads.status.pool_facts import PoolFacts
+from tandem_operator.workloads.status.readiness import (
+    STARTING,
+    readiness,
+    readiness_of_rejected,
+    stall_of,
+)
 from tandem_operator.workloads.world import Rival
 
-TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-BAD_WHEN_TRUE = frozenset({ConditionType.CAPACITY_BLOCKED, ConditionType.FIELD_CONFLICT})
-FIELDS_OVERRIDDEN, MEMORY_REFUSED = "FieldsOverridden", "MemoryRefused"
-FIELDS_UNKNOWN = "FieldsUnknown"
-BAD_THOUGH_ACCEPTED = frozenset({FIELDS_OVERRIDDEN, FIELDS_UNKNOWN, MEMORY_REFUSED})
 LONGEST_MESSAGE = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionNow:
-    """What is said of one condition now."""
-
-    type: ConditionType
-    status: str
-    reason: str
-    message: str
+FIRST_METRICS_S = 60.0
+"""A pool that has served for so long has been read by a Prometheus, too."""
 
 
 def verdicts(facts: PoolFacts) -> tuple[ConditionNow, ...]:
     """All conditions of a pool whose spec makes sense."""
     return (
-        _ready(facts),
+        *readiness(facts),
         _accepted(facts),
         _slo_met(facts),
         _metrics_fresh(facts),
@@ -50,13 +55,11 @@ def verdicts(facts: PoolFacts) -> tuple[ConditionNow, ...]:
     )
 
 
-def rejection(sentences: Iterable[str]) -> tuple[ConditionNow, ...]:
+def rejection(sentences: Iterable[str], seen: LiveObjects) -> tuple[ConditionNow, ...]:
     """The conditions that change when the spec cannot be run; what runs is left as it was."""
     message = "; ".join(sentences) + ". Tandem left the running pods unchanged."
-    return (
-        ConditionNow(ConditionType.READY, FALSE, "NotAccepted", message),
-        ConditionNow(ConditionType.ACCEPTED, FALSE, "InvalidSpec", message),
-    )
+    why = Statement("InvalidSpec", message)
+    return (*readiness_of_rejected(seen, why), why.makes(ConditionType.ACCEPTED, FALSE))
 
 
 def conditions(
@@ -88,55 +91,10 @@ def _transition(verdict: ConditionNow, previous: PoolStatus, now_s: float) -> st
     return rfc3339(now_s)
 
 
-def _ready(facts: PoolFacts) -> ConditionNow:
-    if not facts.in_force:
-        message = facts.outcome.refused or facts.outcome.blocked or ""
-        return ConditionNow(ConditionType.READY, FALSE, "NotApplied", message)
-    missing = [str(each) for each in (*Role, ROUTER) if not facts.seen.of(each, PodPhase.READY)]
-    if not missing:
-        return _serving(facts)
-    troubles = {each: found for each in missing if (found := _trouble(facts, each))}
-    if not troubles:
-        message = f"The pool needs a Ready pod of {_and(missing)}."
-        return ConditionNow(ConditionType.READY, FALSE, "Starting", message)
-    reason = next(iter(troubles.values())).partition(":")[0]
-    message = "; ".join(f"{component}: {trouble}" for component, trouble in troubles.items())
-    named = reason if reason.isascii() and reason.isalnum() else "PodsFailing"
-    return ConditionNow(ConditionType.READY, FALSE, named, message)
-
-
-def _serving(facts: PoolFacts) -> ConditionNow:
-    """Ready, whichever generation its pods are of: one that serves is not down for an edit."""
-    message = "The router answers, and each role has a Ready pod"
-    behind = [role for role in Role if not facts.serving(role)]
-    if not behind:
-        return ConditionNow(ConditionType.READY, TRUE, "Serving", f"{message}.")
-    troubles = [f"{role}: {found}" for role in behind if (found := _trouble(facts, role))]
-    message += f"; the Ready pods of {_and(behind)} still run the previous spec"
-    return ConditionNow(
-        ConditionType.READY, TRUE, "RollingOut", "; ".join([message, *troubles]).rstrip(".") + "."
-    )
-
-
-def _trouble(facts: PoolFacts, component: str) -> str | None:
-    """Why the component has no Ready pod of this generation, if anything is known."""
-    refusal = facts.seen.refusals.get(component)
-    if refusal is not None:
-        return refusal
-    pods = sorted(facts.seen.of(component), key=lambda pod: pod.name)
-    newest = [pod for pod in pods if pod.template == facts.templates[component]]
-    return next((pod.trouble for pod in newest or pods if pod.trouble), None)
-
-
 def _accepted(facts: PoolFacts) -> ConditionNow:
-    if facts.outcome.blocked is not None:
-        message = f"Tandem changed nothing: {facts.outcome.blocked}"
-        return ConditionNow(ConditionType.ACCEPTED, FALSE, "OwnedByOther", message)
-    if facts.outcome.refused is not None:
-        message = (
-            f"The API server refused an object, so Tandem changed nothing: {facts.outcome.refused}"
-        )
-        return ConditionNow(ConditionType.ACCEPTED, FALSE, "ChildRefused", message)
+    stall = stall_of(facts.outcome)
+    if stall is not None:
+        return stall.makes(ConditionType.ACCEPTED, FALSE)
     troubles = dict(_troubles_though_accepted(facts))
     if troubles:
         reason, message = next(iter(troubles)), " ".join(troubles.values())
@@ -171,7 +129,7 @@ def _slo_met(facts: PoolFacts) -> ConditionNow:
             # Those who wait for them have not ended yet.
             message = (
                 "The completed requests kept both bounds, but no request is served without a Ready"
-                f" pod of {_and(missing)}."
+                f" pod of {joined(missing)}."
             )
             return ConditionNow(ConditionType.SLO_MET, UNKNOWN, "NotServing", message)
         message = f"At least {objective} of the recent requests kept both bounds."
@@ -191,11 +149,22 @@ def _metrics_fresh(facts: PoolFacts) -> ConditionNow:
         message += " (read from the pods: Prometheus has no fresh samples of some of them)"
     if facts.decision.fresh:
         return ConditionNow(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
-    before = facts.previous.condition(ConditionType.METRICS_FRESH)
-    if (before is None or before.status == UNKNOWN) and not facts.serving(ROUTER):
-        message = "Tandem measures nothing before the first router is Ready."
-        return ConditionNow(ConditionType.METRICS_FRESH, UNKNOWN, "Starting", message)
+    if _is_new(facts):
+        message = "Tandem has no metrics of this pool yet, since it has just started."
+        return ConditionNow(ConditionType.METRICS_FRESH, UNKNOWN, STARTING, message)
     return ConditionNow(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
+
+
+def _is_new(facts: PoolFacts) -> bool:
+    """Whether nothing was ever measured, and nothing could have been for long."""
+    measured = facts.previous.condition(ConditionType.METRICS_FRESH)
+    if measured is not None and measured.status != UNKNOWN:
+        return False
+    available = facts.previous.condition(ConditionType.AVAILABLE)
+    if available is None or available.status != TRUE:
+        return True
+    since_s = epoch_s(available.last_transition_time)
+    return since_s is not None and facts.now_s - since_s < FIRST_METRICS_S
 
 
 def _scaling_active(facts: PoolFacts) -> ConditionNow:
@@ -207,7 +176,7 @@ def _scaling_active(facts: PoolFacts) -> ConditionNow:
     external = [str(role) for role in Role if not policy.roles[role].managed]
     if external:
         how = "see FieldConflict" if facts.rivals else "management: External"
-        message = f"Another owner sets the replicas of {_and(external)} ({how})."
+        message = f"Another owner sets the replicas of {joined(external)} ({how})."
         status = FALSE if len(external) == len(Role) else TRUE
         return ConditionNow(ConditionType.SCALING_ACTIVE, status, "External", message)
     message = "Tandem sets the replica counts of both roles."
@@ -239,7 +208,7 @@ def _slo_feasible(facts: PoolFacts) -> ConditionNow:
     }
     could = [f"{field}: {format_duration(at)}" for field, at in bounds.items() if at is not None]
     message = "No number of replicas can keep the SLO"
-    message += f"; replicas can keep {_and(could)}." if could else "."
+    message += f"; replicas can keep {joined(could)}." if could else "."
     return ConditionNow(ConditionType.SLO_FEASIBLE, FALSE, "Infeasible", message)
 
 
@@ -296,8 +265,3 @@ def _named(pods: Iterable[Sickness]) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _and(words: Iterable[str]) -> str:
-    *most, last = list(words)
-    return f"{', '.join(most)} and {last}" if most else last

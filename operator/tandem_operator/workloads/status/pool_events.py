@@ -6,21 +6,26 @@ from tandem_operator.api import Condition, ConditionType, PoolStatus
 from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
 from tandem_operator.workloads.pool_names import ROUTER
-from tandem_operator.workloads.status.conditions import (
+from tandem_operator.workloads.status.condition_now import (
     BAD_THOUGH_ACCEPTED,
     BAD_WHEN_TRUE,
     FALSE,
     FIELDS_OVERRIDDEN,
     FIELDS_UNKNOWN,
+    NEVER_BAD,
     TRUE,
     UNKNOWN,
 )
+from tandem_operator.workloads.status.measured_numbers import decision_without_numbers
 from tandem_operator.workloads.status.pool_facts import PoolFacts
+from tandem_operator.workloads.status.readiness import STARTING, UNDER_WAY
 
 FIELD_TAKEN = "FieldTaken"
 KEY_REPLACED = "EngineKeyReplaced"
 MEMORY_UNREADABLE = "MemoryUnreadable"
 ROUTERS_SCALED = "RoutersScaled"
+# `Ready`, `Available` and `Accepted` tell of the same, in the same words.
+_TOLD_BY_OTHERS = frozenset({ConditionType.RECONCILING, ConditionType.STALLED})
 _REFUSALS = frozenset(
     {
         Reason.AT_BOUND,
@@ -39,15 +44,16 @@ def events_of(
     decision: Decision | None = None,
     outcome: WriteOutcome | None = None,
 ) -> tuple[Event, ...]:
-    """What happened between two statuses."""
-    return (
+    """What happened between two statuses, each told once."""
+    told = (
         *_transitions(before, now),
-        *(_decided(decision) if decision and now.decision != before.decision else ()),
+        *(_decided(decision, now) if decision and _is_another_decision(before, now) else ()),
         *(
             Event(reason=FIELD_TAKEN, message=sentence, type=EventType.WARNING)
             for sentence in (outcome.taken if outcome else ())
         ),
     )
+    return tuple(dict.fromkeys(told))
 
 
 def routers_scaled(facts: PoolFacts, to: int | None) -> tuple[Event, ...]:
@@ -61,7 +67,7 @@ def routers_scaled(facts: PoolFacts, to: int | None) -> tuple[Event, ...]:
 def _transitions(before: PoolStatus, now: PoolStatus) -> Iterator[Event]:
     for condition in now.conditions or ():
         kind = ConditionType(condition.type)
-        if _is_news(kind, before.condition(kind), condition):
+        if _is_news(kind, _known(before, kind), condition):
             bad = _is_bad(kind, condition)
             yield Event(
                 reason=condition.reason,
@@ -70,29 +76,55 @@ def _transitions(before: PoolStatus, now: PoolStatus) -> Iterator[Event]:
             )
 
 
+def _known(before: PoolStatus, kind: ConditionType) -> Condition | None:
+    found = before.condition(kind)
+    if found is None and kind is ConditionType.AVAILABLE:
+        # An operator of an earlier version said `Ready` for it.
+        return before.condition(ConditionType.READY)
+    return found
+
+
 def _is_news(kind: ConditionType, before: Condition | None, now: Condition) -> bool:
-    if kind is ConditionType.READY and now.reason == "Starting":
+    if kind in _TOLD_BY_OTHERS:
         return False
+    if now.reason == STARTING and kind in (ConditionType.READY, ConditionType.AVAILABLE):
+        # A pool that comes up is no news; one that served is.
+        was_up = before is not None and before.status == TRUE
+        return was_up and kind is ConditionType.AVAILABLE
     if kind is ConditionType.ACCEPTED and now.reason in (FIELDS_OVERRIDDEN, FIELDS_UNKNOWN):
         return before is None or before.message != now.message
     if before is not None and before.status == now.status:
         # Another trouble than before is news, and so is the same with another cause.
         return _is_bad(kind, now) and before.reason != now.reason
     if before is None:
-        return _is_bad(kind, now) or kind is ConditionType.READY
+        return _is_bad(kind, now) or kind in (ConditionType.READY, ConditionType.AVAILABLE)
     return now.status != UNKNOWN and (_is_bad(kind, now) or before.status != UNKNOWN)
 
 
 def _is_bad(kind: ConditionType, condition: Condition) -> bool:
     bad = TRUE if kind in BAD_WHEN_TRUE else FALSE
-    if kind is ConditionType.SCALING_ACTIVE:
+    if kind is ConditionType.SCALING_ACTIVE or kind in NEVER_BAD:
+        return False
+    if kind is ConditionType.READY and condition.reason in UNDER_WAY:
         return False
     if kind is ConditionType.ACCEPTED and condition.reason in BAD_THOUGH_ACCEPTED:
         return True
     return condition.status == bad
 
 
-def _decided(decision: Decision) -> Iterator[Event]:
+def _is_another_decision(before: PoolStatus, now: PoolStatus) -> bool:
+    """Whether more than its numbers differs: those may move with each request."""
+    told = (each.decision for each in (before, now))
+    was, is_now = ({} if each is None else each.to_object() for each in told)
+    return decision_without_numbers(was) != decision_without_numbers(is_now)
+
+
+def _decided(decision: Decision, now: PoolStatus) -> Iterator[Event]:
+    fresh = now.condition(ConditionType.METRICS_FRESH)
+    told = _REFUSALS
+    if fresh is not None and fresh.status == UNKNOWN:
+        # Nobody expects metrics of a pool that has just started.
+        told = told - {Reason.STALE_METRICS}
     for decided in decision.roles.values():
-        if decided.to != decided.current or decided.reason in _REFUSALS:
+        if decided.to != decided.current or decided.reason in told:
             yield Event(reason=decided.reason.value, message=decided.sentence)

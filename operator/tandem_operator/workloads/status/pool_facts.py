@@ -9,7 +9,7 @@ from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.router_count import RouterCount
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
-from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.effects import WriteOutcome
 from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.pool_names import ROUTER, PoolName
@@ -27,6 +27,7 @@ class PoolFacts:
         templates: hash of each component's pod template at this generation.
         overridden: the user's pod template fields that Tandem's own took over, in words.
         idle: sentences on what the user's pod templates say that is in no pod.
+        least_routers: `router.minReplicas`.
     """
 
     name: PoolName
@@ -38,6 +39,7 @@ class PoolFacts:
     seen: LiveObjects
     decision: Decision
     routers: RouterCount
+    least_routers: int
     previous: PoolStatus
     outcome: WriteOutcome
     metrics_source: MetricsSource
@@ -51,6 +53,18 @@ class PoolFacts:
         if component == ROUTER:
             return ready
         return tuple(pod for pod in ready if pod.template == self.templates[component])
+
+    def least(self, component: str) -> int:
+        """The fewest replicas that are asked for; another owner of the count may ask for fewer."""
+        if component == ROUTER:
+            least, ours = self.least_routers, self.policy.mode is not Mode.PAUSED
+        else:
+            role = self.policy.roles[Role(component)]
+            least, ours = role.min_replicas, role.managed and self.policy.mode is Mode.AUTO
+        if not ours or (component in self.rivals and self.rivals[component].left_alone):
+            least = min(least, self.seen.replicas.get(component, least))
+        # Without a pod of each component nothing is served.
+        return max(1, least)
 
     def gpus_held(self) -> int:
         """GPUs of all engine pods that have a node, 1 unit each where replicas hold none."""

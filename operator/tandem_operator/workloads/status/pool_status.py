@@ -39,7 +39,7 @@ def status_of(facts: PoolFacts) -> PoolStatus:
     """The status of a pool whose spec makes sense."""
     previous = facts.previous
     return PoolStatus(
-        observed_generation=(facts.generation if facts.in_force else previous.observed_generation),
+        observed_generation=facts.generation,
         operator=previous.operator,
         endpoint=facts.name.endpoint,
         conditions=conditions(
@@ -62,7 +62,7 @@ def rejected_status(
     now_s: float,
 ) -> PoolStatus:
     """The status of a pool whose spec cannot be run: what runs goes on, and says so."""
-    current = conditions(rejection(sentences), previous, generation=generation, now_s=now_s)
+    current = conditions(rejection(sentences, seen), previous, generation=generation, now_s=now_s)
     replaced = {condition.type for condition in current}
     kept = [each for each in previous.conditions or () if each.type not in replaced]
     roles = {
@@ -71,7 +71,8 @@ def rejected_status(
         )
         for role in Role
     }
-    return previous.model_copy(update={"conditions": [*current, *kept], **roles})
+    update = {"observed_generation": generation, "conditions": [*current, *kept], **roles}
+    return previous.model_copy(update=update)
 
 
 def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
