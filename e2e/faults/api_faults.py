@@ -112,7 +112,7 @@ def play(act: Act, fresh: bool, stage: Stage) -> Evidence:
             pool.apply(scaling={"gpuBudget": BUDGET_GPUS})
             eventually(lambda: pool.objects_of_kind("Pod") >= 3)
             pool.make_pods_ready(host=HOST)
-            eventually(lambda: pool.condition("Ready")["status"] == "True")
+            eventually(lambda: pool.condition("Available")["status"] == "True")
         with _watched(scene) as (moments, said):
             scene.fault_s = scene.dealt_s = time.time()
             act(scene)

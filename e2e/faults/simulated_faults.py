@@ -90,7 +90,7 @@ def _crash_looping(seen: Observation, now_s: float) -> Observation:
                 pod,
                 phase=PodPhase.STARTING,
                 ready_s=None,
-                problem="CrashLoopBackOff",
+                problem="Crashing",
                 unready_s=EPOCH_S + CRASH_FROM_S,
             )
             if pod.name in sick
@@ -249,7 +249,7 @@ CAPACITY = (
             distort=_crash_looping,
         ),
         undone="They start again after 5 min.",
-        names=r"CrashLoopBackOff|starts another pod",
+        names=r"Crashing|starts another pod",
     ),
     _simulated(
         "budget-cut",

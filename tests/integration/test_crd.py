@@ -163,6 +163,27 @@ def test_full_status_survives_the_schema(
     assert stored["spec"] == running_pool["spec"]
 
 
+def test_a_pool_that_no_operator_saw_says_so(kubectl: Kubectl, namespace: str) -> None:
+    _apply(kubectl, namespace, GOOD)
+    assert _read(kubectl, namespace)["status"] == {"observedGeneration": -1}
+
+    claim = {"status": {"operator": "tandem-system/operator"}}
+    kubectl(
+        *("apply", "--server-side", "--subresource=status", "--field-manager=tandem-status"),
+        *("-n", namespace, "-f", "-"),
+        stdin=json.dumps(
+            {
+                "apiVersion": API_VERSION,
+                "kind": "InferencePool",
+                "metadata": {"name": "good"},
+                **claim,
+            }
+        ),
+    )
+
+    assert _read(kubectl, namespace)["status"] == {"observedGeneration": -1, **claim["status"]}
+
+
 def test_conditions_of_two_writers_merge_by_type(
     kubectl: Kubectl, namespace: str, running_pool: dict[str, Any]
 ) -> None:
@@ -196,10 +217,10 @@ def test_prints_the_columns_that_people_look_for(
     head, row = kubectl("get", "ipool", "-n", namespace).splitlines()
     assert head.split() == [
         *("NAME", "MODEL", "PREFILL", "DECODE", "TTFT-P95", "TPOT-P95"),
-        *("ATTAINMENT", "GOODPUT/GPU", "READY", "AGE"),
+        *("ATTAINMENT", "GOODPUT/GPU", "READY", "REASON", "AGE"),
     ]
-    assert row.split()[:9] == [
-        *("good", "tiny", "2/3", "1/1", "412ms", "21.5ms", "99.2%", "1.83", "True"),
+    assert row.split()[:10] == [
+        *("good", "tiny", "2/3", "1/1", "412ms", "21.5ms", "99.2%", "1.83", "True", "RolledOut"),
     ]
     assert "good" in kubectl("get", "tandem", "-n", namespace)
 
@@ -213,6 +234,7 @@ def test_prints_the_columns_that_people_look_for(
         ("ipool.spec.engine.kvCacheMemory", "in bytes"),
         ("ipool.spec.scaling.gpuBudget", "Most GPUs of both fleets"),
         ("ipool.status.prefill.capacity", "Requests per second"),
+        ("ipool.status.observedGeneration", "an operator has not seen the pool yet"),
     ],
 )
 def test_explains_fields_with_their_unit(kubectl: Kubectl, path: str, words: str) -> None:
@@ -241,7 +263,7 @@ FULL_STATUS = PoolStatus.model_validate(
                 "status": "True",
                 "observedGeneration": 1,
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
-                "reason": "Serving",
+                "reason": "RolledOut",
                 "message": "The pool serves.",
             }
         ],

@@ -31,7 +31,7 @@ def serving(fresh_control_plane, tmp_path):
         pool.apply()
         eventually(lambda: pool.objects_of_kind("Pod") == 3)
         pool.make_pods_ready(host=host)
-        eventually(lambda: pool.condition("Ready")["status"] == "True")
+        eventually(lambda: pool.condition("Available")["status"] == "True")
         yield plane, pool, process
 
 
@@ -82,7 +82,7 @@ def test_notices_what_was_deleted_while_it_could_not_watch(serving):
     pool.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
     process.process.send_signal(signal.SIGCONT)
 
-    eventually(lambda: pool.condition("Ready")["status"] == "False", within_s=60)
+    eventually(lambda: pool.condition("Available")["status"] == "False", within_s=60)
     outlives(process)
 
 

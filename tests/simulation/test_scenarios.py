@@ -68,7 +68,7 @@ class Ailing(Tandem):
                     pod,
                     phase=PodPhase.STARTING,
                     ready_s=None,
-                    problem="CrashLoopBackOff",
+                    problem="Crashing",
                     unready_s=EPOCH_S + self._at_s,
                 )
                 if pod.name in self._sick

@@ -50,7 +50,10 @@ STATUS = {
         "alternatives": ["2 prefill: 9 % of requests late because of prefill"],
     },
     "conditions": [
-        condition("Ready", "True", "Serving", "The router answers."),
+        condition("Ready", "True", "RolledOut", "The pool serves."),
+        condition("Available", "True", "Serving", "The router answers."),
+        condition("Reconciling", "False", "RolledOut", "The pool serves."),
+        condition("Stalled", "False", "NotStalled", "Nothing is in the way."),
         condition("SLOMet", "False", "Missed", "Fewer than 95% of the recent requests."),
         condition("CapacityBlocked", "True", "PodsStuck", "pod chat-prefill-x: Unschedulable"),
         condition("FieldConflict", "False", "NoConflict", "No other manager owns a field."),

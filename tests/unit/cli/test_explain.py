@@ -141,6 +141,35 @@ def test_every_condition_that_can_be_bad_has_something_to_do(kind, explain):
     assert told["to_do"][kind.value].endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "reason", "words"),
+    [
+        ("Ready", "False", "RollingOut", "Wait for the cold start."),
+        ("Ready", "False", "BelowMinimum", "Wait for the cold start."),
+        ("Ready", "False", "Crashing", "Read the messages of the pods"),
+        ("Ready", "False", "ChildRefused", "See Accepted."),
+        ("Stalled", "True", "InvalidSpec", "See Accepted."),
+        ("Accepted", "False", "OwnedByOther", "See FieldConflict."),
+    ],
+)
+def test_what_to_do_about_a_pool_that_is_not_ready_depends_on_why(
+    kind, status, reason, words, explain
+):
+    found = condition(kind, status, reason, "It is so.")
+
+    told = json.loads(explain(pool(conditions=[found]), words=("--json",)).stdout)
+
+    assert told["to_do"][kind].startswith(words)
+
+
+def test_a_rollout_that_goes_on_is_nothing_to_do_anything_about(explain):
+    found = condition("Reconciling", "True", "RollingOut", "prefill: 1 of 3 pods run the new spec.")
+
+    told = json.loads(explain(pool(conditions=[found]), words=("--json",)).stdout)
+
+    assert (told["bad"], told["to_do"]) == ([], {})
+
+
 def test_shows_the_pools_own_events_oldest_first(explain):
     others = [event("not mine", name="other"), event("an older chat's", uid="u-0")]
     late = event("prefill 2 -> 3", at="2026-05-04T10:00:00.5Z")
