@@ -150,7 +150,7 @@ def _metrics_fresh(facts: PoolFacts) -> ConditionNow:
     if facts.decision.fresh:
         return ConditionNow(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
     if _is_new(facts):
-        message = "Tandem has no metrics of this pool yet, since it has just started."
+        message = "Tandem has not measured this pool yet."
         return ConditionNow(ConditionType.METRICS_FRESH, UNKNOWN, STARTING, message)
     return ConditionNow(ConditionType.METRICS_FRESH, FALSE, "StaleOrMissing", message)
 

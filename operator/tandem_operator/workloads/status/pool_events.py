@@ -123,7 +123,7 @@ def _decided(decision: Decision, now: PoolStatus) -> Iterator[Event]:
     fresh = now.condition(ConditionType.METRICS_FRESH)
     told = _REFUSALS
     if fresh is not None and fresh.status == UNKNOWN:
-        # Nobody expects metrics of a pool that has just started.
+        # No metrics can be missing before the first.
         told = told - {Reason.STALE_METRICS}
     for decided in decision.roles.values():
         if decided.to != decided.current or decided.reason in told:
