@@ -186,8 +186,26 @@ def test_burn_rates_say_how_many_times_too_fast_each_window_spends() -> None:
     assert rates["6h"] == pytest.approx(4.0 / 72)
 
 
+def test_days_are_counted_by_the_hour_for_alerts() -> None:
+    hours = (*[1000] * 23, 900)
+    budget = ErrorBudget(folded_s=0, hourly_finished=(1000,) * 24, hourly_good=hours)
+
+    left = budget.left(0.99)
+
+    assert left.burn_rates["1d"] == pytest.approx(100 / 240)
+    assert left.late_requests["3d"] == 100
+
+
+def test_late_requests_are_counted_where_too_few_ended_for_a_rate() -> None:
+    left = ErrorBudget(folded_s=0, finished=(3,), good=(1,)).left(0.95)
+
+    assert left.late_requests["5m"] == 2
+    assert left.burn_rates == {}
+
+
 def test_nobody_gets_a_burn_rate_of_requests_that_did_not_end() -> None:
     assert ErrorBudget().left(0.95).burn_rates == {}
+    assert ErrorBudget().left(0.95).late_requests == {}
 
 
 def test_a_week_of_minutes_keeps_no_more_than_it_needs() -> None:

@@ -45,6 +45,8 @@ INPUTS = {
     "correction_decode": ("decode slower than its model", "{} x"),
     "late_price": ("price of a late request", "{} x"),
 }
+# Of the windows that alerts go by.
+TOLD_WINDOWS = ("5m", "1h", "6h")
 FLEET_TITLES = ("", "asked", "ready", "wanted", "starting", "capacity", "used")
 
 
@@ -149,7 +151,8 @@ def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
 
 def _burn(memory: Memory, slo: Slo) -> str:
     rates = memory.promise.budget.left(slo.attainment).burn_rates
-    spent = ", ".join(f"{amount(rate)} x over {window}" for window, rate in rates.items())
+    told = {window: rates[window] for window in TOLD_WINDOWS if window in rates}
+    spent = ", ".join(f"{amount(rate)} x over {window}" for window, rate in told.items())
     return f"; spent at {spent}" if spent else ""
 
 

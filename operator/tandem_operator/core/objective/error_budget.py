@@ -14,7 +14,16 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 MINUTE_S, HOUR_S = 60, 3600
 MINUTES_KEPT, HOURS_KEPT = 360, 720
 MONTH_S = 30 * 24 * 3600.0
-BURN_WINDOWS_S = {"5m": 300.0, "1h": 3600.0, "6h": 21600.0}
+BURN_WINDOWS_S = {
+    "5m": 300.0,
+    "30m": 1800.0,
+    "1h": 3600.0,
+    "2h": 7200.0,
+    "6h": 21600.0,
+    "1d": 86400.0,
+    "3d": 259200.0,
+}
+"""Pairs of them make alerts: a long window says that it matters, a short one that it goes on."""
 
 
 class Proof(Enum):
@@ -32,12 +41,14 @@ class BudgetLeft:
     Attributes:
         remaining_share: of the hour's budget; below zero where it is overspent.
         remaining_30d_share: of the budget of thirty days.
-        burn_rates: by window ("5m", "1h", "6h"), how many times as fast as allowed it is spent.
+        burn_rates: by window of `BURN_WINDOWS_S`, how many times as fast as allowed it is spent.
+        late_requests: by the same windows; none while no ending was counted.
     """
 
     remaining_share: float | None = None
     remaining_30d_share: float | None = None
     burn_rates: Mapping[str, float] = field(default_factory=dict)
+    late_requests: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +113,16 @@ class ErrorBudget:
 
     def late_share(self, window_s: float, *, min_finished: int) -> float | None:
         """Share that was not good in the last `window_s`; `None` where fewer ended than that."""
+        finished, good = self._ended(window_s)
+        return 1.0 - good / finished if finished >= min_finished else None
+
+    def _ended(self, window_s: float) -> tuple[int, int]:
+        """Requests that ended in the last `window_s`, and the good ones among them."""
         if window_s <= MINUTES_KEPT * MINUTE_S:
             count = max(1, round(window_s / MINUTE_S))
-            finished, good = sum(self.finished[-count:]), sum(self.good[-count:])
-        else:
-            count = max(1, round(window_s / HOUR_S))
-            finished, good = sum(self.hourly_finished[-count:]), sum(self.hourly_good[-count:])
-        return 1.0 - good / finished if finished >= min_finished else None
+            return sum(self.finished[-count:]), sum(self.good[-count:])
+        count = max(1, round(window_s / HOUR_S))
+        return sum(self.hourly_finished[-count:]), sum(self.hourly_good[-count:])
 
     def burn_rate(
         self, window_s: float, attainment: float, *, tuning: Tuning = TUNING
@@ -135,10 +149,20 @@ class ErrorBudget:
             name: self.burn_rate(window_s, attainment, tuning=tuning)
             for name, window_s in BURN_WINDOWS_S.items()
         }
+        late = (
+            {}
+            if self.folded_s is None
+            else {
+                name: finished - good
+                for name, window_s in BURN_WINDOWS_S.items()
+                for finished, good in [self._ended(window_s)]
+            }
+        )
         return BudgetLeft(
             remaining_share=self.remaining(attainment, tuning=tuning),
             remaining_30d_share=self.remaining(attainment, MONTH_S, tuning=tuning),
             burn_rates={name: rate for name, rate in rates.items() if rate is not None},
+            late_requests=late,
         )
 
     def allowed_late(
