@@ -39,6 +39,7 @@ from tandem_operator.kube.status_writer import StatusWriter
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.scrape_targets import targets_of
+from tandem_operator.metrics.shown_pool import shown_pool
 from tandem_operator.workloads.builders.engine_key import runs_with_key
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION
 from tandem_operator.workloads.observed.rivals import Rivals
@@ -345,15 +346,9 @@ class PoolLoop:
         if collected.source != before.metrics_source:
             why = {"source": collected.source.value, "passed_over": collected.passed_over}
             log.info("metrics source changed", extra={**where, **why})
+        self._exported.show(shown_pool(world, concluded, collected, at_s=self._now()))
         if concluded.decision is None:
             return
-        self._exported.show(
-            concluded.decision,
-            **where,
-            ready=collected.ready,
-            gpus_held=concluded.gpus_held,
-            age_s=collected.age_s,
-        )
         if _counts(concluded) != before.logged_counts:
             log.info("decision", extra={**where, "sentence": concluded.decision.sentence})
         else:

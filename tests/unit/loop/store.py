@@ -64,11 +64,12 @@ class Store:
 
     def restart(self, *, lease=None):
         """A new process of the operator, which has never seen the pool; it may hold a Lease."""
+        self.registry = CollectorRegistry()
         self.loop = PoolLoop(
             self._kube,
             Collector(self._session, servers=self._session),
             installation=replace(INSTALLATION, lease=lease),
-            exported=Exported(CollectorRegistry()),
+            exported=Exported(self.registry),
             instance="operator-1",
             now=lambda: self.now_s,
             clock=lambda: self.now_s,
