@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.cluster.tools import TOOLS, ensure
-from manifests import pod_schema, tuning_reference
+from manifests import alerts, metrics_reference, pod_schema, tuning_reference
 from tandem_contracts import document
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
@@ -40,7 +40,7 @@ _OPTIONS_HEAD = (
 
 
 def from_models() -> Mapping[Path, str]:
-    """CRD, API reference, contracts, tuning, fields of pods, options that the chart asks for."""
+    """CRD, references, contracts, fields of pods, options that the chart asks for, alerts."""
     contracts = ROOT / "docs" / "reference" / "contracts.md"
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
     return {
@@ -48,10 +48,13 @@ def from_models() -> Mapping[Path, str]:
         CHARTS / "tandem-crds" / "templates" / name: definition,
         ROOT / "docs" / "reference" / "api.md": reference.render(),
         ROOT / "docs" / "reference" / "tuning.md": tuning_reference.render(),
+        ROOT / "docs" / "reference" / "metrics.md": metrics_reference.render(),
         ROOT / "operator" / "tandem_operator" / POD_SCHEMA: pod_schema.render(),
         contracts: document.filled(contracts.read_text(encoding="utf-8")),
         CHARTS / "tandem" / "files" / "engine-options.txt": _OPTIONS_HEAD
         + "".join(f"{option}\n" for option in sorted(ALLOWED)),
+        CHARTS / "tandem" / "files" / "alerts.yaml": alerts.render(),
+        ROOT / "manifests" / "alerts.yaml": alerts.render(),
     }
 
 
