@@ -69,6 +69,13 @@ PROMETHEUS = Group(
     {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
     tags="remove_all_sd,enable_kubernetes_sd",
 )
+# Checks and tests the alerts. A module of its own: Prometheus is not built anew for it.
+PROMTOOL = Group(
+    "promtool",
+    "promtool",
+    {"promtool": "github.com/prometheus/prometheus/cmd/promtool"},
+    tags="remove_all_sd",
+)
 # Says what NetworkPolicies let through; the node's network enforces none.
 POLICIES = Group("policy-engine", "policies", {"reach": "."})
 PROGRAMS = Group("programs", "node", {"runc-filter": "./runc-filter", "pause": "./pause"})

@@ -14,6 +14,10 @@ from manifests.generate import CHARTS, NAMESPACE, helm_program
 CHART = CHARTS / "tandem"
 CRDS = CHARTS / "tandem-crds"
 MONITORING = ("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor")
+RULES = (
+    *("--api-versions", "monitoring.coreos.com/v1/PrometheusRule"),
+    *("--set", "metrics.prometheusRule.enabled=true"),
+)
 VARIANTS = {
     "default": (),
     "two replicas": ("--set", "replicas=2"),

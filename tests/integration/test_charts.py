@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
+from manifests import alerts
 from manifests.generate import INSTALL, NAMESPACE, install_manifest
 from tandem_operator.kube.rights import CLUSTER_RIGHTS, LEASE_RIGHTS, POOL_RIGHTS, Right
 from tests.integration.charts import (
     CHART,
     CRDS,
     MONITORING,
+    RULES,
     VARIANTS,
     Objects,
     container,
@@ -61,6 +63,7 @@ def test_install_manifest_is_current() -> None:
         ("watchNamespace=Team_A", "watchNamespace"),
         ("logLevel=LOUD", "logLevel"),
         ("metrics.serviceMonitor.interval=often", "interval"),
+        ("metrics.prometheusRule.runbooks=wiki", "runbooks"),
         ("networkPolicy.apiServerPorts={70000}", "apiServerPorts"),
         ("pools.prometheusUrls={prometheus:9090}", "prometheusUrls"),
         ("pools.hubTokenSecrets={HF_TOKEN}", "hubTokenSecrets"),
@@ -267,6 +270,37 @@ def test_service_monitor_is_rendered_only_where_its_kind_exists() -> None:
     assert of_kind(render(*MONITORING), "ServiceMonitor")
     off = ("--set", "metrics.serviceMonitor.enabled=false")
     assert not of_kind(render(*MONITORING, *off), "ServiceMonitor")
+
+
+def test_series_of_a_pool_keep_its_namespace_in_a_scrape_of_the_operator() -> None:
+    [monitor] = of_kind(render(*MONITORING), "ServiceMonitor")
+
+    assert all(each["honorLabels"] for each in monitor["spec"]["endpoints"])
+
+
+def test_alerts_are_rendered_where_they_are_asked_for_and_their_kind_exists() -> None:
+    [rules] = of_kind(
+        render(*RULES, "--set", "metrics.prometheusRule.labels.release=kps"), "PrometheusRule"
+    )
+
+    assert rules["metadata"]["labels"]["release"] == "kps"
+    assert rules["spec"] == yaml.safe_load(alerts.render())
+    assert not of_kind(render(*RULES[:2]), "PrometheusRule")
+    assert not of_kind(render(*RULES[2:]), "PrometheusRule")
+
+
+def test_alerts_link_to_the_runbooks_of_the_values() -> None:
+    page = "https://wiki.example/tandem"
+    [rules] = of_kind(
+        render(*RULES, "--set", f"metrics.prometheusRule.runbooks={page}"), "PrometheusRule"
+    )
+
+    links = [
+        rule["annotations"]["runbook_url"]
+        for group in rules["spec"]["groups"]
+        for rule in group["rules"]
+    ]
+    assert all(link.startswith(f"{page}#tandem") for link in links)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
