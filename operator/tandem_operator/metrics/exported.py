@@ -8,7 +8,7 @@ from typing import NamedTuple
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from tandem_operator.metrics import series
-from tandem_operator.metrics.series import SERIES, SeriesKind
+from tandem_operator.metrics.series import SERIES, MetricSeries, SeriesKind
 from tandem_operator.metrics.shown_pool import ShownPool, values_of
 
 
@@ -19,6 +19,10 @@ class _Held(NamedTuple):
     at_s: float
 
 
+_Child = tuple[MetricSeries, tuple[str, ...]]
+"""A series with the values of its labels, in their order."""
+
+
 class Exported:
     """All instruments of one process. Series of a pool vanish with the pool."""
 
@@ -27,6 +31,7 @@ class Exported:
     ) -> None:
         self._clock = clock
         self._held: dict[tuple[str, str], _Held] = {}
+        self._shown: dict[tuple[str, str], frozenset[_Child]] = {}
         self._gauges = {
             each: Gauge(each.name, each.meaning, each.labels, registry=registry)
             for each in SERIES
@@ -53,11 +58,10 @@ class Exported:
     def show(self, shown: ShownPool) -> None:
         """Show a pool after a pass. What is unknown has no series, rather than a zero."""
         where = {"namespace": shown.namespace, "pool": shown.pool}
-        for each, gauge in self._gauges.items():
-            if each.of_pool:
-                gauge.remove_by_labels(where)
-        for found in values_of(shown):
-            self._gauges[found.series].labels(**where, **found.labels).set(found.value)
+        now = {(found.series, found.label_values(where)): found.value for found in values_of(shown)}
+        self._keep_only(frozenset(now), key=(shown.namespace, shown.pool))
+        for (made, values), value in now.items():
+            self._gauges[made].labels(*values).set(value)
         if shown.decision is not None:
             for role, decided in shown.decision.roles.items():
                 labels = {"role": role.value, "reason": decided.reason.value}
@@ -67,9 +71,17 @@ class Exported:
     def forget(self, *, namespace: str, pool: str) -> None:
         """Remove every series of a pool."""
         self._held.pop((namespace, pool), None)
-        for each, instrument in (*self._gauges.items(), *self._counters.items()):
+        self._keep_only(frozenset(), key=(namespace, pool))
+        for each, counter in self._counters.items():
             if each.of_pool:
-                instrument.remove_by_labels({"namespace": namespace, "pool": pool})
+                counter.remove_by_labels({"namespace": namespace, "pool": pool})
+
+    def _keep_only(self, kept: frozenset[_Child], *, key: tuple[str, str]) -> None:
+        # To look for a pool's gauges among those of all pools takes longer than to remember them.
+        for made, values in self._shown.pop(key, frozenset()) - kept:
+            self._gauges[made].remove(*values)
+        if kept:
+            self._shown[key] = kept
 
     def _count_gpu_seconds(self, shown: ShownPool, where: dict[str, str]) -> None:
         key, now_s = (shown.namespace, shown.pool), self._clock()

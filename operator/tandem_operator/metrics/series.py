@@ -18,7 +18,7 @@ class SeriesKind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # hashed in each pass, by identity
 class MetricSeries:
     """One name on the operator's `/metrics`, with all that a reader needs to know of it.
 

@@ -50,6 +50,11 @@ class SeriesValue:
     value: float
     labels: Mapping[str, str]
 
+    def label_values(self, where: Mapping[str, str]) -> tuple[str, ...]:
+        """Values of all its labels in the order of their names, with namespace and pool."""
+        known = {**where, **self.labels}
+        return tuple(known[name] for name in self.series.labels)
+
 
 def shown_pool(
     world: World, concluded: PassPlan, collected: Collected, *, at_s: float
