@@ -148,16 +148,15 @@ OUTAGE = Alert(
 STOPPED = Alert(
     name="TandemPoolStoppedServing",
     expr=(
-        f"({_condition('Ready', 'true')} == 0)\n"
+        f"({_condition('Available', 'true')} == 0)\n"
         "and (max by (namespace, pool) (max_over_time("
-        f"{_selected(series.CONDITION, condition='Ready', status='true')}[1h])) == 1)\n"
-        f"unless ({_condition('Accepted', 'false')} == 1)\n"
+        f"{_selected(series.CONDITION, condition='Available', status='true')}[1h])) == 1)\n"
     ),
     hold="3m",
     severity=Severity.CRITICAL,
     summary=f"{POOL} does not serve any more",
     description=(
-        f"{POOL} was Ready within the last hour. Now its router does not answer, or a role has no"
+        f"{POOL} served within the last hour. Now its router does not answer, or a role has no"
         " Ready pod. Requests wait or fail."
     ),
 )
@@ -165,11 +164,11 @@ NOT_READY = Alert(
     name="TandemPoolNotReady",
     expr=f"{_condition('Ready', 'true')} == 0",
     hold="15m",
-    severity=Severity.CRITICAL,
+    severity=Severity.WARNING,
     summary=f"{POOL} is not Ready for 15 minutes",
     description=(
-        f"The condition Ready of {POOL.lower()} is not True for 15 minutes. Its message names the"
-        " pods that are missing, or the field of the spec that is refused."
+        f"The condition Ready of {POOL.lower()} is not True for 15 minutes. Its message says how"
+        " far a start or a rollout is, or which field of the spec is refused."
     ),
 )
 STALE = Alert(
