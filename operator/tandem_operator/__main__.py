@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -43,7 +44,7 @@ LEASE_NAME = "tandem-operator"
 class OperatorOptions:
     """What the process was started with."""
 
-    namespace: str | None
+    namespaces: tuple[str, ...]
     metrics_port: int
     health_port: int
     leader_elect: bool
@@ -54,17 +55,32 @@ class OperatorOptions:
     @property
     def lease_name(self) -> str:
         """One for each set of pools: operators of other pools need not wait for each other."""
-        return _lease_name(self.namespace)
+        return _lease_name(self.namespaces)
+
+    @property
+    def places(self) -> tuple[str | None, ...]:
+        """Where pools are listed; `None`: everywhere at once."""
+        return self.namespaces or (None,)
 
 
-def _lease_name(namespace: str | None) -> str:
-    return LEASE_NAME if namespace is None else f"{LEASE_NAME}-{namespace}"
+def _lease_name(namespaces: Sequence[str]) -> str:
+    if not namespaces:
+        return LEASE_NAME
+    if len(namespaces) == 1:
+        return f"{LEASE_NAME}-{namespaces[0]}"
+    # The chart reckons the same: many names together are longer than a name can be.
+    return f"{LEASE_NAME}-{hashlib.sha256(','.join(namespaces).encode()).hexdigest()[:10]}"
 
 
 def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
     """Options from the command line, and images from the environment."""
     parser = argparse.ArgumentParser(prog="tandem-operator", description=__doc__)
-    parser.add_argument("--namespace", help="serve only the pools of this namespace")
+    parser.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        help="serve only the pools of this namespace, again for each further one",
+    )
     parser.add_argument("--metrics-port", type=int, default=8080)
     parser.add_argument("--health-port", type=int, default=8081)
     parser.add_argument(
@@ -120,7 +136,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
     )
     parsed = parser.parse_args(arguments)
     return OperatorOptions(
-        namespace=parsed.namespace,
+        namespaces=_namespaces_of(parsed),
         metrics_port=parsed.metrics_port,
         health_port=parsed.health_port,
         leader_elect=parsed.leader_elect,
@@ -140,10 +156,14 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
     )
 
 
+def _namespaces_of(parsed: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(sorted({*parsed.namespace}))
+
+
 def _lease_of(parsed: argparse.Namespace) -> str | None:
     if not parsed.leader_elect:
         return None
-    return f"{parsed.lease_namespace}/{_lease_name(parsed.namespace)}"
+    return f"{parsed.lease_namespace}/{_lease_name(_namespaces_of(parsed))}"
 
 
 def _network_of(parsed: argparse.Namespace) -> Network | None:
@@ -238,7 +258,7 @@ async def act(
             queue.add(key)
 
         watch = PoolWatch(
-            namespace=options.namespace,
+            namespaces=options.namespaces,
             changed=lambda key, is_child: _call(loop, changed, key, is_child),
             restarted=lambda: _call(loop, exported.watch_restarts.inc),
         )
@@ -257,29 +277,35 @@ async def act(
 
 
 async def _wait_for_crd(kube: Kube, options: OperatorOptions, health: ProbeHealth) -> None:
-    """Wait until pools can be listed; without its CRD the operator is not ready."""
+    """Wait until pools can be listed; without its CRD the operator is not ready.
+
+    One of its namespaces is enough: another one may be gone, and its rights with it.
+    """
     fault = "not asked yet"
     health.ready["pools"] = lambda: fault
     while True:
-        try:
-            await kube.list(POOL, namespace=options.namespace)
-            break
-        except (ApiServerError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            before, fault = fault, f"cannot be listed ({error}); are the CRDs installed?"
-            if fault != before:
-                log.warning("pools %s", fault)
+        for place in options.places:
+            try:
+                await kube.list(POOL, namespace=place)
+            except (ApiServerError, aiohttp.ClientError, OSError, TimeoutError) as error:
+                before, fault = fault, f"cannot be listed ({error}); are the CRDs installed?"
+                if fault != before:
+                    log.warning("pools %s", fault)
+            else:
+                del health.ready["pools"]
+                return
         await asyncio.sleep(CRD_RETRY_S)
-    del health.ready["pools"]
 
 
 async def _resync(kube: Kube, options: OperatorOptions, queue: KeyedQueue[PoolKey]) -> None:
     """Look at every pool from time to time, should a watch have missed one."""
     while True:
-        try:
-            for pool in await kube.list(POOL, namespace=options.namespace):
-                queue.add(PoolKey(pool["metadata"]["namespace"], pool["metadata"]["name"]))
-        except (ApiServerError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.warning("pools not listed", extra={"why": str(error)})
+        for place in options.places:
+            try:
+                for pool in await kube.list(POOL, namespace=place):
+                    queue.add(PoolKey(pool["metadata"]["namespace"], pool["metadata"]["name"]))
+            except (ApiServerError, aiohttp.ClientError, OSError, TimeoutError) as error:
+                log.warning("pools not listed", extra={"why": str(error)})
         await asyncio.sleep(RESYNC_EVERY_S)
 
 

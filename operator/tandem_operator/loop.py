@@ -210,7 +210,7 @@ class PoolLoop:
             reason="OtherOperator",
             note=(
                 f"Operator {other} runs this pool, so operator {own} writes nothing."
-                " Uninstall one of the two, or give each its own namespaces (watchNamespace)."
+                " Uninstall one of the two, or give each its own namespaces (watchNamespaces)."
             ),
             warning=True,
         )

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import kopf
@@ -38,6 +38,7 @@ class PoolWatch:
     """Runs kopf until stopped.
 
     Args:
+        namespaces: only in these; empty: in all.
         changed: told of every pool to look at, and whether its children changed; from the thread.
         restarted: told when watching broke off and starts anew.
     """
@@ -45,11 +46,11 @@ class PoolWatch:
     def __init__(
         self,
         *,
-        namespace: str | None,
+        namespaces: Collection[str],
         changed: Changed,
         restarted: Callable[[], None],
     ) -> None:
-        self._where: dict[str, Any] = {"namespaces": [namespace]} if namespace else {}
+        self._where: dict[str, Any] = {"namespaces": list(namespaces)} if namespaces else {}
         self._changed = changed
         self._restarted = restarted
         self._stopped = threading.Event()

@@ -1,0 +1,32 @@
+"""Which pools an operator serves, and under which Lease."""
+
+from tandem_operator.__main__ import options_from
+
+
+def test_without_a_namespace_pools_are_listed_everywhere():
+    assert options_from([]).places == (None,)
+    assert options_from([]).lease_name == "tandem-operator"
+
+
+def test_each_namespace_is_listed_once_in_a_fixed_order():
+    options = options_from(["--namespace=b", "--namespace=a", "--namespace=b"])
+
+    assert options.places == ("a", "b")
+
+
+def test_the_lease_of_one_namespace_names_it():
+    assert options_from(["--namespace=a"]).lease_name == "tandem-operator-a"
+
+
+def test_the_lease_of_many_namespaces_stays_a_name_that_kubernetes_takes():
+    many = [f"--namespace=team-{number:050}" for number in range(20)]
+
+    assert len(options_from(many).lease_name) <= 63
+    assert options_from(many).lease_name != options_from(many[1:]).lease_name
+
+
+def test_the_lease_that_pools_name_is_the_lease_that_is_held():
+    words = ["--namespace=b", "--namespace=a", "--leader-elect", "--lease-namespace=ops"]
+    options = options_from(words)
+
+    assert options.installation.lease == f"ops/{options.lease_name}"
