@@ -143,9 +143,9 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         lease_namespace=parsed.lease_namespace,
         identity=f"{socket.gethostname()}_{secrets.token_hex(4)}",
         installation=Installation(
-            router_image=os.environ.get("TANDEM_ROUTER_IMAGE", "tandem/router:latest"),
-            engine_image_cpu=os.environ.get("TANDEM_ENGINE_CPU_IMAGE", "tandem/engine-cpu:latest"),
-            engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", "tandem/engine-cuda:latest"),
+            router_image=os.environ.get("TANDEM_ROUTER_IMAGE", ""),
+            engine_image_cpu=os.environ.get("TANDEM_ENGINE_CPU_IMAGE", ""),
+            engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", ""),
             any_pod_template=parsed.allow_any_pod_template,
             any_extra_args=parsed.allow_any_extra_args,
             network=_network_of(parsed),

@@ -1,5 +1,7 @@
 """Which pools an operator serves, and under which Lease."""
 
+import pytest
+
 from tandem_operator.__main__ import options_from
 
 
@@ -30,3 +32,15 @@ def test_the_lease_that_pools_name_is_the_lease_that_is_held():
     options = options_from(words)
 
     assert options.installation.lease == f"ops/{options.lease_name}"
+
+
+@pytest.mark.parametrize(
+    "variable", ["TANDEM_ROUTER_IMAGE", "TANDEM_ENGINE_CPU_IMAGE", "TANDEM_ENGINE_GPU_IMAGE"]
+)
+def test_no_image_is_taken_that_nobody_named(monkeypatch, variable):
+    monkeypatch.delenv(variable, raising=False)
+    installation = options_from([]).installation
+
+    field = variable.removeprefix("TANDEM_").lower()
+    names = {"engine_cpu_image": "engine_image_cpu", "engine_gpu_image": "engine_image_gpu"}
+    assert getattr(installation, names.get(field, field)) == ""

@@ -98,6 +98,17 @@ BAD = {
 }
 
 
+def test_a_pool_without_any_router_image_is_refused_by_name():
+    installation = replace(INSTALLATION, router_image="")
+    named = pool({"router": {"image": "registry.example.com/router:1"}})
+
+    refused = plan(replace(running(), installation=installation), now_s=NOW_S)
+    taken = plan(replace(running(), pool=named, installation=installation), now_s=NOW_S)
+
+    assert "router.image is needed" in accepted(refused)["message"]
+    assert accepted(taken)["status"] == "True"
+
+
 @pytest.mark.parametrize("field", BAD)
 def test_a_spec_that_cannot_run_is_refused_by_name_and_changes_nothing(field):
     installation = replace(INSTALLATION, engine_image_gpu="")

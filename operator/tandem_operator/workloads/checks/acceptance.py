@@ -54,6 +54,12 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objectio
             f" device {spec.engine.device}; write for example"
             " engine.image: registry.example.com/tandem/engine-cuda:1.0",
         )
+    if not (spec.router.image or installation.router_image):
+        yield Objection(
+            "router.image",
+            "router.image is needed, since the operator was installed without a router image; write"
+            " for example router.image: registry.example.com/tandem/router:1.0",
+        )
     if spec.metrics.prometheus is not None:
         url, allowed = spec.metrics.prometheus.url, installation.prometheus_urls
         if (why := addresses.objection(url, allowed=allowed)) is not None:
