@@ -29,16 +29,22 @@ def pods_session() -> aiohttp.ClientSession:
 
 
 def servers_session(*, allowed: Collection[str]) -> aiohttp.ClientSession:
-    """For Prometheus servers; those that the installation allows may be anywhere."""
-    return _session(_socket if allowed else _guarded)
+    """For Prometheus servers; those that the installation allows may be anywhere.
+
+    Only these are asked through a proxy of the environment: to any other server's address a proxy
+    would connect unchecked.
+    """
+    return _session(_socket, trust_env=True) if allowed else _session(_guarded)
 
 
-def _session(factory: aiohttp.SocketFactoryType) -> aiohttp.ClientSession:
+def _session(
+    factory: aiohttp.SocketFactoryType, *, trust_env: bool = False
+) -> aiohttp.ClientSession:
     # Silent pods of one author would hold all of a common limit: each pool has one of its own. And
-    # no proxy of the environment and no cookie of another pool comes between.
+    # no cookie of another pool comes between.
     connector = aiohttp.TCPConnector(limit=0, socket_factory=factory)
     return aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=trust_env
     )
 
 

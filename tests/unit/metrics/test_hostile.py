@@ -348,13 +348,36 @@ async def test_no_connection_is_made_to_the_operators_own_pod(url, why):
     assert seen == []
 
 
-async def test_a_server_that_the_installation_allows_may_be_anywhere():
+async def test_a_server_that_the_installation_allows_may_be_anywhere(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     async with serving({"/api/v1/query": "{}"}) as (port, seen):
         url = f"http://127.0.0.1:{port}"
         async with servers_session(allowed=(url,)) as session:
             await PrometheusSource(session, url).read(engines(9), now_s=5000.0)
 
     assert seen
+
+
+@pytest.mark.parametrize(("allowed", "asked_by_proxy"), [(True, True), (False, False)])
+async def test_only_an_allowed_server_is_asked_through_a_proxy(
+    monkeypatch, allowed, asked_by_proxy
+):
+    url = "http://prometheus.invalid:9090"
+    hosts = []
+
+    async def proxy(request):
+        hosts.append(request.headers["Host"])
+        return web.json_response({})
+
+    async with serving({"/api/v1/query": proxy}) as (port, _):
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        async with servers_session(allowed=(url,) if allowed else ()) as session:
+            await PrometheusSource(session, url).read(engines(9), now_s=5000.0)
+
+    assert bool(hosts) is asked_by_proxy
+    assert {*hosts} <= {"prometheus.invalid:9090"}
 
 
 async def test_a_cookie_of_one_pod_is_not_kept_for_another():
