@@ -210,7 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _documents() -> list[Path]:
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+    folders = (ROOT / "charts", ROOT / "docs")
+    return sorted([*ROOT.glob("*.md"), *(path for each in folders for path in each.rglob("*.md"))])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,94 @@
+"""The chart's README: a row for each value, with the comment above it in `values.yaml`.
+
+A comment belongs to the key below it. A key without one belongs to the key that it lies in.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+HEAD = """\
+# tandem
+
+This chart installs the operator of Tandem. `make crds` makes this page from `values.yaml`. The
+kind `InferencePool` is in the chart `tandem-crds`, so that an upgrade renews it and an uninstall
+keeps every pool.
+
+```console
+$ helm upgrade --install tandem-crds charts/tandem-crds \\
+    -n tandem-system --create-namespace
+$ helm upgrade --install tandem charts/tandem -n tandem-system --wait \\
+    --set global.imageRegistry=registry.example.com
+$ helm test tandem -n tandem-system
+```
+
+Tandem publishes no images yet. Build them, push them, and write your registry into
+`global.imageRegistry`. [How to install](../../docs/how-to/install.md) shows each step.
+
+A wrong value ends `helm` with a sentence that names it. `values.schema.json` holds types, ranges
+and names. `templates/_checks.tpl` holds the other rules.
+
+## Values
+
+| value | default | meaning |
+|---|---|---|
+"""
+
+_KEY = re.compile(r"( *)([A-Za-z][A-Za-z0-9]*):")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartValue:
+    """One documented value: its path, and what the comment above it says."""
+
+    path: tuple[str, ...]
+    meaning: str
+
+    @property
+    def name(self) -> str:
+        """As `--set` has it."""
+        return ".".join(self.path)
+
+
+def render(text: str) -> str:
+    """The whole page, from the text of `values.yaml`."""
+    documented, defaults = tuple(documented_values(text)), yaml.safe_load(text)
+    groups = {value.path[:depth] for value in documented for depth in range(1, len(value.path))}
+    rows = (
+        f"| `{value.name}` |{_default(value, defaults, is_group=value.path in groups)} |"
+        f" {_cell(value.meaning)} |\n"
+        for value in documented
+    )
+    return HEAD + "".join(rows)
+
+
+def documented_values(text: str) -> Iterator[ChartValue]:
+    """Every key that has a comment, in the order of the file."""
+    parents: list[tuple[int, str]] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("#"):
+            comment.append(line.strip(" #"))
+            continue
+        if found := _KEY.match(line):
+            indent = len(found[1])
+            parents = [parent for parent in parents if parent[0] < indent] + [(indent, found[2])]
+            if comment:
+                yield ChartValue(tuple(key for _, key in parents), " ".join(comment))
+        comment = []
+
+
+def _default(value: ChartValue, defaults: Any, *, is_group: bool) -> str:
+    if is_group:
+        return ""
+    for key in value.path:
+        defaults = defaults[key]
+    return f" `{_cell(json.dumps(defaults))}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
