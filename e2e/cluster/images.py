@@ -6,17 +6,22 @@ whose image did not change is not rolled.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from e2e.cluster import cluster, docker, layers, names, nodestore, rootfs
 from e2e.cluster.progress import CannotContinueError, run, say, step
 from e2e.cluster.store import fingerprint, locked, replace_file
 
 _IMAGES_ENV = names.BUILD / "images.env"
+_IMAGES_YAML = names.BUILD / "images.yaml"
+# The node has its images from no registry. An image without one has this one to Kubernetes.
+REGISTRY = "docker.io"
 _SLIM = (
     *("images/slim", "pyproject.toml", "uv.lock", "LICENSE"),
     *("contracts/tandem_contracts", "operator/tandem_operator"),
@@ -63,11 +68,28 @@ IMAGES = (OPERATOR, ROUTER, ENGINE_CPU)
 
 
 def build_all() -> dict[str, str]:
-    """Build what is missing and write `build/images.env`; returns variable -> tag."""
+    """Build what is missing and write `build/images.*`; returns variable -> tag."""
     with locked("images"):
         tags = {image.variable: build(image) for image in IMAGES}
         replace_file(_IMAGES_ENV, "".join(f"{name}={tag}\n" for name, tag in tags.items()))
+        replace_file(_IMAGES_YAML, json.dumps(chart_values(tags), indent=2) + "\n")
     return tags
+
+
+def chart_values(tags: Mapping[str, str]) -> dict[str, Any]:
+    """Values of charts/tandem that install these images, by variable; YAML reads their JSON."""
+    operator, router, engine = (_named(tags[image.variable]) for image in IMAGES)
+    return {
+        "global": {"imageRegistry": REGISTRY},
+        "image": operator,
+        "routerImage": router,
+        "engineImages": {"cpu": engine},
+    }
+
+
+def _named(tag: str) -> dict[str, str]:
+    repository, _, version = tag.rpartition(":")
+    return {"repository": repository, "tag": version}
 
 
 def build(image: Image) -> str:
@@ -127,7 +149,8 @@ def _copy_into_node(tag: str) -> None:
 
 def _forget_older(wanted: list[str], present: Iterable[str]) -> None:
     """Remove older images of ours that nothing runs on, and from the node what Docker forgot."""
-    used = cluster.images_in_use() | set(wanted)
+    in_use = {name.removeprefix(f"{REGISTRY}/") for name in cluster.images_in_use()}
+    used = in_use | set(wanted)
     repositories = {tag.partition(":")[0] for tag in wanted}
     for repository in repositories:
         docker.forget_older(repository, used=used)
