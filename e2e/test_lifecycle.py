@@ -4,6 +4,7 @@ import subprocess
 from dataclasses import replace
 
 from benchmarks.load.plan import Lengths, Traffic
+from e2e.cluster.images import REGISTRY, chart_values
 from e2e.commands import apply, helm, kubectl, kubectl_json
 from e2e.demo import setup
 from e2e.demo.setup import OPERATOR_NAMESPACE
@@ -60,7 +61,7 @@ def router_image(pool: Pool) -> str:
 
 def wait_for_router_of(pool: Pool, image: str) -> None:
     wait_until(
-        lambda: router_image(pool) == image and pool.is_whole(counts=COUNTS),
+        lambda: router_image(pool) == f"{REGISTRY}/{image}" and pool.is_whole(counts=COUNTS),
         within_s=90.0,
         what=f"a Ready router of {image}",
     )
@@ -72,11 +73,10 @@ def test_an_upgrade_from_an_older_release_takes_no_request_with_it(
     older_router = as_older(images["ROUTER_IMAGE"])
     older = older_release.build(
         tmp_path,
-        images={
-            "image": as_older(images["OPERATOR_IMAGE"]),
-            "routerImage": older_router,
-            "engineImages": {"cpu": images["ENGINE_CPU_IMAGE"], "gpu": "tandem/engine-cuda:older"},
-        },
+        images=chart_values(
+            images
+            | {"OPERATOR_IMAGE": as_older(images["OPERATOR_IMAGE"]), "ROUTER_IMAGE": older_router}
+        ),
     )
     place = ("-n", OPERATOR_NAMESPACE, "--reset-values")
     helm("upgrade", "--install", "tandem-crds", str(older.crds), *place)

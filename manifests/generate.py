@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.cluster.tools import TOOLS, ensure
-from manifests import alerts, metrics_reference, pod_schema, tuning_reference
+from manifests import (
+    alerts,
+    chart_readme,
+    metrics_reference,
+    pod_schema,
+    tuning_reference,
+)
 from tandem_contracts import document
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
@@ -22,9 +28,13 @@ CHARTS = ROOT / "charts"
 NAMESPACE = "tandem-system"
 INSTALL = ROOT / "manifests" / "install.yaml"
 
+# Reserved by RFC 2606: nobody can publish an image there.
+REGISTRY = "registry.example.com"
+
 _INSTALL_HEAD = f"""\
-# Tandem without Helm, rendered from charts/ by `make crds`:
-#   kubectl apply --server-side -f install.yaml
+# Tandem without Helm, rendered from charts/ by `make crds`. Its images are of a registry that does
+# not exist: Tandem publishes none yet. Write your own instead:
+#   sed 's/{REGISTRY}/YOUR-REGISTRY/' install.yaml | kubectl apply --server-side -f -
 ---
 apiVersion: v1
 kind: Namespace
@@ -40,8 +50,9 @@ _OPTIONS_HEAD = (
 
 
 def from_models() -> Mapping[Path, str]:
-    """CRD, references, contracts, fields of pods, options that the chart asks for, alerts."""
+    """CRD, references, contracts, fields of pods, files of the chart, alerts."""
     contracts = ROOT / "docs" / "reference" / "contracts.md"
+    values = (CHARTS / "tandem" / "values.yaml").read_text(encoding="utf-8")
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
     return {
         ROOT / "crds" / name: definition,
@@ -55,12 +66,14 @@ def from_models() -> Mapping[Path, str]:
         + "".join(f"{option}\n" for option in sorted(ALLOWED)),
         CHARTS / "tandem" / "files" / "alerts.yaml": alerts.render(),
         ROOT / "manifests" / "alerts.yaml": alerts.render(),
+        CHARTS / "tandem" / "README.md": chart_readme.render(values),
     }
 
 
 def install_manifest() -> str:
-    """Both charts with their default values, as one file."""
-    return _INSTALL_HEAD + "".join(_render(chart) for chart in ("tandem-crds", "tandem"))
+    """Both charts with their default values and a registry to replace, as one file."""
+    registry = ("--set", f"global.imageRegistry={REGISTRY}")
+    return _INSTALL_HEAD + _render("tandem-crds") + _render("tandem", *registry)
 
 
 @functools.cache
@@ -69,10 +82,10 @@ def helm_program() -> Path:
     return ensure(next(tool for tool in TOOLS if tool.name == "helm"))
 
 
-def _render(chart: str) -> str:
-    words = ("template", chart, str(CHARTS / chart), "--namespace", NAMESPACE)
+def _render(chart: str, *values: str) -> str:
+    words = ("template", chart, str(CHARTS / chart), "--namespace", NAMESPACE, "--skip-tests")
     result = subprocess.run(  # noqa: S603 - a fixed command
-        [helm_program(), *words], capture_output=True, text=True, check=False, timeout=60
+        [helm_program(), *words, *values], capture_output=True, text=True, check=False, timeout=60
     )
     if result.returncode != 0:
         raise SystemExit(result.stderr)

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from e2e.cluster import names
+from e2e.cluster.images import chart_values
 from e2e.commands import apply, helm, kubectl, kubectl_json
 from tandem_operator.core.role import Role
 from tandem_operator.core.slo import Slo
@@ -73,12 +74,8 @@ def install_operator(*, images: dict[str, str]) -> None:
 
 
 def _chart_values(images: dict[str, str]) -> list[str]:
-    chosen = {
-        "image": images["OPERATOR_IMAGE"],
-        "routerImage": images["ROUTER_IMAGE"],
-        "engineImages.cpu": images["ENGINE_CPU_IMAGE"],
-    }
-    return [word for key, image in chosen.items() for word in ("--set-string", f"{key}={image}")]
+    values = chart_values(images)
+    return [word for key in values for word in ("--set-json", f"{key}={json.dumps(values[key])}")]
 
 
 def make_namespace(name: str) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
-from manifests.generate import CHARTS, NAMESPACE, helm_program
+from manifests.generate import CHARTS, NAMESPACE, REGISTRY, helm_program
 
 CHART = CHARTS / "tandem"
 CRDS = CHARTS / "tandem-crds"
+IMAGES = ("--set", f"global.imageRegistry={REGISTRY}")
 MONITORING = ("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor")
 RULES = (
     *("--api-versions", "monitoring.coreos.com/v1/PrometheusRule"),
@@ -21,8 +22,9 @@ RULES = (
 VARIANTS = {
     "default": (),
     "two replicas": ("--set", "replicas=2"),
-    "one namespace": ("--set", "watchNamespace=team-a"),
-    "two replicas in one namespace": ("--set", "replicas=2,watchNamespace=team-a"),
+    "one namespace": ("--set", "watchNamespaces={team-a}"),
+    "two replicas in one namespace": ("--set", "replicas=2,watchNamespaces={team-a}"),
+    "two namespaces": ("--set", "watchNamespaces={team-b,team-a,team-b}"),
     "everything": (
         *(
             "--set",
@@ -55,8 +57,8 @@ def run_helm(*words: str | Path, kubeconfig: Path | None = None) -> str:
 
 
 def render(*words: str, namespace: str = NAMESPACE, release: str = "tandem") -> Objects:
-    """The chart's objects."""
-    text = run_helm("template", release, CHART, "--namespace", namespace, *words)
+    """The chart's objects, with a registry unless `words` say another one."""
+    text = run_helm("template", release, CHART, "--namespace", namespace, *IMAGES, *words)
     return [obj for obj in yaml.safe_load_all(text) if obj]
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import yaml
 
-from manifests.generate import CHARTS, helm_program
+from manifests.generate import CHARTS, REGISTRY, helm_program
 from tandem_operator.api.crd import custom_resource_definition
+from tests.unit.api.bad_pools import merged
 
 VERSION = "0.0.9"
 NEWER_SPEC_FIELDS = (("metrics",), ("scaling", "maxStep"), ("engine", "extraArgs"))
@@ -33,14 +34,15 @@ def build(folder: Path, *, images: dict[str, Any] | None = None) -> OlderRelease
 
     Args:
         folder: an empty directory.
-        images: values `image`, `routerImage` and `engineImages`; else tags of the older version.
+        images: values that say which; else tags of the older version.
     """
     for chart in ("tandem-crds", "tandem"):
         shutil.copytree(CHARTS / chart, folder / chart)
         _edit(folder / chart / "Chart.yaml", {"version": VERSION, "appVersion": VERSION})
     [definition] = (folder / "tandem-crds" / "templates").glob("*.yaml")
     definition.write_text(yaml.safe_dump(older_definition()))
-    _edit(folder / "tandem" / "values.yaml", images or _older_images())
+    # An image without a tag has the chart's version.
+    _edit(folder / "tandem" / "values.yaml", images or {"global": {"imageRegistry": REGISTRY}})
     return OlderRelease(crds=_package(folder, "tandem-crds"), operator=_package(folder, "tandem"))
 
 
@@ -61,19 +63,8 @@ def older_definition() -> dict[str, Any]:
     return definition
 
 
-def _older_images() -> dict[str, Any]:
-    return {
-        "image": f"tandem/operator:{VERSION}",
-        "routerImage": f"tandem/router:{VERSION}",
-        "engineImages": {
-            "cpu": f"tandem/engine-cpu:{VERSION}",
-            "gpu": f"tandem/engine-cuda:{VERSION}",
-        },
-    }
-
-
 def _edit(path: Path, changes: dict[str, Any]) -> None:
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
+    path.write_text(yaml.safe_dump(merged(yaml.safe_load(path.read_text()), changes)))
 
 
 def _package(folder: Path, chart: str) -> Path:

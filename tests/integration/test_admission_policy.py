@@ -18,7 +18,7 @@ from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, template, wo
 NAMESPACE = "policed"
 POOLS = f"/apis/tandem-inference.io/v1alpha1/namespaces/{NAMESPACE}/inferencepools"
 DRY_RUN = "?dryRun=All&fieldValidation=Strict"
-POLICY = ("--set", f"pools.admissionPolicy=true,watchNamespace={NAMESPACE}")
+POLICY = ("--set", f"pools.admissionPolicy=true,watchNamespaces={{{NAMESPACE}}}")
 # Naming the account that a component has anyway is no harm, but no use either.
 NOT_IN_THE_POLICY = {"own account"}
 

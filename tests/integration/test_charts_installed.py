@@ -1,7 +1,9 @@
 """Charts on a real API server: rights that hold, upgrades and uninstalls that harm no pool."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,11 @@ import pytest
 import yaml
 
 from e2e.cluster.controlplane import ControlPlane
-from manifests.generate import INSTALL, NAMESPACE
+from manifests.generate import INSTALL, NAMESPACE, REGISTRY
 from tandem_operator.workloads.builders.services import router_role
 from tandem_operator.workloads.pool_names import PoolName
 from tests.integration import older_release
-from tests.integration.charts import CHART, CRDS, ensure_namespace, run_helm
+from tests.integration.charts import CHART, CRDS, IMAGES, ensure_namespace, run_helm
 from tests.integration.operator_process import Pool, eventually, operator
 from tests.unit.api.bad_pools import GOOD, merged
 
@@ -32,7 +34,7 @@ def installed() -> Iterator[ControlPlane]:
         ensure_namespace(plane, TEAM)
         run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
         run_helm(
-            *("install", "tandem", CHART, *PLACE, "--set", "replicas=2"),
+            *("install", "tandem", CHART, *PLACE, *IMAGES, "--set", "replicas=2"),
             kubeconfig=plane.kubeconfig,
         )
         yield plane
@@ -92,6 +94,41 @@ def test_installed_operator_can_do_all_its_work(installed: ControlPlane, tmp_pat
 
     assert pool.objects_of_kind("Deployment") == 3
     assert "forbidden" not in process.log().lower()
+
+
+def test_the_check_of_helm_test_passes_with_the_rights_of_any_account(
+    installed: ControlPlane, tmp_path: Path
+) -> None:
+    installed.run_kubectl("create", "serviceaccount", "tester", "-n", NAMESPACE)
+    kubeconfig = installed.service_account_kubeconfig(NAMESPACE, "tester")
+    words = ("--leader-elect", f"--lease-namespace={NAMESPACE}")
+
+    with operator(installed.kubeconfig, tmp_path / "log", *words) as process:
+        url = f"http://127.0.0.1:{process.health_port}/readyz"
+        asked = subprocess.run(
+            [sys.executable, "-m", "tandem_operator.installed", url],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+
+    assert (asked.stdout, asked.returncode) == ("The CRD and the operator answer.\n", 0)
+
+
+def test_the_notes_say_which_namespaces_are_served_and_how_to_check(
+    installed: ControlPlane,
+) -> None:
+    given = ("--set", "watchNamespaces={a,b},httpProxy=http://proxy:1", "--dry-run=client")
+
+    notes = run_helm(
+        "install", "t", CHART, *PLACE, *IMAGES, *given, kubeconfig=installed.kubeconfig
+    )
+
+    assert "serves the pools of a, b." in notes
+    assert "helm test t -n tandem-system" in notes
+    assert "The proxy has no effect yet" in notes
 
 
 @pytest.mark.parametrize(
@@ -165,7 +202,7 @@ def test_uninstalling_both_charts_keeps_crd_and_pools(
 ) -> None:
     plane = empty_plane
     run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
-    run_helm("install", "tandem", CHART, *PLACE, kubeconfig=plane.kubeconfig)
+    run_helm("install", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
     plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(GOOD))
 
     run_helm("uninstall", "tandem", *PLACE, kubeconfig=plane.kubeconfig)
@@ -190,7 +227,7 @@ def test_upgrade_from_an_older_release_keeps_pools_as_they_are(
     before = read_pool(plane)
 
     run_helm("upgrade", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
-    run_helm("upgrade", "tandem", CHART, *PLACE, kubeconfig=plane.kubeconfig)
+    run_helm("upgrade", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
 
     after = read_pool(plane)
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
@@ -199,7 +236,8 @@ def test_upgrade_from_an_older_release_keeps_pools_as_they_are(
     assert read_pool(plane)["spec"]["scaling"]["maxStep"] == 2
     image = "jsonpath={.spec.template.spec.containers[0].image}"
     found = plane.run_kubectl("get", "deployment", "tandem-operator", *PLACE, "-o", image)
-    assert found == yaml.safe_load((CHART / "values.yaml").read_text())["image"]
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    assert found == f"{REGISTRY}/tandem/operator:{version}"
 
 
 def read_pool(plane: ControlPlane) -> dict[str, Any]:
