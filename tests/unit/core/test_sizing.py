@@ -191,6 +191,23 @@ def test_twice_the_service_time_needs_more_prefill() -> None:
     assert slow >= 3
 
 
+@pytest.mark.parametrize(("longer", "cv2"), [(1000.0, 0.0), (3000.0, 0.25)])
+def test_prompts_of_two_lengths_vary_the_service_by_their_distance(
+    longer: float, cv2: float
+) -> None:
+    first = int(NOW_S) - 180
+    seconds = {
+        first + i: Second((PromptGroup(1, longer if i % 2 else 1000.0),), 0.0) for i in range(180)
+    }
+    sample = workload(Arrivals(int(NOW_S), (1.0,) * 180, seconds, complete=True))
+    assert sample is not None
+
+    work = prefill_work(sample, service=(0.0, 1e-4, 0.0), slowdown=1.0, overhead_s=0.0, slo=SLO)
+
+    assert work.mean_service_s == pytest.approx(5e-5 * (1000.0 + longer), rel=0.01)
+    assert work.service_cv2 == pytest.approx(cv2, abs=0.01)
+
+
 def test_the_predicted_ttft_grows_with_the_load_and_falls_with_replicas() -> None:
     played = replay(sampled(poisson(6.0)), service_s=0.2)
     rates_rps = (0.0, 2.0, 6.0, 9.0)
