@@ -19,7 +19,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "other-method": (
         {"engine.quantization": "awq", "engine.dtype": "bfloat16"},
-        ("leave spec.engine.quantization out", "Cannot find the config file for awq"),
+        ("spec.engine.quantization; leave it out", "Cannot find the config file for awq"),
     ),
     "too-long": (
         {"model.maxModelLen": 100_000},
