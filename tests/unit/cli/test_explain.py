@@ -129,6 +129,15 @@ def test_says_what_to_do_about_each_condition_that_is_bad_and_no_other(explain):
     assert set(told["to_do"]) == {"SLOMet", "CapacityBlocked"}
 
 
+def test_a_condition_of_a_newer_version_is_shown_and_not_judged(explain):
+    found = condition("Pampered", "False", "Anything", "A newer operator said so.")
+
+    told = json.loads(explain(pool(conditions=[found]), words=("--json",)).stdout)
+
+    assert told["bad"] == []
+    assert "A newer operator said so." in explain(pool(conditions=[found])).stdout
+
+
 @pytest.mark.parametrize("kind", sorted(set(ConditionType) - NEVER_BAD))
 def test_every_condition_that_can_be_bad_has_something_to_do(kind, explain):
     status = "True" if kind in BAD_WHEN_TRUE else "False"

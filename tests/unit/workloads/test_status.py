@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.api import parse_status
+from tandem_operator.api import Condition, PoolStatus, parse_status
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.error_budget import ErrorBudget
@@ -13,6 +13,7 @@ from tandem_operator.core.observation import FinishedSecond, Latency, Quantiles,
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.pass_plan import EventType, WriteOutcome, conclude, plan
 from tandem_operator.workloads.status.conditions import rfc3339
+from tandem_operator.workloads.status.pool_events import events_of
 from tests.unit.workloads.cluster import (
     NOW,
     NOW_S,
@@ -598,3 +599,16 @@ def test_nothing_is_told_of_the_budget_of_a_pool_whose_requests_never_ended():
     live = replace(running(), routers=(report(),))
 
     assert "errorBudgetRemaining" not in status_of(live).get("slo", {})
+
+
+def test_a_condition_that_a_newer_operator_left_behind_is_no_event() -> None:
+    left = Condition(
+        type="Pampered",
+        status="False",
+        observed_generation=1,
+        last_transition_time="2026-11-24T10:00:00Z",
+        reason="Anything",
+        message="A newer operator said so.",
+    )
+
+    assert events_of(PoolStatus(), PoolStatus(conditions=[left])) == ()

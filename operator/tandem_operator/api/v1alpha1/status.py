@@ -66,6 +66,11 @@ class Condition(ApiModel):
     message: Annotated[str, Field(max_length=4096)]
     """One sentence for people."""
 
+    @property
+    def kind(self) -> ConditionType | None:
+        """Its type; `None` where a newer version of Tandem wrote it, before a roll-back."""
+        return next((each for each in ConditionType if each == self.type), None)
+
 
 class RoleStatus(ApiModel):
     """One fleet: what it is and what it should be."""

@@ -20,7 +20,7 @@ _WAIT = "Wait for the cold start. If it takes longer than usual, run " + PODS + 
 _READ_PODS = "Read the messages of the pods: run " + PODS + "."
 
 # By condition and reason; the empty reason stands for all others.
-_TO_DO: dict[ConditionType, dict[str, str]] = {
+_TO_DO: dict[ConditionType | None, dict[str, str]] = {
     ConditionType.READY: {
         **dict.fromkeys(("InvalidSpec", "ChildRefused", "OwnedByOther"), _SEE_ACCEPTED),
         **dict.fromkeys((STARTING, ROLLING_OUT, BELOW_MINIMUM), _WAIT),
@@ -79,9 +79,9 @@ _BY_CAUSE = {
 
 
 def is_bad(condition: Condition) -> bool:
-    """Whether somebody should look at it."""
-    kind = ConditionType(condition.type)
-    if kind in NEVER_BAD:
+    """Whether somebody should look at it; nobody knows that of a type of a newer version."""
+    kind = condition.kind
+    if kind is None or kind in NEVER_BAD:
         return False
     if kind is ConditionType.ACCEPTED and condition.reason in BAD_THOUGH_ACCEPTED:
         return True
@@ -92,10 +92,9 @@ def to_do(condition: Condition, status: PoolStatus, *, name: str, namespace: str
     """What to do about a condition; `None` where all is well or nothing is known to help."""
     if not is_bad(condition):
         return None
-    kind = ConditionType(condition.type)
-    if kind is ConditionType.SLO_MET:
+    if condition.kind is ConditionType.SLO_MET:
         return _about_misses(status)
-    known = _TO_DO.get(kind, {})
+    known = _TO_DO.get(condition.kind, {})
     text = known.get(condition.reason, known.get(""))
     return None if text is None else text.format(name=name, namespace=namespace)
 

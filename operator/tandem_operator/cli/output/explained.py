@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tandem_operator.api import ConditionType, LatencyStatus, RoleStatus
+from tandem_operator.api import LatencyStatus, RoleStatus
 from tandem_operator.cli.input.pool_evidence import Evidence
 from tandem_operator.cli.output.advice import is_bad, to_do
 from tandem_operator.cli.output.figure_table import FigureTable
@@ -302,9 +302,5 @@ def to_json(found: Evidence) -> dict[str, Any]:
             if (done := to_do(condition, found.status, name=found.name, namespace=found.namespace))
             is not None
         },
-        "bad": [
-            ConditionType(condition.type).value
-            for condition in found.status.conditions or ()
-            if is_bad(condition)
-        ],
+        "bad": [each.type for each in found.status.conditions or () if is_bad(each)],
     }

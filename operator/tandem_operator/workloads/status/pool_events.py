@@ -66,8 +66,8 @@ def routers_scaled(facts: PoolFacts, to: int | None) -> tuple[Event, ...]:
 
 def _transitions(before: PoolStatus, now: PoolStatus) -> Iterator[Event]:
     for condition in now.conditions or ():
-        kind = ConditionType(condition.type)
-        if _is_news(kind, _known(before, kind), condition):
+        kind = condition.kind
+        if kind is not None and _is_news(kind, _known(before, kind), condition):
             bad = _is_bad(kind, condition)
             yield Event(
                 reason=condition.reason,
