@@ -9,6 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from tandem_operator.cli.app import app
+from tandem_operator.cli.input.findings import Finding, Linted
+from tandem_operator.cli.output.finding_lines import LintFormat, rendered
 from tests.unit.api.bad_pools import BAD_POOLS
 from tests.unit.api.bad_pools import GOOD as GOOD_POOL
 from tests.unit.api.bad_pools import merged as patched
@@ -24,6 +26,10 @@ DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"
 GATEWAY = "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\nmetadata: {name: a}\n"
 # Whoever locks memory for RDMA installs Tandem with this, as docs/how-to/change-pods.md says.
 NEEDS_ANY_TEMPLATE = {"llama-3.3-70b-tp.yaml", "change-pods.md"}
+# Each line stands for nine of the one before: hundreds of millions of values in a kilobyte.
+LAUGHS = "    a0: &a0 [x]\n" + "".join(
+    f"    a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
 
 
 def linted(text, *options):
@@ -174,6 +180,7 @@ def test_a_folder_is_read_and_its_folders_only_when_asked_for(tmp_path):
         ("kind: [InferencePool", "a.yaml:1: is not YAML: "),
         (GOOD.replace("zone: a", "zone: !secret a"), "a.yaml:30: could not determine a constr"),
         (GOOD.replace("labels: {team: search}", "labels: &a {b: *a}"), "such as itself"),
+        (f"{GOOD}  extra:\n{LAUGHS}", "a.yaml:1: holds too much; write it with fewer aliases"),
     ],
 )
 def test_what_cannot_be_read_exits_with_2_and_the_rest_is_still_told(tmp_path, text, words):
@@ -182,6 +189,13 @@ def test_what_cannot_be_read_exits_with_2_and_the_rest_is_still_told(tmp_path, t
     assert result.exit_code == 2
     assert words in result.stderr
     assert "b.yaml:30: spec.prefill.podTemplate.spec.nodeSelectr" in result.stdout
+
+
+def test_a_name_cannot_send_codes_to_the_terminal():
+    found = Finding(file="a.yaml", line=1, field="spec.\x1b[2J\r\n", sentence="no such field")
+    linted = Linted(findings=(found,), pools=1, skipped=0, unreadable=())
+
+    assert [*rendered(linted, LintFormat.TEXT)] == [r"a.yaml:1: spec.\x1b[2J\r\n: no such field"]
 
 
 def test_a_file_that_is_not_there_exits_with_2():

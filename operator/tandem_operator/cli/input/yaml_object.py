@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 _TAG = "tag:yaml.org,2002:"
+_MOST_NODES = 200_000
+"""Values of one object with its aliases written out; the API server takes far fewer."""
 _NULL, _MERGE, _TIMESTAMP = f"{_TAG}null", f"{_TAG}merge", f"{_TAG}timestamp"
 
 
@@ -61,6 +63,8 @@ class YamlObject:
         """
         loader = _Loader("")
         try:
+            if _written_out(self.node, {}) > _MOST_NODES:
+                raise YamlError("holds too much; write it with fewer aliases", self.line())
             value = loader.construct_document(self.node)
             # Keys become texts, as on the way to the API server.
             value = json.loads(json.dumps(value, default=str))
@@ -68,6 +72,8 @@ class YamlObject:
             mark = error.problem_mark
             line = self.line() if mark is None else mark.line + 1
             raise YamlError(str(error.problem), line) from None
+        except YamlError:
+            raise
         except (TypeError, ValueError, RecursionError):
             raise YamlError("holds what JSON cannot, such as itself", self.line()) from None
         finally:
@@ -126,6 +132,26 @@ def objects_in(text: str) -> Iterator[YamlObject]:
         problem = getattr(error, "problem", None) or "cannot be parsed"
         line = None if mark is None else mark.line + 1
         raise YamlError(f"is not YAML: {problem}", line) from None
+
+
+def _written_out(node: yaml.Node, known: dict[int, int | None]) -> int:
+    """How many values a node is once each alias stands for a copy.
+
+    Raises:
+        ValueError: the node holds itself.
+    """
+    if id(node) not in known:
+        known[id(node)] = None
+        inner: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            inner = node.value
+        elif isinstance(node, yaml.MappingNode):
+            inner = [value for _, value in node.value]
+        known[id(node)] = 1 + sum(_written_out(each, known) for each in inner)
+    found = known[id(node)]
+    if found is None:
+        raise ValueError
+    return found
 
 
 def _below(path: str, key: yaml.Node) -> str:

@@ -34,7 +34,12 @@ def summary(linted: Linted) -> str:
 
 
 def _line(finding: Finding) -> str:
-    return f"{finding.file}:{finding.line}: {_words(finding)}"
+    return _printable(f"{finding.file}:{finding.line}: {_words(finding)}")
+
+
+def _printable(text: str) -> str:
+    """A manifest of somebody else must not move the cursor or begin a line of its own."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _words(finding: Finding) -> str:
