@@ -34,7 +34,7 @@ REGISTRY = "registry.example.com"
 _INSTALL_HEAD = f"""\
 # Tandem without Helm, rendered from charts/ by `make crds`. Its images are of a registry that does
 # not exist: Tandem publishes none yet. Write your own instead:
-#   sed 's/{REGISTRY}/YOUR-REGISTRY/' install.yaml | kubectl apply --server-side -f -
+#   sed 's|{REGISTRY}|YOUR-REGISTRY|' install.yaml | kubectl apply --server-side -f -
 ---
 apiVersion: v1
 kind: Namespace

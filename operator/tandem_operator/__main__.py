@@ -74,7 +74,12 @@ def _lease_name(namespaces: Sequence[str]) -> str:
 
 def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
     """Options from the command line, and images from the environment."""
-    parser = argparse.ArgumentParser(prog="tandem-operator", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="tandem-operator",
+        description=__doc__,
+        # The chart refuses options that it sets by their whole names.
+        allow_abbrev=False,
+    )
     parser.add_argument(
         "--namespace",
         action="append",

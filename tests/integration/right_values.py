@@ -192,7 +192,9 @@ RIGHT_VALUES = {
         {"name": "a", "mountPath": "/a"},
     ),
     "httpProxy": RightValue({"httpProxy": "http://p:1"}, f"{ENV}[HTTP_PROXY].value", "http://p:1"),
-    "httpsProxy": RightValue({"httpsProxy": "http://p:1"}, f"{ENV}[NO_PROXY].value", CLUSTER),
+    "httpsProxy": RightValue(
+        {"httpsProxy": "http://p:1"}, f"{ENV}[HTTPS_PROXY].value", "http://p:1"
+    ),
     "noProxy": RightValue(
         {"noProxy": ".example.com"}, f"{ENV}[NO_PROXY].value", f"{CLUSTER},.example.com"
     ),
@@ -206,8 +208,8 @@ RIGHT_VALUES = {
     ),
     "caBundle.key": RightValue(
         {"caBundle": {"key": "root.pem"}},
-        f"{POD}.spec.volumes[ca-bundle].secret.items",
-        [{"key": "root.pem", "path": "ca.crt"}],
+        f"{POD}.spec.volumes[ca-bundle].secret",
+        {"secretName": "ours", "items": [{"key": "root.pem", "path": "ca.crt"}]},
         {"caBundle": {"secret": "ours"}},
     ),
     "podSecurityContext": RightValue(

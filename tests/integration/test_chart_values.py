@@ -23,7 +23,7 @@ from tests.integration.charts import (
     render,
     run_helm,
 )
-from tests.integration.right_values import RIGHT_VALUES
+from tests.integration.right_values import CLUSTER, ENV, OPERATOR, RIGHT_VALUES
 from tests.integration.wrong_values import BY_SCHEMA, BY_SENTENCE, WrongValue
 from tests.unit.api.bad_pools import merged
 
@@ -119,6 +119,35 @@ def test_a_value_that_is_taken_away_is_refused_or_has_no_effect(field: str, tmp_
 
     # Helm's own words for a mistake of the chart.
     assert "error calling" not in refused
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_proxy_comes_between_the_operator_and_its_cluster(scheme: str, tmp_path: Path) -> None:
+    proxy = {f"{scheme}Proxy": "http://p:1"}
+
+    assert at(rendered_with(proxy, tmp_path), f"{ENV}[NO_PROXY].value") == CLUSTER
+
+
+def test_the_bundle_is_mounted_where_its_variable_says(tmp_path: Path) -> None:
+    objects = rendered_with({"caBundle": {"configMap": "ours"}}, tmp_path)
+    mount = at(objects, f"{OPERATOR}.volumeMounts[ca-bundle]")
+    variable = at(objects, f"{ENV}[SSL_CERT_FILE].value")
+
+    assert variable == f"{mount['mountPath']}/ca.crt"
+    assert mount["readOnly"] is True
+
+
+def test_the_pod_of_helm_test_asks_a_port_that_the_service_has() -> None:
+    objects = render()
+    [pod] = of_kind(objects, "Pod")
+    [url] = pod["spec"]["containers"][0]["args"]
+    asked = re.fullmatch(r"http://([^.]+)\.([^.]+)\.svc:(\d+)/readyz", url)
+    services = {one["metadata"]["name"]: one for one in of_kind(objects, "Service")}
+
+    assert asked is not None
+    name, namespace, port = asked.groups()
+    assert namespace == NAMESPACE
+    assert int(port) in {each["port"] for each in services[name]["spec"]["ports"]}
 
 
 def test_every_object_has_the_common_labels_and_annotations() -> None:

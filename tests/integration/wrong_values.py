@@ -31,6 +31,15 @@ BY_SCHEMA = {
     "one namespace as text": WrongValue({"watchNamespaces": "team-a"}, "watchNamespaces"),
     "strategy": WrongValue({"strategy": {"type": "BlueGreen"}}, "type"),
     "port": WrongValue({"networkPolicy": {"apiServerPorts": [70000]}}, "apiServerPorts"),
+    "network policies neither on nor off": WrongValue(
+        {"pools": {"networkPolicies": {"enabled": None}}}, "enabled"
+    ),
+    "no list of scrapers": WrongValue(
+        {"pools": {"networkPolicies": {"metricsFrom": None}}}, "metricsFrom"
+    ),
+    "no bound on disruption": WrongValue(
+        {"podDisruptionBudget": {"enabled": True, "maxUnavailable": None}}, "maxUnavailable"
+    ),
     "environment without a name": WrongValue({"extraEnv": [{"value": "x"}]}, "extraEnv"),
     "environment as a map": WrongValue({"extraEnv": {"A": "b"}}, "extraEnv"),
     "label that is a number": WrongValue({"commonLabels": {"team": 1}}, "team"),
@@ -122,12 +131,22 @@ BY_SENTENCE = {
     "budget that blocks": WrongValue(
         {"podDisruptionBudget": {"maxUnavailable": 0}}, "would block the drain of a node"
     ),
+    "disruption budget of nothing as a percentage": WrongValue(
+        {"podDisruptionBudget": {"maxUnavailable": "00%"}}, "would block the drain of a node"
+    ),
+    "root by the container": WrongValue(
+        {"securityContext": {"runAsUser": 0}}, "securityContext.runAsUser is 0"
+    ),
     "root": WrongValue({"podSecurityContext": {"runAsUser": 0}}, "does not run as root"),
     "argument of the chart": WrongValue(
         {"extraArgs": ["--namespace=team-a"]},
         "extraArgs sets --namespace, which this chart sets itself; use watchNamespaces",
     ),
     "fixed argument": WrongValue({"extraArgs": ["--health-port", "1"]}, "leave it out"),
+    "variable of the chart in small letters": WrongValue(
+        {"extraEnv": [{"name": "no_proxy", "value": ""}], "httpProxy": "http://proxy:3128"},
+        "extraEnv sets no_proxy, which this chart sets itself; use noProxy",
+    ),
     "variable of the chart": WrongValue(
         {"extraEnv": [{"name": "TANDEM_LOG_LEVEL", "value": "DEBUG"}]},
         "extraEnv sets TANDEM_LOG_LEVEL, which this chart sets itself; use logLevel",

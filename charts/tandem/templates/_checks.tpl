@@ -102,16 +102,18 @@
 {{- fail (printf "%s is %q; write a number of pods or a percentage, such as 1 or 25%%" $field (toString $count)) }}
 {{- end }}
 {{- end }}
-{{- $nothing := list "0" "0%" }}
-{{- if and (eq .Values.strategy.type "RollingUpdate") (has (toString $rolling.maxSurge) $nothing) (has (toString $rolling.maxUnavailable) $nothing) }}
+{{- $nothing := "^0+%?$" }}
+{{- if and (eq .Values.strategy.type "RollingUpdate") (regexMatch $nothing (toString $rolling.maxSurge)) (regexMatch $nothing (toString $rolling.maxUnavailable)) }}
 {{- fail "strategy.rollingUpdate.maxSurge and maxUnavailable are both 0, so no pod could ever be replaced; write maxSurge: 1" }}
 {{- end }}
-{{- if and .Values.podDisruptionBudget.enabled (has (toString .Values.podDisruptionBudget.maxUnavailable) $nothing) }}
+{{- if and .Values.podDisruptionBudget.enabled (regexMatch $nothing (toString .Values.podDisruptionBudget.maxUnavailable)) }}
 {{- fail "podDisruptionBudget.maxUnavailable is 0, which would block the drain of a node for ever; write 1" }}
 {{- end }}
-{{- $user := (.Values.podSecurityContext | default dict).runAsUser }}
+{{- range $field := list "podSecurityContext" "securityContext" }}
+{{- $user := (get $.Values $field | default dict).runAsUser }}
 {{- if and (ne $user nil) (eq (toString $user) "0") }}
-{{- fail "podSecurityContext.runAsUser is 0, and the operator does not run as root; leave it out, or write a number above 0" }}
+{{- fail (printf "%s.runAsUser is 0, and the operator does not run as root; leave it out, or write a number above 0" $field) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -130,8 +132,8 @@
 {{- if .Values.httpsProxy }}{{ $_ := set $variables "HTTPS_PROXY" "httpsProxy" }}{{ end }}
 {{- if include "tandem.hasBundle" . }}{{ $_ := set $variables "SSL_CERT_FILE" "caBundle" }}{{ end }}
 {{- range .Values.extraEnv }}
-{{- if hasKey $variables .name }}
-{{- fail (printf "extraEnv sets %s, which this chart sets itself; use %s" .name (get $variables .name)) }}
+{{- if hasKey $variables (upper .name) }}
+{{- fail (printf "extraEnv sets %s, which this chart sets itself; use %s" .name (get $variables (upper .name))) }}
 {{- end }}
 {{- end }}
 {{- $volumes := list }}

@@ -34,6 +34,14 @@ def test_the_lease_that_pools_name_is_the_lease_that_is_held():
     assert options.installation.lease == f"ops/{options.lease_name}"
 
 
+@pytest.mark.parametrize("short", ["--namespac=x", "--allow-any-pod", "--no-network"])
+def test_an_option_is_taken_by_its_whole_name_alone(short, capsys):
+    with pytest.raises(SystemExit):
+        options_from(["--namespace=a", short])
+
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "variable", ["TANDEM_ROUTER_IMAGE", "TANDEM_ENGINE_CPU_IMAGE", "TANDEM_ENGINE_GPU_IMAGE"]
 )
