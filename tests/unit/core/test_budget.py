@@ -12,11 +12,12 @@ from tandem_operator.core.objective.error_budget import (
     HOURS_KEPT,
     MINUTES_KEPT,
     MONTH_S,
+    BudgetLeft,
     ErrorBudget,
     Proof,
 )
 from tandem_operator.core.objective.promise import Promise
-from tandem_operator.core.observation import RouterReport
+from tandem_operator.core.observation import FinishedSecond, RouterReport
 from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.unit.core.scene import NOW_S, ended, report
@@ -32,6 +33,18 @@ def told(now_s: float, *, router: str = "router-1", since_s: float = NOW_S) -> R
         for second in range(int(max(since_s, now_s - 1200.0)), int(now_s) + 1)
     ]
     return report(now_s=now_s, finished=rows, router=router)
+
+
+def test_a_router_that_says_more_were_good_than_ended_earns_no_budget() -> None:
+    honest = [ended(int(NOW_S) + 1, 10, good=10), ended(int(NOW_S) + 2, 100, good=40)]
+    lying = [*honest, ended(int(NOW_S) + 3, 0, good=2**53)]
+
+    def left(rows: list[FinishedSecond]) -> BudgetLeft:
+        budget = ErrorBudget().fold([report(now_s=NOW_S)])
+        return budget.fold([report(now_s=NOW_S + 10.0, finished=rows)]).left(0.99)
+
+    assert left(lying) == left(honest)
+    assert left(honest).late_requests["5m"] == 60
 
 
 def looked(*looks_s: float, routers: tuple[str, ...] = ("router-1",)) -> ErrorBudget:

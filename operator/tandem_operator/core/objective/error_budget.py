@@ -176,8 +176,7 @@ class ErrorBudget:
         window_s = numbers.budget_window_s
         if since_s is not None and self.folded_s is not None:
             window_s = min(window_s, max(MINUTE_S, self.folded_s - since_s))
-        minutes = max(1, round(window_s / MINUTE_S))
-        finished, good = sum(self.finished[-minutes:]), sum(self.good[-minutes:])
+        finished, good = self._ended(window_s)
         # A few late requests of a young window are chance.
         burnt = (finished - good) / ((1.0 - attainment) * finished + numbers.chance_requests)
         share = max(numbers.least_allowed_share, numbers.rest_share + 1.0 - burnt)
@@ -224,5 +223,6 @@ class _Column:
             back = newest - second // self.unit_s
             if back < len(finished):
                 finished[-1 - back] += ended
-                good[-1 - back] += fine
+                # No more can be good than ended, whatever a router says.
+                good[-1 - back] += min(fine, ended)
         return tuple(finished), tuple(good)
