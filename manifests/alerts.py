@@ -150,13 +150,13 @@ STOPPED = Alert(
     expr=(
         f"({_condition('Available', 'true')} == 0)\n"
         "and (max by (namespace, pool) (max_over_time("
-        f"{_selected(series.CONDITION, condition='Available', status='true')}[1h])) == 1)\n"
+        f"{_selected(series.CONDITION, condition='Available', status='true')}[1d])) == 1)\n"
     ),
     hold="3m",
     severity=Severity.CRITICAL,
     summary=f"{POOL} does not serve any more",
     description=(
-        f"{POOL} served within the last hour. Now its router does not answer, or a role has no"
+        f"{POOL} served within the last day. Now its router does not answer, or a role has no"
         " Ready pod. Requests wait or fail."
     ),
 )
@@ -208,20 +208,23 @@ PASSES_FAIL = Alert(
     name="TandemPassesFail",
     expr=(
         "sum by (namespace, job)"
-        f" (increase({_selected(series.RECONCILES, result='error')}[5m])) > 3"
+        f" (increase({_selected(series.RECONCILES, result='error')}[10m])) > 3"
     ),
-    hold="10m",
+    hold="15m",
     severity=Severity.WARNING,
     summary="Passes of the Tandem operator fail again and again",
     description=(
         "The operator in namespace {{ $labels.namespace }} failed {{ $value | humanize }} passes in"
-        " five minutes. Its log names the pools and the reasons."
+        " ten minutes. Its log names the pools and the reasons."
     ),
 )
 DOWN = Alert(
     name="TandemOperatorDown",
     expr=(
-        f"(max by (namespace, job) ({series.LEADER.name}) == 0)\nor absent({series.LEADER.name})\n"
+        f"(max by (namespace, job) ({series.LEADER.name}) == 0)\n"
+        f"or (max by (namespace, job) (max_over_time({series.LEADER.name}[1h]))"
+        f" unless max by (namespace, job) ({series.LEADER.name}))\n"
+        f"or absent({series.LEADER.name})\n"
     ),
     hold="5m",
     severity=Severity.CRITICAL,
