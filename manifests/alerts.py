@@ -123,9 +123,9 @@ def _burn(windows: BurnWindows) -> Alert:
         summary=f"{POOL} spends its error budget too fast",
         description=(
             f"{POOL} spent its error budget {{{{ $value | humanize }}}} times as fast as its"
-            f" objective allows over {windows.long}. Over {windows.short} it still does."
-            " The limit is "
-            f"{windows.factor:g}, or half of all requests late if that is less."
+            f" objective allows over {windows.long}. Over {windows.short} the burn rate is"
+            f" above the limit too. The limit is the lower of {windows.factor:g} and the"
+            " burn rate with half of all requests late."
         ),
         more_labels=(("long_window", windows.long), ("short_window", windows.short)),
     )
@@ -154,7 +154,7 @@ STOPPED = Alert(
     ),
     hold="3m",
     severity=Severity.CRITICAL,
-    summary=f"{POOL} does not serve any more",
+    summary=f"{POOL} no longer serves",
     description=(
         f"{POOL} served within the last day. Now its router does not answer, or a role has no"
         " Ready pod. Requests wait or fail."
@@ -165,10 +165,10 @@ NOT_READY = Alert(
     expr=f"{_condition('Ready', 'true')} == 0",
     hold="15m",
     severity=Severity.WARNING,
-    summary=f"{POOL} is not Ready for 15 minutes",
+    summary=f"{POOL} has not been Ready for 15 minutes",
     description=(
-        f"The condition Ready of {POOL.lower()} is not True for 15 minutes. Its message says how"
-        " far a start or a rollout is, or which field of the spec is refused."
+        f"The condition Ready of {POOL.lower()} has not been True for 15 minutes. Its message"
+        " names the missing pods, the progress of a rollout, or the refused field of the spec."
     ),
 )
 STALE = Alert(
@@ -178,8 +178,8 @@ STALE = Alert(
     severity=Severity.WARNING,
     summary=f"{POOL} has no fresh metrics of routers or engines",
     description=(
-        f"The operator has no fresh metrics of {POOL.lower()} for ten minutes. The pool serves"
-        " on, but no role shrinks, and growth can come late."
+        f"The operator has had no fresh metrics of {POOL.lower()} for ten minutes. The pool still"
+        " serves, but no role shrinks, and growth can come late."
     ),
 )
 INFEASIBLE = Alert(

@@ -15,8 +15,8 @@ HEAD = """\
 # tandem
 
 This chart installs the operator of Tandem. `make crds` makes this page from `values.yaml`. The
-kind `InferencePool` is in the chart `tandem-crds`, so that an upgrade renews it and an uninstall
-keeps every pool.
+kind `InferencePool` is in the chart `tandem-crds`, so that `helm upgrade` updates it and `helm
+uninstall` keeps every pool.
 
 ```console
 $ helm upgrade --install tandem-crds charts/tandem-crds \\

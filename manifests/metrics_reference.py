@@ -11,10 +11,10 @@ The operator exports these series on `:8080/metrics`. `make crds` writes this pa
 [series of their own](contracts.md#router-metrics-metrics-internal-port).
 
 * A series is absent while its value is unknown. Unknown is never zero.
-* All series of a pool go when the pool is deleted. If a spec cannot be run, only its conditions,
-  its Ready pods and the ages stay.
+* All series of a pool disappear when the pool is deleted. If its spec is refused, only its
+  conditions, its Ready pods and the ages stay.
 * `role` is `prefill` or `decode`. `window` is {", ".join(BURN_WINDOWS_S)}, except where said.
-* A counter begins at zero when the operator starts. `rate()` and `increase()` allow for that. Each
+* A counter begins at zero when the operator starts. `rate()` and `increase()` handle that. Each
   counter also has a series that ends in `_created`, the time of its start.
 * The labels `namespace` and `pool` are those of the pool. So a scrape needs `honor_labels: true`.
   The chart's ServiceMonitor has it.

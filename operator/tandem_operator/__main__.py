@@ -84,7 +84,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         "--namespace",
         action="append",
         default=[],
-        help="serve only the pools of this namespace, again for each further one",
+        help="serve only the pools of this namespace; repeat it for each further one",
     )
     parser.add_argument("--metrics-port", type=int, default=8080)
     parser.add_argument("--health-port", type=int, default=8081)
@@ -128,7 +128,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         action="append",
         default=[],
         metavar="URL",
-        help="a Prometheus server that pools may name, again for each further one; without it,"
+        help="a Prometheus server that pools may name; repeat it for each further one; without it,"
         " any but this pod, its node, the cloud's metadata and the API server",
     )
     parser.add_argument(
@@ -136,7 +136,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         action="append",
         default=[],
         metavar="NAME",
-        help="a Secret that pools may name for their token of the Hub, again for each further one;"
+        help="a Secret with a token of Hugging Face that pools may name; repeat it for each one;"
         " without it, any Secret of the pool's namespace",
     )
     parsed = parser.parse_args(arguments)

@@ -29,7 +29,7 @@ async def _crd(kube: Kube) -> str | None:
     try:
         served = await kube.serves(POOL)
     except (ApiServerError, aiohttp.ClientError, OSError) as error:
-        return f"The API server did not say what it serves ({error})."
+        return f"The API server did not list its resources ({error})."
     if served:
         return None
     return (
@@ -46,7 +46,7 @@ async def _health(url: str) -> str | None:
             return f"The operator is not ready: {(await answer.text()).strip()}."
     except (aiohttp.ClientError, OSError) as error:
         why = str(error) or type(error).__name__
-        return f"The operator does not answer at {url} ({why}); look at the log of its pod."
+        return f"The operator does not answer at {url} ({why}); read the log of its pod."
 
 
 async def wait_until_installed(
@@ -65,7 +65,7 @@ async def _main(url: str) -> int:
     try:
         kube = await connect()
     except (ConfigException, OSError) as error:
-        missing: Sequence[str] = (f"There is no cluster to ask ({error}).",)
+        missing: Sequence[str] = (f"No cluster is reachable ({error}).",)
     else:
         try:
             missing = await wait_until_installed(kube, url)

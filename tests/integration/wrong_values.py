@@ -80,7 +80,7 @@ BY_SENTENCE = {
     ),
     "registry that is a user": WrongValue(
         {"image": {"registry": "acme"}},
-        'image.registry is "acme", which Kubernetes takes for a user of docker.io',
+        'image.registry is "acme", which Kubernetes reads as a path on docker.io',
     ),
     "no repository": WrongValue(
         {"routerImage": {"repository": ""}},
@@ -122,7 +122,7 @@ BY_SENTENCE = {
     "key of a label": WrongValue({"podLabels": {"a b": "c"}}, 'podLabels has the key "a b"'),
     "rollout that never moves": WrongValue(
         {"strategy": {"rollingUpdate": {"maxSurge": 0}}},
-        "maxSurge and maxUnavailable are both 0, so no pod could ever be replaced",
+        "maxSurge and maxUnavailable are both 0, so a rollout could not replace any pod",
     ),
     "rollout in words": WrongValue(
         {"strategy": {"rollingUpdate": {"maxSurge": "some"}}},

@@ -44,7 +44,7 @@
 {{- fail (printf "%s is %q, which is not a registry; write its host without https:// and without a last /, such as registry.example.com:5000" $field .) }}
 {{- end }}
 {{- if not (regexMatch "^(localhost|[^/]*[.:][^/]*)(/|$)" .) }}
-{{- fail (printf "%s is %q, which Kubernetes takes for a user of docker.io; write the whole host, such as registry.example.com" $field .) }}
+{{- fail (printf "%s is %q, which Kubernetes reads as a path on docker.io; write the whole host, such as registry.example.com" $field .) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -104,10 +104,10 @@
 {{- end }}
 {{- $nothing := "^0+%?$" }}
 {{- if and (eq .Values.strategy.type "RollingUpdate") (regexMatch $nothing (toString $rolling.maxSurge)) (regexMatch $nothing (toString $rolling.maxUnavailable)) }}
-{{- fail "strategy.rollingUpdate.maxSurge and maxUnavailable are both 0, so no pod could ever be replaced; write maxSurge: 1" }}
+{{- fail "strategy.rollingUpdate.maxSurge and maxUnavailable are both 0, so a rollout could not replace any pod; write maxSurge: 1" }}
 {{- end }}
 {{- if and .Values.podDisruptionBudget.enabled (regexMatch $nothing (toString .Values.podDisruptionBudget.maxUnavailable)) }}
-{{- fail "podDisruptionBudget.maxUnavailable is 0, which would block the drain of a node for ever; write 1" }}
+{{- fail "podDisruptionBudget.maxUnavailable is 0, which would block the drain of a node; write 1" }}
 {{- end }}
 {{- range $field := list "podSecurityContext" "securityContext" }}
 {{- $user := (get $.Values $field | default dict).runAsUser }}

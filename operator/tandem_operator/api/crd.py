@@ -22,11 +22,11 @@ _COLUMNS = (
     ("ATTAINMENT", ".status.slo.attainment", "Share of requests that kept both bounds", 0),
     ("GOODPUT/GPU", ".status.slo.goodputPerGPU", "Good requests per second and GPU held", 0),
     ("READY", f"{_READY}.status", "Whether the pool serves and this spec is rolled out", 0),
-    ("REASON", f"{_READY}.reason", "Why READY is what it is", 0),
-    ("AVAILABLE", f"{_AVAILABLE}.status", "Whether the pool serves, of whatever spec", 1),
+    ("REASON", f"{_READY}.reason", "Reason of the condition Ready", 0),
+    ("AVAILABLE", f"{_AVAILABLE}.status", "Whether pods of any generation serve", 1),
     ("MODE", ".spec.scaling.mode", "What Tandem may do with replica counts", 1),
     ("ENDPOINT", ".status.endpoint", "URL of the API inside the cluster", 1),
-    ("MESSAGE", f"{_READY}.message", "REASON in a sentence", 1),
+    ("MESSAGE", f"{_READY}.message", "Message of the condition Ready", 1),
     ("DECISION", ".status.decision.reason", "Why the counts are what they are", 1),
 )
 

@@ -136,7 +136,7 @@ _PLAINLY = {
     "quantity": "must be a quantity such as 500m, 2 or 64Mi; got {got}",
     "int_type": "must be a whole number, such as 4; got {got}",
     "bool_type": "must be true or false; got {got}",
-    "string_type": "must be text, in quotes where needed; got {got}",
+    "string_type": "must be a string, in quotes where YAML needs them; got {got}",
     "enum": "must be {expected}; got {got}",
     "literal_error": "must be {expected}; got {got}",
     "model_type": "must be an object, with fields; got {got}",

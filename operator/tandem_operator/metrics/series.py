@@ -89,12 +89,12 @@ MODEL_ERROR = _of_role(
     "tandem_pool_model_error_ratio", "share", "Error of the learned latency model"
 )
 GPUS_HELD = _of_pool(
-    "tandem_pool_gpus_held", "GPUs", "GPUs of engine pods that have a node; pods on CPU count one"
+    "tandem_pool_gpus_held", "GPUs", "GPUs of scheduled engine pods; a pod on CPU counts as one"
 )
 GPU_SECONDS = MetricSeries(
     name="tandem_pool_gpu_seconds_total",
     unit="GPU-seconds",
-    meaning="GPUs held, added up over time since the operator started",
+    meaning="GPU-seconds that the pool has held since the operator started",
     labels=POOL,
     kind=SeriesKind.COUNTER,
 )
@@ -105,16 +105,18 @@ ARRIVALS = _of_pool(
 FORECAST = _of_pool(
     "tandem_pool_forecast_requests_per_second",
     "requests per second",
-    "Highest mean rate forecast for the time that a start takes",
+    "Highest forecast of the mean rate within one cold start",
 )
 FORECAST_HIGH = _of_pool(
     "tandem_pool_forecast_high_requests_per_second",
     "requests per second",
-    "The same in the high case, which Tandem also plans for",
+    "The same in the high case of the forecast, which Tandem also plans for",
 )
 
 ATTAINMENT = _of_pool(
-    "tandem_pool_attainment_ratio", "share", "Good requests of all that ended lately"
+    "tandem_pool_attainment_ratio",
+    "share",
+    "Share of good requests among those that ended recently",
 )
 GOODPUT = _of_pool(
     "tandem_pool_goodput_requests_per_second", "requests per second", "Good requests per second"
@@ -132,8 +134,8 @@ BUDGET_REMAINING = _of_pool(
 BURN_RATE = _of_pool(
     "tandem_pool_error_budget_burn_rate",
     "times",
-    "Speed at which the window spends the error budget; 1 spends it exactly. Absent while"
-    " fewer than 20 requests ended in the window",
+    "Burn rate of the error budget over the window; at 1 the pool spends exactly its budget."
+    " Absent while fewer than 20 requests ended in the window",
     "window",
 )
 LATE_REQUESTS = _of_pool(
@@ -153,13 +155,13 @@ DECISIONS = MetricSeries(
 LIMIT_HIT = _of_role(
     "tandem_pool_limit_hit",
     "1",
-    "A limit keeps the count from what the load needs, such as maxReplicas or gpuBudget",
+    "1 if a limit, such as maxReplicas or gpuBudget, holds the count below the need of the load",
     "limit",
 )
 CONDITION = _of_pool(
     "tandem_pool_condition",
     "1 or 0",
-    "Whether the condition in status has this status: true, false or unknown",
+    "1 if the condition has this status: true, false or unknown",
     "condition",
     "status",
 )
@@ -178,7 +180,7 @@ QUEUE_DEPTH = MetricSeries(name="tandem_queue_depth", unit="pools", meaning="Poo
 RECONCILES = MetricSeries(
     name="tandem_reconcile_total",
     unit="passes",
-    meaning="Passes over pools, by result: success or error",
+    meaning="Passes (reconciliations) over pools, by result: success or error",
     labels=("result",),
     kind=SeriesKind.COUNTER,
 )
@@ -191,7 +193,7 @@ RECONCILE_SECONDS = MetricSeries(
 CONFLICTS = MetricSeries(
     name="tandem_apply_conflicts_total",
     unit="fields",
-    meaning="Fields that another manager owned",
+    meaning="Fields of which Tandem found another field manager",
     kind=SeriesKind.COUNTER,
 )
 WATCH_RESTARTS = MetricSeries(

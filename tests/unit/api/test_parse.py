@@ -97,10 +97,16 @@ def test_refuses_a_spec_that_is_no_object(spec: object) -> None:
         ({"engine": {"device": "TPU"}}, "engine.device: must be 'CPU' or 'NVIDIA'; got \"TPU\""),
         ({"engine": {"prefixCaching": "yes"}}, 'must be true or false; got "yes"'),
         ({"engine": []}, "spec.engine: must be an object, with fields; got a list"),
-        ({"model": {"name": 3}}, "spec.model.name: must be text, in quotes where needed; got 3"),
+        (
+            {"model": {"name": 3}},
+            "spec.model.name: must be a string, in quotes where YAML needs them; got 3",
+        ),
         ({"model": {"name": "x" * 999}}, "spec.model.name: must be at most 128 characters"),
         ({"engine": {"extraArgs": "--x"}}, 'spec.engine.extraArgs: must be a list; got "--x"'),
-        ({"slo": {"attainment": {"a": 1}}}, "must be text, in quotes where needed; got an object"),
+        (
+            {"slo": {"attainment": {"a": 1}}},
+            "must be a string, in quotes where YAML needs them; got an object",
+        ),
         ({"slo": None}, "spec.slo: this field is required; write for example slo: {preset: Chat}"),
     ],
 )

@@ -176,7 +176,7 @@ def test_a_whole_number_is_read_where_any_number_may_stand() -> None:
         ('"promise":{"budget":{"minute":1.0}}', "promise.budget.minute: .* whole number"),
         ('"promise":{"budget":{"minute":true}}', "promise.budget.minute: .* whole number"),
         ('"promise":{"cover":{"steady":1}}', "promise.cover.steady: must be true or false; got 1"),
-        ('"starts":{"coming":["a",1]}', r"starts.coming\[1\]: must be text"),
+        ('"starts":{"coming":["a",1]}', r"starts.coming\[1\]: must be a string"),
         ('"starts":{"coming":"a"}', "starts.coming: must be a list"),
         ('"floors":{"router":1}', "floors.router.* must be 'prefill' or 'decode'; got \"router\""),
         ('"floors":[]', "floors: must be an object"),

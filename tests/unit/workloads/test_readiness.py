@@ -109,7 +109,7 @@ def test_a_rollout_is_told_by_how_far_it_is_while_the_old_pods_serve():
     ("new", "old", "words"),
     [
         (1, 3, "prefill: 1 of 3 pods run the new spec."),
-        (3, 1, "prefill: 3 of 3 pods run the new spec, and 1 older pod is still to be stopped."),
+        (3, 1, "prefill: 3 of 3 pods run the new spec, and 1 older pod is still running."),
     ],
 )
 def test_each_new_pod_moves_the_progress(new, old, words):
@@ -196,7 +196,7 @@ def test_a_pool_below_its_minimum_serves_and_is_not_done():
     found = told(serving({"decode": {"minReplicas": 3}}))
 
     assert states(found)["Available"] == "True"
-    assert said(found, "Ready") == ("BelowMinimum", "decode: 1 of at least 3 pods are Ready.")
+    assert said(found, "Ready") == ("BelowMinimum", "decode: 1 of the required 3 pods are Ready.")
     assert said(found, "Reconciling") == said(found, "Ready")
     assert verdict(found) == IN_PROGRESS
 
@@ -318,7 +318,7 @@ def test_a_crash_below_the_minimum_is_told_with_its_reason():
     assert states(found)["Available"] == "True"
     assert said(found, "Ready") == (
         "Crashing",
-        "decode: 1 of at least 2 pods are Ready: Crashing: engine: cannot load the model"
+        "decode: 1 of the required 2 pods are Ready: Crashing: engine: cannot load the model"
         " (exit code 1).",
     )
     assert verdict(found) == IN_PROGRESS

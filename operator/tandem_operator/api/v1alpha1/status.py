@@ -186,8 +186,8 @@ class PoolStatus(ApiModel):
     observed_generation: Annotated[
         int | None, Field(json_schema_extra={"default": UNSEEN_GENERATION})
     ] = None
-    """metadata.generation that the conditions speak of. Accepted says whether it is in force. -1:
-    an operator has not seen the pool yet."""
+    """metadata.generation that the conditions describe. Accepted says whether it is in force. It
+    is -1 until an operator has seen the pool."""
     operator: Annotated[str, Field(max_length=512)] | None = None
     """Lease of the operator that runs the pool, as NAMESPACE/NAME. Other operators leave the pool
     alone until that Lease was not renewed for a minute."""

@@ -29,14 +29,14 @@ def lint(
         ),
     ],
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-R", help="Read the folders in a folder too.")
+        bool, typer.Option("--recursive", "-R", help="Read subfolders too.")
     ] = False,
     output: Annotated[
         LintFormat,
         typer.Option(
             "--output",
             "-o",
-            help="A line each for people and editors, one JSON object, or annotations of GitHub"
+            help="The format: a line for each finding, one JSON object, or annotations of GitHub"
             " Actions.",
             rich_help_panel=OUTPUT,
         ),
@@ -45,7 +45,7 @@ def lint(
         bool,
         typer.Option(
             "--allow-any-pod-template",
-            help="As of an operator with pools.allowAnyPodTemplate.",
+            help="Accept what an operator with pools.allowAnyPodTemplate accepts.",
             rich_help_panel=INSTALLATION,
         ),
     ] = False,
@@ -53,14 +53,14 @@ def lint(
         bool,
         typer.Option(
             "--allow-any-extra-args",
-            help="As of an operator with pools.allowAnyExtraArgs.",
+            help="Accept what an operator with pools.allowAnyExtraArgs accepts.",
             rich_help_panel=INSTALLATION,
         ),
     ] = False,
 ) -> None:
-    """Say what the API server and the operator would say of InferencePools, without a cluster.
+    """Find what the API server and the operator would refuse, without a cluster.
 
-    Other kinds are skipped. Exits with 1 for a finding, and with 2 for a file that cannot be read.
+    Other kinds are skipped. Exit code 1: findings. Exit code 2: a file cannot be read.
     """
     installation = Installation(
         router_image="router",

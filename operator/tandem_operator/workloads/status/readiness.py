@@ -29,8 +29,8 @@ UNDER_WAY = frozenset({ROLLING_OUT, BELOW_MINIMUM})
 """Reasons for which a pool is not Ready while nothing is amiss."""
 _COMPONENTS = (*Role, ROUTER)
 _SERVING = Statement("Serving", "The router answers, and each role has a Ready pod.")
-_ROLLED_OUT = Statement("RolledOut", "The pool serves, and this generation runs at its minimum.")
-_NOT_STALLED = Statement("NotStalled", "Nothing keeps Tandem from applying this generation.")
+_ROLLED_OUT = Statement("RolledOut", "The pool serves, and every pod is of this generation.")
+_NOT_STALLED = Statement("NotStalled", "Tandem can apply this generation.")
 
 
 def readiness(facts: PoolFacts) -> tuple[ConditionNow, ...]:
@@ -118,9 +118,9 @@ class _Progress:
             done = min(self.ready, total)
             text = f"{done} of {total} pods run the new spec"
             if done == total:
-                text += f", and {self.old} older {_pods(self.old)} still to be stopped"
+                text += f", and {self.old} older {_pods(self.old)} still running"
         elif self.ready < self.least:
-            text = f"{self.ready} of at least {self.least} {_pods(self.least)} Ready"
+            text = f"{self.ready} of the required {self.least} {_pods(self.least)} Ready"
         else:
             return None
         return ": ".join(filter(None, [self.component, text, self.trouble]))
