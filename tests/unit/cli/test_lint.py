@@ -178,6 +178,7 @@ def test_a_folder_is_read_and_its_folders_only_when_asked_for(tmp_path):
     ("text", "words"),
     [
         ("kind: [InferencePool", "a.yaml:1: is not YAML: "),
+        ("[" * 3000, "a.yaml: is nested too deeply"),
         (GOOD.replace("zone: a", "zone: !secret a"), "a.yaml:30: could not determine a constr"),
         (GOOD.replace("labels: {team: search}", "labels: &a {b: *a}"), "such as itself"),
         (f"{GOOD}  extra:\n{LAUGHS}", "a.yaml:1: holds too much; write it with fewer aliases"),

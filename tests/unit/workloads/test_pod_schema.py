@@ -150,6 +150,15 @@ def test_of_a_thousand_typos_a_status_tells_the_first_few():
     assert accepted(done)["message"].endswith(refusal)
 
 
+def test_a_template_of_any_depth_holds_up_no_pass():
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"x": deep}
+    fault = Objection("decode.podTemplate.spec.gadget", "gadget: no such field")
+
+    assert "gadget" in without_effect([fault], [Template({"spec": deep}, hash="a", overridden=())])
+
+
 def test_a_field_that_the_api_server_took_is_in_force_though_tandem_does_not_know_it():
     found = accepted(plan(edited({"gadget": "new"}), now_s=NOW_S))
 

@@ -127,6 +127,8 @@ def objects_in(text: str) -> Iterator[YamlObject]:
                 yield from map(YamlObject, items.value)
             else:
                 yield document
+    except RecursionError:
+        raise YamlError("is nested too deeply", None) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"

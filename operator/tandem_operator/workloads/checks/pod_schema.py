@@ -160,12 +160,15 @@ def _in_sentences(faults: Iterable[Objection]) -> str:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """The names of all fields below a value."""
-    if isinstance(value, Mapping):
-        yield from value
-    inside = value.values() if isinstance(value, Mapping) else value
-    for inner in inside if isinstance(value, Mapping | list) else ():
-        yield from _names(inner)
+    """The names of all fields below a value, however deep: the text is the user's."""
+    open_values = [value]
+    while open_values:
+        inner = open_values.pop()
+        if isinstance(inner, Mapping):
+            yield from inner
+            open_values += inner.values()
+        elif isinstance(inner, list):
+            open_values += inner
 
 
 def _name(fault: Objection) -> str:

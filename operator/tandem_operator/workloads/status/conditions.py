@@ -164,7 +164,7 @@ def _is_new(facts: PoolFacts) -> bool:
     if available is None or available.status != TRUE:
         return True
     since_s = epoch_s(available.last_transition_time)
-    return since_s is not None and facts.now_s - since_s < FIRST_METRICS_S
+    return since_s is not None and 0.0 <= facts.now_s - since_s < FIRST_METRICS_S
 
 
 def _scaling_active(facts: PoolFacts) -> ConditionNow:
