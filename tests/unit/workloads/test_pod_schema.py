@@ -4,6 +4,7 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,8 +14,16 @@ from hypothesis import strategies as st
 from tandem_operator.api import parse_pool
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.children import templates_of
-from tandem_operator.workloads.checks.pod_schema import FILE, MOST_TOLD, metadata_faults, pod_faults
+from tandem_operator.workloads.builders.pod_templates import Template
+from tandem_operator.workloads.checks.pod_schema import (
+    FILE,
+    MOST_TOLD,
+    metadata_faults,
+    pod_faults,
+    without_effect,
+)
 from tandem_operator.workloads.effects import WriteOutcome
+from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pass_plan import conclude, plan
 from tandem_operator.workloads.pool_names import PoolName
 from tests.unit.workloads.bad_templates import BAD_TEMPLATES, GOOD_TEMPLATES
