@@ -197,6 +197,20 @@ def test_a_name_cannot_send_codes_to_the_terminal():
     linted = Linted(findings=(found,), pools=1, skipped=0, unreadable=())
 
     assert [*rendered(linted, LintFormat.TEXT)] == [r"a.yaml:1: spec.\x1b[2J\r\n: no such field"]
+    assert [*rendered(linted, LintFormat.GITHUB)] == [
+        r"::error file=a.yaml,line=1,title=InferencePool::spec.\x1b[2J%0D%0A: no such field"
+    ]
+
+
+def test_the_name_of_a_file_cannot_begin_a_line_nor_a_key_end_the_output(tmp_path):
+    write(tmp_path, "a\n::error::b.yaml", "[")
+    write(tmp_path, "c.yaml", TYPO.replace("kind", '"\\ud800": 1\n"\\ud800": 2\nkind', 1))
+
+    result = tandem("lint", str(tmp_path), "--output", "github")
+
+    assert "a\\n::error::b.yaml:1: is not YAML" in result.stderr
+    assert not any(line.startswith("::") for line in result.stderr.splitlines())
+    assert "nodeSelectr" in result.stdout
 
 
 def test_a_file_that_is_not_there_exits_with_2():

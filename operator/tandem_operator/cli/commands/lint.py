@@ -10,7 +10,7 @@ from tandem_operator.cli.command_errors import EXIT_BAD_INPUT, EXIT_FAILED
 from tandem_operator.cli.input.findings import lint_files
 from tandem_operator.cli.input.manifest import STANDARD_INPUT
 from tandem_operator.cli.input.options import OUTPUT
-from tandem_operator.cli.output.finding_lines import LintFormat, rendered, summary
+from tandem_operator.cli.output.finding_lines import LintFormat, rendered, told_beside
 from tandem_operator.workloads.world import Installation
 
 INSTALLATION = "Installation"
@@ -72,7 +72,7 @@ def lint(
     linted = lint_files(_files(paths, recursive=recursive), installation)
     for line in rendered(linted, output):
         typer.echo(line)
-    for sentence in (*linted.unreadable, summary(linted)):
+    for sentence in told_beside(linted):
         typer.echo(f"{ctx.command_path}: {sentence}", err=True)
     if linted.unreadable:
         raise typer.Exit(EXIT_BAD_INPUT)

@@ -22,7 +22,13 @@ def rendered(linted: Linted, form: LintFormat) -> Iterator[str]:
         yield json.dumps(asdict(linted), indent=1)
         return
     line_of = _annotation if form is LintFormat.GITHUB else _line
-    yield from map(line_of, linted.findings)
+    yield from (_printable(line_of(each)) for each in linted.findings)
+
+
+def told_beside(linted: Linted) -> Iterator[str]:
+    """The lines for standard error: what could not be read, and the summary."""
+    yield from map(_printable, linted.unreadable)
+    yield summary(linted)
 
 
 def summary(linted: Linted) -> str:
@@ -34,7 +40,7 @@ def summary(linted: Linted) -> str:
 
 
 def _line(finding: Finding) -> str:
-    return _printable(f"{finding.file}:{finding.line}: {_words(finding)}")
+    return f"{finding.file}:{finding.line}: {_words(finding)}"
 
 
 def _printable(text: str) -> str:
