@@ -7,20 +7,10 @@ from typing import Any
 
 import yaml
 
-_TAG = "tag:yaml.org,2002:"
+from tandem_operator.cli.input.yaml_scalars import MERGE, NULL, KubectlLoader
+
 _MOST_NODES = 200_000
 """Values of one object with its aliases written out; the API server takes far fewer."""
-_NULL, _MERGE, _TIMESTAMP = f"{_TAG}null", f"{_TAG}merge", f"{_TAG}timestamp"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a date without quotes is text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != _TIMESTAMP]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 class YamlError(ValueError):
@@ -61,7 +51,7 @@ class YamlObject:
         Raises:
             YamlError: it holds something that JSON cannot.
         """
-        loader = _Loader("")
+        loader = KubectlLoader("")
         try:
             if _written_out(self.node, {}) > _MOST_NODES:
                 raise YamlError("holds too much; write it with fewer aliases", self.line())
@@ -118,8 +108,8 @@ def objects_in(text: str) -> Iterator[YamlObject]:
         YamlError: it is no YAML from here on.
     """
     try:
-        for node in yaml.compose_all(text, Loader=_Loader):
-            if node is None or node.tag == _NULL:
+        for node in yaml.compose_all(text, Loader=KubectlLoader):
+            if node is None or node.tag == NULL:
                 continue
             document = YamlObject(node)
             items = _child(node, "items")
@@ -165,7 +155,7 @@ def _repeated(node: yaml.MappingNode, path: str) -> Iterator[RepeatedKey]:
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue
-        if key.value in first and key.tag != _MERGE:
+        if key.value in first and key.tag != MERGE:
             yield RepeatedKey(key.value, _below(path, key), _line(key), first[key.value])
         first.setdefault(key.value, _line(key))
 
