@@ -25,9 +25,17 @@ def fields_at(steps: Sequence[int | str]) -> tuple[str, ...]:
     return tuple(schema.get("properties", ()))
 
 
-def places_of(name: str) -> Iterator[str]:
+def places_of(name: str) -> Sequence[str]:
     """The objects that have a field of this name, as paths."""
-    return _places_of(name, _root(), "")
+    return _places().get(name, ())
+
+
+@functools.cache
+def _places() -> Mapping[str, Sequence[str]]:
+    places: dict[str, list[str]] = {}
+    for name, path in _fields_below(_root(), ""):
+        places.setdefault(name, []).append(path)
+    return places
 
 
 @functools.cache
@@ -59,10 +67,11 @@ def _without_nulls(value: Any, schema: Schema) -> Any:
     return value
 
 
-def _places_of(name: str, schema: Schema, path: str) -> Iterator[str]:
+def _fields_below(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+    """Names of fields, each with the object that has it; not those of the manifest itself."""
     for field, inner in schema.get("properties", {}).items():
-        if field == name and path:
-            yield path
-        yield from _places_of(name, inner, f"{path}.{field}".lstrip("."))
+        if path:
+            yield field, path
+        yield from _fields_below(inner, f"{path}.{field}".lstrip("."))
     if "items" in schema:
-        yield from _places_of(name, schema["items"], f"{path}[]")
+        yield from _fields_below(schema["items"], f"{path}[]")

@@ -179,6 +179,8 @@ def test_a_folder_is_read_and_its_folders_only_when_asked_for(tmp_path):
     [
         ("kind: [InferencePool", "a.yaml:1: is not YAML: "),
         ("[" * 3000, "a.yaml: is nested too deeply"),
+        ("a: 1\nb: '\x01'\n", "a.yaml:2: is not YAML: special characters are not allowed"),
+        (f"{GOOD}  one: &a '{'x' * 10**6}'\n  more: [{'*a, ' * 3000}]\n", "a.yaml:1: holds too m"),
         (GOOD.replace("zone: a", "zone: !secret a"), "a.yaml:30: could not determine a constr"),
         (GOOD.replace("labels: {team: search}", "labels: &a {b: *a}"), "such as itself"),
         (f"{GOOD}  extra:\n{LAUGHS}", "a.yaml:1: holds too much; write it with fewer aliases"),
@@ -215,6 +217,16 @@ def test_the_name_of_a_file_cannot_begin_a_line_nor_a_key_end_the_output(tmp_pat
 
 def test_a_file_that_is_not_there_exits_with_2():
     assert "none.yaml: cannot be read (No such file" in sentence(tandem("lint", "none.yaml"))
+
+
+def test_a_merge_in_what_two_items_of_a_list_share_repeats_no_key():
+    head = "{apiVersion: tandem-inference.io/v1alpha1, kind: InferencePool"
+    first = f"{head}, metadata: &m {{name: a, labels: {{<<: {{k: '1'}}, k: '2'}}}}}}"
+
+    found = linted(f"kind: List\nitems:\n- {first}\n- {head}, metadata: *m}}\n")
+
+    assert found
+    assert not any("is given here" in line for line in found)
 
 
 def test_a_date_without_quotes_is_text_as_for_kubectl():

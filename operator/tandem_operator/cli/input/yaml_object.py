@@ -1,16 +1,18 @@
 """Objects of a YAML text as kubectl sends them, with the lines of their fields."""
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import yaml
 
 from tandem_operator.cli.input.yaml_scalars import MERGE, NULL, KubectlLoader
 
-_MOST_NODES = 200_000
-"""Values of one object with its aliases written out; the API server takes far fewer."""
+_LARGEST_OBJECT = 10_000_000
+"""Characters of one object with its aliases written out; the API server takes 3 MB."""
 
 
 class YamlError(ValueError):
@@ -53,9 +55,10 @@ class YamlObject:
         """
         loader = KubectlLoader("")
         try:
-            if _written_out(self.node, {}) > _MOST_NODES:
+            if _written_out(self.node, {}) > _LARGEST_OBJECT:
                 raise YamlError("holds too much; write it with fewer aliases", self.line())
-            value = loader.construct_document(self.node)
+            # PyYAML writes merged keys into the node, which an item of the same List may share.
+            value = loader.construct_document(copy.deepcopy(self.node))
             # Keys become texts, as on the way to the API server.
             value = json.loads(json.dumps(value, default=str))
         except yaml.constructor.ConstructorError as error:
@@ -77,10 +80,11 @@ class YamlObject:
         """
         node, line = self.node, _line(self.node)
         for step in steps:
-            key, found = _key(node, step), _child(node, step)
+            found = _child(node, step)
             if found is None:
                 continue
-            line = _line(key if key is not None else found)
+            key = _fields(node).get(str(step))
+            line = _line(found if key is None else key[0])
             node = found
         return line
 
@@ -123,27 +127,33 @@ def objects_in(text: str) -> Iterator[YamlObject]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "cannot be parsed"
         line = None if mark is None else mark.line + 1
+        if isinstance(error, yaml.reader.ReaderError):
+            problem, line = error.reason, text.count("\n", 0, error.position) + 1
         raise YamlError(f"is not YAML: {problem}", line) from None
 
 
 def _written_out(node: yaml.Node, known: dict[int, int | None]) -> int:
-    """How many values a node is once each alias stands for a copy.
+    """Characters of a node, about, once each alias stands for a copy.
 
     Raises:
         ValueError: the node holds itself.
     """
     if id(node) not in known:
         known[id(node)] = None
-        inner: list[yaml.Node] = []
-        if isinstance(node, yaml.SequenceNode):
-            inner = node.value
-        elif isinstance(node, yaml.MappingNode):
-            inner = [value for _, value in node.value]
-        known[id(node)] = 1 + sum(_written_out(each, known) for each in inner)
+        known[id(node)] = 1 + (
+            len(node.value)
+            if isinstance(node, yaml.ScalarNode)
+            else sum(_written_out(each, known) for each in _inside(node))
+        )
     found = known[id(node)]
     if found is None:
         raise ValueError
     return found
+
+
+def _inside(node: yaml.Node) -> Iterator[yaml.Node]:
+    for each in node.value:
+        yield from each if isinstance(each, tuple) else (each,)
 
 
 def _below(path: str, key: yaml.Node) -> str:
@@ -164,15 +174,18 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _key(node: yaml.Node, step: int | str) -> yaml.Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((key for key, _ in node.value if key.value == str(step)), None)
-    return None
+@lru_cache(maxsize=64)
+def _fields(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    """Key and value of each field by its name, of two the first; a list has none."""
+    if not isinstance(node, yaml.MappingNode):
+        return {}
+    named = [each for each in node.value if isinstance(each[0], yaml.ScalarNode)]
+    return {key.value: (key, value) for key, value in reversed(named)}
 
 
 def _child(node: yaml.Node, step: int | str) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == str(step)), None)
+        return _fields(node).get(str(step), (None, None))[1]
     if not isinstance(node, yaml.SequenceNode):
         return None
     for place, item in enumerate(node.value):
