@@ -105,6 +105,22 @@ def test_a_rollout_is_told_by_how_far_it_is_while_the_old_pods_serve():
     assert verdict(found) == IN_PROGRESS
 
 
+def test_a_restart_by_somebody_else_is_a_rollout_too():
+    live = serving(prefill=3)
+    status = {"status": {"replicas": 3, "updatedReplicas": 1}}
+    children = tuple(
+        each | status if each is deployment(live, "prefill") else each for each in live.children
+    )
+
+    found = told(replace(live, children=children))
+
+    assert said(found, "Reconciling") == (
+        "RollingOut",
+        "prefill: 1 of 3 pods run the new spec.",
+    )
+    assert states(found)["Ready"] == "False"
+
+
 @pytest.mark.parametrize(
     ("new", "old", "words"),
     [

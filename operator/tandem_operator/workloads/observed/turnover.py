@@ -7,7 +7,7 @@ from tandem_operator.core.guard.rollout import Turnover
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.pod_templates import Template
-from tandem_operator.workloads.observed.live_objects import LiveObjects
+from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 
 
 def turnovers(
@@ -25,17 +25,27 @@ def turnovers(
     }
 
 
-def _turnover(seen: LiveObjects, role: Role, *, template: str, to: int) -> Turnover:
-    found = seen.of(role)
-    pods = [pod for pod in found if pod.phase is not PodPhase.TERMINATING]
+def staying(seen: LiveObjects, component: str) -> list[SeenPod]:
+    """The pods of a component that nobody has told to end."""
+    return [pod for pod in seen.of(component) if pod.phase is not PodPhase.TERMINATING]
+
+
+def old_pods(seen: LiveObjects, component: str, *, template: str) -> int:
+    """How many of these pods are to be replaced."""
+    pods = staying(seen, component)
     old = sum(pod.template != template for pod in pods)
     # What somebody else restarts carries the same template hash; only the Deployment knows of it.
-    old = min(len(pods), max(old, seen.outdated.get(role, 0)))
+    return min(len(pods), max(old, seen.outdated.get(component, 0)))
+
+
+def _turnover(seen: LiveObjects, role: Role, *, template: str, to: int) -> Turnover:
+    found = seen.of(role)
+    pods = staying(seen, role)
     fresh = [pod for pod in pods if pod.template == template]
     return Turnover(
         asked=max(seen.replicas.get(role, 0), to),
         pods=len(pods),
-        old=old,
+        old=old_pods(seen, role, template=template),
         starting=sum(pod.phase is not PodPhase.READY for pod in fresh),
         leaving=len(found) - len(pods),
     )

@@ -14,6 +14,7 @@ from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.effects import WriteOutcome
 from tandem_operator.workloads.observed.live_objects import LiveObjects
+from tandem_operator.workloads.observed.turnover import old_pods, staying
 from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.condition_now import (
     FALSE,
@@ -139,13 +140,13 @@ def _behind(facts: PoolFacts) -> Statement | None:
 
 
 def _progress(facts: PoolFacts, component: str) -> _Progress:
-    pods = [pod for pod in facts.seen.of(component) if pod.phase is not PodPhase.TERMINATING]
-    template = facts.templates[component]
+    pods, template = staying(facts.seen, component), facts.templates[component]
+    old = old_pods(facts.seen, component, template=template)
     ready = sum(pod.template == template and pod.phase is PodPhase.READY for pod in pods)
     return _Progress(
         component=component,
-        ready=ready,
-        old=sum(pod.template != template for pod in pods),
+        ready=min(ready, len(pods) - old),
+        old=old,
         asked=facts.seen.replicas.get(component, len(pods)),
         least=facts.least(component),
         trouble=_trouble(facts.seen, component, template=template),
