@@ -12,6 +12,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SIMULATOR, LIBRARIES = HERE / "requirements-simulator.txt", HERE / "requirements.txt"
+ROOT = HERE.parents[1]
+PACKAGES = tuple(str(ROOT / part) for part in ("operator", "engine", "contracts"))
+"""Where our own packages are: the simulator's environment has none of them installed."""
 NEEDED = (3, 11)
 MARK = "TANDEM_REPLAY_ENVIRONMENT"
 STAMP = "tandem-stamp"
@@ -76,9 +79,7 @@ def enter() -> None:
     if os.environ.get(MARK) == stamp():
         return
     python = ensure()
-    root = HERE.parents[1]
     os.environ[MARK] = stamp()
-    ours = (root / "operator", root / "engine", root / "contracts", root)
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, ours))
+    os.environ["PYTHONPATH"] = os.pathsep.join((*PACKAGES, str(ROOT)))
     os.environ.setdefault("DYN_LOG", "error")
     os.execv(python, [str(python), *sys.argv])

@@ -20,15 +20,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 # Run as a file, this folder would come first and could hide modules of other packages.
-sys.path[:] = [
-    str(ROOT),
-    str(ROOT / "operator"),
-    str(ROOT / "engine"),
-    str(ROOT / "contracts"),
-    *(entry for entry in sys.path if Path(entry) != HERE),
-]
+sys.path[:] = [str(ROOT), *(entry for entry in sys.path if Path(entry) != HERE)]
 
 from benchmarks.replay import environment  # noqa: E402
+
+sys.path[1:1] = environment.PACKAGES
+
 from benchmarks.replay.arena import arena_of  # noqa: E402
 from benchmarks.replay.search import POLICIES, evaluate  # noqa: E402
 from benchmarks.replay.setup import TIMINGS, USUAL_BUDGET  # noqa: E402

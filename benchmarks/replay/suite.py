@@ -15,15 +15,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:] = [
-    str(ROOT),
-    str(ROOT / "operator"),
-    str(ROOT / "engine"),
-    str(ROOT / "contracts"),
-    *(entry for entry in sys.path if Path(entry) != HERE),
-]
+sys.path[:] = [str(ROOT), *(entry for entry in sys.path if Path(entry) != HERE)]
 
-from benchmarks.replay import environment, standing  # noqa: E402
+from benchmarks.replay import environment  # noqa: E402
+
+sys.path[1:1] = environment.PACKAGES
+
+from benchmarks.replay import standing  # noqa: E402
 from benchmarks.replay.arena import arena_of  # noqa: E402
 from benchmarks.replay.recipes import NEAR_X4, RECIPES, SUITE, add_trace_options  # noqa: E402
 from benchmarks.replay.search import POLICIES, evaluate, single  # noqa: E402

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT), *(str(ROOT / part) for part in ("operator", "engine", "contracts"))]
+sys.path.insert(0, str(ROOT))
 
 from benchmarks.replay import environment  # noqa: E402
+
+sys.path[1:1] = environment.PACKAGES
+
 from benchmarks.replay.setup import (  # noqa: E402
     SYSTEM,
     TIMINGS,
