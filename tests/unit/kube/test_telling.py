@@ -43,6 +43,19 @@ async def test_writes_the_subresource_under_a_manager_of_its_own(api):
     assert body["status"] == STATUS
 
 
+@pytest.mark.parametrize(("to", "is_news"), [(2, False), (3, True)])
+def test_the_time_of_a_decision_is_news_only_if_a_count_moves(to, is_news):
+    def decided(minute, seconds):
+        sentence = f"prefill stays at 2: TTFT p95 was {seconds} s"
+        step = {"from": 2, "to": to}
+        time = f"2026-11-27T10:{minute}:00Z"
+        return {"decision": {"time": time, "prefill": step, "reason": sentence}}
+
+    before, after = (without_numbers(decided(*each)) for each in (("00", 1.2), ("05", 1.31)))
+
+    assert (before != after) is is_news
+
+
 async def test_the_same_status_is_not_written_again(api):
     kube, recorder = api
 

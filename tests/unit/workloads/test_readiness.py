@@ -489,3 +489,15 @@ def test_the_reason_of_ready_is_in_the_table_that_people_look_at():
     assert columns["REASON"]["jsonPath"] == '.status.conditions[?(@.type=="Ready")].reason'
     assert "priority" not in columns["REASON"]
     assert condition(status_of(running()), "Ready")["reason"] == "RolledOut"
+
+
+def test_what_two_conditions_say_in_the_same_words_is_one_event():
+    live = serving()
+    broken = with_pod(live, "decode", status=CRASHED)
+
+    planned = plan(broken, now_s=NOW_S)
+    events = [each for each in planned.events if each.reason == "Crashing"]
+
+    for kind in ("Available", "Ready"):
+        assert condition(planned.status, kind)["reason"] == "Crashing"
+    assert len(events) == 1

@@ -415,6 +415,14 @@ def test_a_router_that_stays_silent_makes_the_metrics_stale():
     assert any(event.type is EventType.WARNING for event in planned.events)
 
 
+def test_a_clock_that_was_set_back_does_not_make_a_pool_new():
+    live = after(running(), plan(running(), now_s=NOW_S))
+
+    fresh = condition(status_of(live, now_s=NOW_S - 3600), "MetricsFresh")
+
+    assert fresh["status"] == "False"
+
+
 def test_metrics_that_stop_are_stale_at_once():
     live = replace(running(), routers=(report(),))
     live = after(live, plan(live, now_s=NOW_S))

@@ -29,7 +29,6 @@ def decision_without_numbers(decision: Mapping[str, Any]) -> Mapping[str, Any]:
     if _moves(decision):
         # A step that is taken again is a step of its own.
         return rest
-    rest.pop("time", None)
     return {key: _masked(each) for key, each in rest.items()}
 
 
