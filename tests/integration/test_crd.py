@@ -234,7 +234,7 @@ def test_prints_the_columns_that_people_look_for(
         ("ipool.spec.engine.kvCacheMemory", "in bytes"),
         ("ipool.spec.scaling.gpuBudget", "Most GPUs of both fleets"),
         ("ipool.status.prefill.capacity", "Requests per second"),
-        ("ipool.status.observedGeneration", "an operator has not seen the pool yet"),
+        ("ipool.status.observedGeneration", "until an operator has seen the pool"),
     ],
 )
 def test_explains_fields_with_their_unit(kubectl: Kubectl, path: str, words: str) -> None:
