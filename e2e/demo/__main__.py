@@ -19,6 +19,7 @@ from benchmarks.load.plan import Lengths
 from e2e.cluster import names
 from e2e.commands import CommandError, apply, kubectl
 from e2e.demo import setup
+from e2e.demo.blame import with_causes
 from e2e.demo.calibrate import TooSlowError, measure_speed
 from e2e.demo.chat import QUESTION, stream_chat
 from e2e.demo.dashboard import Dashboard
@@ -35,6 +36,7 @@ NAMESPACE, POOL = "tandem-demo", "tiny"
 URL = "http://127.0.0.1:30080"
 PREFILL_URL = "http://127.0.0.1:30082"
 DECODE_URL = "http://127.0.0.1:30083"
+PROMETHEUS_DOOR = "http://127.0.0.1:30090"
 OUT = names.BUILD / "demo"
 READY_WITHIN_S = 600.0
 
@@ -172,7 +174,7 @@ def run_demo(console: Console) -> bool:
                 f"{speed.decode_tokens_per_s(tpot_s=slo.tpot_s):.0f} tokens/s inside its TPOT.",
                 highlight=False,
             )
-            return await run_phases(
+            runs = await run_phases(
                 PHASES,
                 slo=slo,
                 speed=speed,
@@ -188,6 +190,9 @@ def run_demo(console: Console) -> bool:
                 tighten=tighten,
                 console=console,
             )
+        return await with_causes(
+            runs, prometheus_url=PROMETHEUS_DOOR, namespace=NAMESPACE, pool=POOL
+        )
 
     runs = asyncio.run(load())
     taken_s = watch.taken_s

@@ -9,12 +9,15 @@ from e2e.demo.verdict import Finding
 from tandem_operator.cli.output.chart import Axis, Band, Chart, Point
 from tandem_operator.cli.output.page import render as render_template
 from tandem_operator.core.role import Role
+from tandem_routing.verdict import Cause
 
 BIN_S = 5.0
 TITLES = (
     *("phase", "requests", "good", "failed", "shed", "attainment"),
     *("TTFT p50", "p95", "TPOT p50", "p95", "bound", "prefill", "decode"),
 )
+# In the order of a request's way; the last two are no part of TTFT.
+CAUSES = {cause: cause.replace("_", " ") for cause in Cause}
 
 
 def render(story: Story, *, findings: Sequence[Finding]) -> str:
@@ -41,6 +44,7 @@ def render(story: Story, *, findings: Sequence[Finding]) -> str:
         changes=changes,
         start_s=story.runs[0].started_s,
         phase_table=(TITLES, map(_cells, story.runs)),
+        cause_table=(("phase", *CAUSES.values(), "all"), map(_causes, story.runs)),
     )
 
 
@@ -174,7 +178,14 @@ def _cells(run: PhaseRun) -> list[str]:
     ]
 
 
+def _causes(run: PhaseRun) -> list[str]:
+    late = run.late_by_cause
+    return [run.phase.name, *(str(late.get(cause, 0)) for cause in CAUSES), f"{sum(late.values())}"]
+
+
 def _ms(seconds: float | None) -> str:
     if seconds is None:
         return "unknown"
+    if seconds >= 1.0:
+        return f"{seconds:.1f} s"
     return f"{1000 * seconds:.1f} ms" if seconds < 0.1 else f"{1000 * seconds:.0f} ms"

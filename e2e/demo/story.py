@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.load.plan import Traffic
@@ -69,6 +69,7 @@ class PhaseRun:
 
     Attributes:
         traffic: what was sent at its end, after a climb from `first_rps`.
+        late_by_cause: how many requests the routers blamed on which part of their way.
     """
 
     phase: Phase
@@ -80,6 +81,7 @@ class PhaseRun:
     records: tuple[Record, ...] = ()
     sights: tuple[Sight, ...] = ()
     changes: tuple[Change, ...] = ()
+    late_by_cause: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rates(self) -> str:
@@ -210,6 +212,7 @@ def _summarize_phase(run: PhaseRun) -> dict[str, Any]:
         "tpot_p50_s": _rounded(figures.tpot_p50_s),
         "tpot_p95_s": _rounded(figures.tpot_p95_s),
         **{role.value: _summarize_extent(run.extent(role)) for role in Role},
+        "late_by_cause": dict(run.late_by_cause),
         "decisions": [change.sentence for change in run.changes],
     }
 

@@ -20,7 +20,7 @@ def test_the_summary_has_exactly_the_documented_form(story):
         assert set(phase) == {
             *("name", "requests", "good", "failed", "shed", "attainment"),
             *("ttft_p50_s", "ttft_p95_s", "tpot_p50_s", "tpot_p95_s"),
-            *("prefill", "decode", "decisions"),
+            *("prefill", "decode", "late_by_cause", "decisions"),
         }
         assert set(phase["prefill"]) == set(phase["decode"]) == {"start", "max", "end"}
     assert summary["phases"][1]["prefill"] == {"start": 1, "max": 2, "end": 2}
@@ -55,6 +55,8 @@ def test_the_report_opens_without_a_network_and_shows_every_decision(story):
         for change in run.changes:
             assert change.sentence.replace(">", "&gt;") in page
     assert page.count("<svg") == 4
+    for name in ("router queue", "decode admission", "decode step"):
+        assert f"<th>{name}</th>" in page
     assert page.count("<circle class=") == 2 * sum(len(run.records) for run in story.runs)
 
 
