@@ -15,8 +15,8 @@ from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.kube.apply import (
     ApplyReport,
     ChildWriter,
+    Contested,
     PreviousPoolRemainsError,
-    Taken,
 )
 from tandem_operator.kube.autoscalers import Autoscalers
 from tandem_operator.kube.client import ApiServerError, Kube, Object
@@ -275,7 +275,11 @@ class PoolLoop:
         taken += counts
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
-        return WriteOutcome(taken=tuple(map(_sentence, taken)), rekeyed=rekeyed)
+        return WriteOutcome(
+            taken=tuple(map(_taken_back, taken)),
+            left=tuple(map(_left_alone, report.left)),
+            rekeyed=rekeyed,
+        )
 
     async def _store(
         self, planned: PassPlan, outcome: WriteOutcome, name: PoolName, *, before: _Refusal | None
@@ -302,9 +306,9 @@ class PoolLoop:
 
     async def _write_replicas(
         self, planned: PassPlan, observed: Mapping[tuple[str, str], Object], name: PoolName
-    ) -> list[Taken]:
+    ) -> list[Contested]:
         """Shrink before grow: what grows waits for a pass that has seen the shrink."""
-        taken: list[Taken] = []
+        taken: list[Contested] = []
         steps: list[tuple[int, Object, int]] = []
         for component, replicas in planned.replicas.items():
             child = name.child(component)
@@ -387,6 +391,11 @@ def _name_of(pool: Mapping[str, Any]) -> PoolName:
     return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])
 
 
-def _sentence(taken: Taken) -> str:
+def _taken_back(taken: Contested) -> str:
     kind, name = taken.child
     return f"{kind} {name}: Tandem took back {describe(taken.conflicts)}, which it manages."
+
+
+def _left_alone(left: Contested) -> str:
+    kind, name = left.child
+    return f"{kind} {name}: another manager owns {describe(left.conflicts)}."

@@ -143,36 +143,70 @@ def test_a_pool_paused_at_five_keeps_five(pool):
     assert pool.replicas("prefill") == 2
 
 
-def test_a_foreign_owner_of_another_field_is_reported_and_nothing_is_written(pool):
-    before = pool.versions()
-    theirs = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "tiny-router", "namespace": pool.namespace},
-        "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 1234, "protocol": "TCP"}]},
-    }
+def apply_as(pool, manager, body, *options):
     pool.kubectl(
-        *("apply", "--server-side", "--force-conflicts", "--field-manager=team-net", "-f", "-"),
-        stdin=json.dumps(theirs),
+        *("apply", "--server-side", f"--field-manager={manager}", *options, "-f", "-"),
+        stdin=json.dumps(body),
     )
+
+
+def test_a_field_of_another_manager_is_left_and_told_and_all_else_goes_on(pool):
+    def theirs(**target):
+        port = {"name": "http", "port": 80, "protocol": "TCP", **target}
+        metadata = {"name": "tiny-router", "namespace": pool.namespace}
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"ports": [port]},
+        }
+
+    apply_as(pool, "team-net", theirs(targetPort=1234), "--force-conflicts")
 
     found = eventually(lambda: pool.condition("FieldConflict")["status"] == "True" and pool)
     message = found.condition("FieldConflict")["message"]
     assert "team-net" in message
     assert "tiny-router" in message
-    pool.apply(slo={"tpot": {"target": "26ms"}})
-    eventually(lambda: pool.condition("FieldConflict")["observedGeneration"] == 2)
-    after = pool.versions()
-    touched = {("InferencePool", "tiny"), ("Service", "tiny-router")}
-    assert {key for key in after if after[key] != before.get(key)} == touched
+    assert pool.condition("Accepted")["status"] == "True"
+    pool.apply(slo={"tpot": {"target": "26ms"}}, prefill={"minReplicas": 2, "maxReplicas": 4})
+    eventually(lambda: pool.replicas("prefill") == 2)
+    eventually(lambda: "26" in str(pool.objects()["ConfigMap", "tiny-router"]["data"]))
+    assert pool.condition("FieldConflict")["status"] == "True"
+    service = pool.objects()["Service", "tiny-router"]
+    assert service["spec"]["ports"][0]["targetPort"] == 1234
 
-    theirs["spec"] = {"ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}
-    pool.kubectl(
-        *("apply", "--server-side", "--field-manager=team-net", "-f", "-"),
-        stdin=json.dumps(theirs),
-    )
+    apply_as(pool, "team-net", theirs())
     eventually(lambda: pool.condition("FieldConflict")["status"] == "False")
-    assert pool.get()["status"]["observedGeneration"] == 2
+    service = pool.objects()["Service", "tiny-router"]
+    assert service["spec"]["ports"][0]["targetPort"] != 1234
+
+
+def test_a_label_of_a_mesh_on_a_deployment_freezes_no_rollout(pool):
+    mesh = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "tiny-decode",
+            "namespace": pool.namespace,
+            "labels": {
+                "app.kubernetes.io/managed-by": "mesh",
+                "tandem-inference.io/pool": "another",
+            },
+        },
+    }
+    apply_as(pool, "mesh", mesh, "--force-conflicts")
+    eventually(lambda: pool.condition("FieldConflict")["status"] == "True")
+
+    pool.apply(engine={"maxNumSeqs": 9})
+
+    def rolled():
+        template = pool.deployment("decode")["spec"]["template"]["spec"]
+        return "--max-num-seqs=9" in template["containers"][0]["args"]
+
+    eventually(rolled)
+    labels = pool.deployment("decode")["metadata"]["labels"]
+    assert labels["app.kubernetes.io/managed-by"] == "mesh"
+    assert labels["tandem-inference.io/pool"] == "tiny"
 
 
 def test_an_edit_of_a_pod_template_by_hand_is_taken_back_and_told(pool):

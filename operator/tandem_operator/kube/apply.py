@@ -4,7 +4,7 @@ Two field managers: `tandem` for whole children, `tandem-replicas` for `spec.rep
 that is handed over to somebody else is one that the second manager stops writing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -13,11 +13,12 @@ from tandem_operator.kube.client import CHILD_MANAGER, ApiServerError, Kube, Obj
 from tandem_operator.kube.compare import HASH_ANNOTATION, Path, differences, with_hash
 from tandem_operator.kube.conflicts import (
     Conflict,
-    describe,
     forcible,
+    not_ours,
     owners_of,
     parse_conflicts,
 )
+from tandem_operator.kube.field_paths import without
 from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
 from tandem_operator.workloads.observed.ownership import controller_of, whose
 from tandem_operator.workloads.pool_names import key_of
@@ -30,13 +31,17 @@ ChildKey = tuple[str, str]
 _REFUSALS = frozenset({400, 403, 404, 413, 422})
 # Server-side apply answers what a kind's schema cannot hold with 500 (seen in Kubernetes 1.34).
 _MALFORMED = "failed to create typed patch object"
-_FORCIBLE_IN_CHILDREN = ("spec.template",)
+_OURS = (
+    "spec.template",
+    "metadata.labels.tandem-inference.io/",
+    "metadata.annotations.tandem-inference.io/",
+)
 _FORCIBLE_REPLICAS = ("spec.replicas",)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """Fields taken back from another manager, which the user is told about."""
+class Contested:
+    """Fields of a child that another manager claims, which the user is told about."""
 
     child: ChildKey
     conflicts: tuple[Conflict, ...]
@@ -44,13 +49,46 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """What one application did. `blocked` and `refused` mean that nothing at all was written."""
+    """What one application did. `blocked` and `refused` mean that nothing at all was written.
+
+    Attributes:
+        taken: fields taken back from another manager in this application.
+        left: fields that another manager keeps, for as long as it does.
+    """
 
     written: tuple[ChildKey, ...] = ()
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[Contested, ...] = ()
+    left: tuple[Contested, ...] = ()
     blocked: str | None = None
     refused: str | None = None
     conflicts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """What of a child passed the dry run: all of it, or all but what another manager keeps."""
+
+    body: Object
+    sent: Object
+    taken: tuple[Conflict, ...] = ()
+    left: tuple[Conflict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """How the API server stored what was applied last.
+
+    Attributes:
+        digest: of what was to be applied.
+        rewritten: paths at which the server, or another manager, has something else.
+        left: fields that another manager keeps.
+        version: the object's, once it was written.
+    """
+
+    digest: str
+    rewritten: frozenset[Path]
+    left: tuple[Conflict, ...]
+    version: str
 
 
 class PreviousPoolRemainsError(Exception):
@@ -77,43 +115,37 @@ class ChildWriter:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._normalized: dict[tuple[str, ChildKey], tuple[str, frozenset[Path]]] = {}
+        self._stored: dict[tuple[str, ChildKey], _Stored] = {}
 
     async def apply(
         self, bodies: Sequence[Object], observed: Mapping[ChildKey, Object], *, pool_uid: str
     ) -> ApplyReport:
         """Apply what changed, after all of it passed a dry run."""
-        changed = [body for body in map(with_hash, bodies) if self._differs(body, observed)]
-        if not changed:
-            return ApplyReport()
-        forced: dict[ChildKey, tuple[Conflict, ...]] = {}
-        conflicts_seen = 0
+        hashed = [with_hash(body) for body in bodies]
+        changed = [body for body in hashed if self._differs(body, observed)]
+        claims: list[_Claims] = []
         for body in changed:
             key = key_of(body)
             stranger = await self.stranger(body, observed, pool_uid=pool_uid)
             if stranger:
                 return ApplyReport(blocked=stranger, conflicts=1)
             if self._needs_new_role(body, observed):
+                claims.append(_Claims(body, body))
                 continue
             try:
-                conflicts = await self._rehearse(body)
+                claims.append(await self._rehearse(body))
             except ApiServerError as error:
                 why = refusal_of(error)
                 if why is None:
                     raise
                 return ApplyReport(refused=f"{key[0]} {key[1]}: {why}")
-            if conflicts:
-                conflicts_seen += 1
-                if not forcible(conflicts, prefixes=_FORCIBLE_IN_CHILDREN):
-                    sentence = f"{key[0]} {key[1]}: another manager owns {describe(conflicts)}."
-                    return ApplyReport(blocked=sentence, conflicts=conflicts_seen)
-                forced[key] = conflicts
-        for body in changed:
-            await self._write(body, force=key_of(body) in forced)
+        for each in claims:
+            await self._write(each)
         return ApplyReport(
             written=tuple(map(key_of, changed)),
-            taken=tuple(Taken(key, conflicts) for key, conflicts in forced.items()),
-            conflicts=conflicts_seen,
+            taken=tuple(Contested(key_of(each.body), each.taken) for each in claims if each.taken),
+            left=tuple(self._left(hashed)),
+            conflicts=sum(bool(each.taken or each.left) for each in claims),
         )
 
     async def set_replicas(self, deployment: Object, replicas: int) -> ApplyReport:
@@ -136,7 +168,7 @@ class ChildWriter:
             if not forcible(conflicts, prefixes=_FORCIBLE_REPLICAS):
                 raise
             await self._kube.apply(DEPLOYMENT, body, manager=REPLICAS_MANAGER, force=True)
-            return ApplyReport(written=(key,), taken=(Taken(key, conflicts),), conflicts=1)
+            return ApplyReport(written=(key,), taken=(Contested(key, conflicts),), conflicts=1)
         return ApplyReport(written=(key,))
 
     async def prune(
@@ -172,21 +204,34 @@ class ChildWriter:
 
     def forget(self, *, namespace: str, pool: str) -> None:
         """Drop what is remembered about the children of a pool that is gone."""
-        for key in [each for each in self._normalized if each[0] == namespace]:
+        for key in [each for each in self._stored if each[0] == namespace]:
             if key[1][1] == pool or key[1][1].startswith(f"{pool}-"):
-                del self._normalized[key]
+                del self._stored[key]
 
     def _differs(self, body: Object, observed: Mapping[ChildKey, Object]) -> bool:
         key = key_of(body)
         current = observed.get(key)
         if current is None:
             return True
-        digest = body["metadata"]["annotations"][HASH_ANNOTATION]
         rewritten: frozenset[Path] = frozenset()
-        remembered = self._normalized.get((body["metadata"]["namespace"], key))
-        if remembered is not None and remembered[0] == digest:
-            rewritten = remembered[1]
+        stored = self._stored_as(body)
+        if stored is not None:
+            if stored.left and stored.version != current["metadata"].get("resourceVersion"):
+                # The other manager may have let go.
+                return True
+            rewritten = stored.rewritten
         return any(path not in rewritten for path in differences(body, current))
+
+    def _stored_as(self, body: Object) -> _Stored | None:
+        """How this very body was stored, if it was."""
+        stored = self._stored.get((body["metadata"]["namespace"], key_of(body)))
+        return stored if stored is not None and stored.digest == _digest(body) else None
+
+    def _left(self, bodies: Iterable[Object]) -> Iterator[Contested]:
+        for body in bodies:
+            stored = self._stored_as(body)
+            if stored is not None and stored.left:
+                yield Contested(key_of(body), stored.left)
 
     async def stranger(
         self, body: Object, observed: Mapping[ChildKey, Object], *, pool_uid: str
@@ -214,24 +259,36 @@ class ChildWriter:
             return False
         return (ROLE.kind, body["roleRef"]["name"]) not in observed
 
-    async def _rehearse(self, body: Object) -> tuple[Conflict, ...]:
+    async def _rehearse(self, body: Object) -> _Claims:
+        """The child in a dry run, without the fields that another manager keeps."""
         kind = BY_NAME[body["kind"]]
         try:
             await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
         except ApiServerError as error:
             conflicts = parse_conflicts(error.body) if error.status == 409 else ()
-            if not conflicts:
+            left = not_ours(conflicts, prefixes=_OURS)
+            sent = without(body, [each.field for each in left])
+            if not conflicts or sent is None:
                 raise
-            if forcible(conflicts, prefixes=_FORCIBLE_IN_CHILDREN):
-                await self._kube.apply(kind, body, manager=CHILD_MANAGER, force=True, dry_run=True)
-            return conflicts
-        return ()
+            taken = tuple(each for each in conflicts if each not in left)
+            await self._kube.apply(
+                kind, sent, manager=CHILD_MANAGER, force=bool(taken), dry_run=True
+            )
+            return _Claims(body, sent, taken=taken, left=left)
+        return _Claims(body, body)
 
-    async def _write(self, body: Object, *, force: bool) -> None:
-        kind = BY_NAME[body["kind"]]
-        result = await self._kube.apply(kind, body, manager=CHILD_MANAGER, force=force)
-        digest = body["metadata"]["annotations"][HASH_ANNOTATION]
-        self._normalized[body["metadata"]["namespace"], key_of(body)] = (
-            digest,
-            frozenset(differences(body, result)),
+    async def _write(self, claims: _Claims) -> None:
+        body = claims.body
+        result = await self._kube.apply(
+            BY_NAME[body["kind"]], claims.sent, manager=CHILD_MANAGER, force=bool(claims.taken)
         )
+        self._stored[body["metadata"]["namespace"], key_of(body)] = _Stored(
+            _digest(body),
+            frozenset(differences(body, result)),
+            claims.left,
+            str(result["metadata"].get("resourceVersion")),
+        )
+
+
+def _digest(body: Object) -> str:
+    return str(body["metadata"]["annotations"][HASH_ANNOTATION])

@@ -34,12 +34,21 @@ def parse_conflicts(status: Mapping[str, Any]) -> tuple[Conflict, ...]:
 
 def forcible(conflicts: Iterable[Conflict], *, prefixes: tuple[str, ...]) -> bool:
     """Whether every conflicting field lies under one that is ours by contract."""
-    fields = [conflict.field for conflict in conflicts]
-    return bool(fields) and all(
-        any(
-            field == prefix or field.startswith((f"{prefix}.", f"{prefix}[")) for prefix in prefixes
-        )
-        for field in fields
+    found = tuple(conflicts)
+    return bool(found) and all(_under(conflict.field, prefixes) for conflict in found)
+
+
+def not_ours(conflicts: Iterable[Conflict], *, prefixes: tuple[str, ...]) -> tuple[Conflict, ...]:
+    """The conflicts about fields that are not ours by contract."""
+    return tuple(each for each in conflicts if not _under(each.field, prefixes))
+
+
+def _under(field: str, prefixes: tuple[str, ...]) -> bool:
+    return any(
+        field == prefix
+        or field.startswith((f"{prefix}.", f"{prefix}["))
+        or (prefix.endswith("/") and field.startswith(prefix))
+        for prefix in prefixes
     )
 
 

@@ -26,8 +26,9 @@ class WriteOutcome:
 
     Attributes:
         refused: why the API server refused an object in the dry run; nothing was touched then.
-        blocked: whose fields stood in the way, not ours to take; nothing was touched then.
+        blocked: whose object has the name of one of ours; nothing was touched then.
         taken: which fields were taken back from whom, being ours by contract.
+        left: which fields another manager keeps; all else is in force.
         rekeyed: whether the key of the engines was made anew while pods ran with the one before.
         unstored: the API server's words on why it does not take the memory; all else is in force.
     """
@@ -35,5 +36,6 @@ class WriteOutcome:
     refused: str | None = None
     blocked: str | None = None
     taken: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     rekeyed: bool = False
     unstored: str | None = None

@@ -12,7 +12,9 @@ NEW_PODS = {"engine": {"dtype": "bfloat16"}}
 """An edit that replaces the pods of both roles."""
 WRITTEN = WriteOutcome()
 REFUSED = WriteOutcome(refused="Deployment tiny-decode: spec.template.spec.volumes: bad")
-BLOCKED = WriteOutcome(blocked="Service tiny-router: another manager owns spec.ports (by helm).")
+BLOCKED = WriteOutcome(
+    blocked="Service tiny-router exists already and does not belong to this pool."
+)
 
 
 def serving(*changes: Mapping[str, Any], **counts: int) -> World:

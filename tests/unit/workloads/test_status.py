@@ -471,7 +471,7 @@ def test_scaling_active_says_who_sets_the_counts(change, status, reason):
 
 def test_a_field_of_somebody_else_is_reported_and_then_forgotten():
     live = running()
-    sentence = "Service tiny-router: another manager owns spec.ports (by helm)."
+    sentence = "Service tiny-router exists already and does not belong to this pool."
     planned = plan(live, now_s=NOW_S)
 
     told = conclude(planned, WriteOutcome(blocked=sentence), world=live, now_s=NOW_S)

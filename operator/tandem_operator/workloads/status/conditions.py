@@ -217,6 +217,14 @@ def _field_conflict(facts: PoolFacts) -> ConditionNow:
         return ConditionNow(
             ConditionType.FIELD_CONFLICT, TRUE, "OwnedByOther", facts.outcome.blocked
         )
+    if facts.outcome.left:
+        message = " ".join(facts.outcome.left)
+        return ConditionNow(
+            ConditionType.FIELD_CONFLICT,
+            TRUE,
+            "FieldsLeft",
+            f"{message} Tandem leaves that as it is, and applies all else.",
+        )
     if facts.rivals:
         message = " ".join(map(_rivalry, facts.rivals.items()))
         return ConditionNow(ConditionType.FIELD_CONFLICT, TRUE, "ReplicasContested", message)
