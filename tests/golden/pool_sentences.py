@@ -98,6 +98,7 @@ def facts(**changes: Any) -> PoolFacts:
         outcome=WriteOutcome(),
         metrics_source=MetricsSource.DIRECT,
         wanted_metrics=Metrics(),
+        cost=None,
         now_s=NOW_S,
     )
     return replace(made, **changes)
@@ -133,8 +134,10 @@ def _shapes() -> Iterator[PoolFacts]:
     broken = seen_pod("decode", phase=PodPhase.STARTING, trouble="Crashing: engine: x")
     least = {"least_routers": 2, "policy": make_spec(low=2)}
     yield facts(seen=seen(pods=(*map(seen_pod, COMPONENTS), broken)), **least)
-    blocked = "Deployment tiny-decode: another manager owns spec.replicas (by kubectl)."
+    blocked = "ConfigMap tiny-router exists already and does not belong to this pool (no owner)."
     yield facts(outcome=WriteOutcome(blocked=blocked))
+    left = "Service tiny-router: another manager owns spec.ports (by helm)."
+    yield facts(outcome=WriteOutcome(left=(left,)))
     yield facts(outcome=WriteOutcome(refused=f"Deployment tiny-decode: {REFUSED}"))
     yield facts(outcome=WriteOutcome(unstored=REFUSED))
     yield facts(overridden=("prefill: spec.restartPolicy",))

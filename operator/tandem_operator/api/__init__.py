@@ -3,6 +3,7 @@
 from tandem_operator.api.parse import InvalidPoolError, parse_pool
 from tandem_operator.api.presets import PRESETS, Preset
 from tandem_operator.api.v1alpha1 import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from tandem_operator.api.v1alpha1.cost import Cost
 from tandem_operator.api.v1alpha1.engine import Backend, Device, Dtype, Engine
 from tandem_operator.api.v1alpha1.fleet import Fleet, Management, PodTemplate, Resources
 from tandem_operator.api.v1alpha1.model import Model, ModelSource
@@ -20,6 +21,7 @@ from tandem_operator.api.v1alpha1.slo import Slo, SloBounds
 from tandem_operator.api.v1alpha1.status import (
     Condition,
     ConditionType,
+    CostStatus,
     DecisionStatus,
     ErrorBudgetStatus,
     LatencyStatus,
@@ -49,6 +51,8 @@ __all__ = [
     "Backend",
     "Condition",
     "ConditionType",
+    "Cost",
+    "CostStatus",
     "DecisionStatus",
     "DecodeAdmission",
     "Device",

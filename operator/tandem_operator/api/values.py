@@ -108,7 +108,8 @@ def percentage_rule(*, name: str, example: str, least: str, most: str) -> Rule:
     )
 
 
-def _positive_quantity(value: int | str) -> bool:
+def is_positive_quantity(value: int | str) -> bool:
+    """Whether it is a quantity above zero."""
     try:
         return quantity(value) > 0
     except ValueError:
@@ -148,7 +149,7 @@ PositiveQuantity = Annotated[
             " : self > 0"
         ),
         message="amount must be a quantity above zero; write for example 500m, 2 or 64Mi",
-        holds=_positive_quantity,
+        holds=is_positive_quantity,
     ),
 ]
 DnsName = Annotated[

@@ -60,6 +60,7 @@ class Attainment:
     window_s: float
     attainment: float | None
     goodput_rps: float | None
+    output_tokens_per_s: float | None
     ttft: Quantiles
     tpot: Quantiles
     blame: Mapping[str, int]

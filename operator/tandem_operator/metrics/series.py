@@ -98,6 +98,12 @@ GPU_SECONDS = MetricSeries(
     labels=POOL,
     kind=SeriesKind.COUNTER,
 )
+GPU_HOUR_COST = _of_pool(
+    "tandem_pool_gpu_hour_cost",
+    "the currency",
+    "`cost.perGPUHour`; absent if the spec has none",
+    "currency",
+)
 
 ARRIVALS = _of_pool(
     "tandem_pool_arrival_requests_per_second", "requests per second", "Rate of arrivals now"

@@ -6,7 +6,7 @@ Pure: the exporter only sets what this says.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tandem_operator.api import Condition, parse_status
+from tandem_operator.api import Condition, Cost, parse_status
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.observation import Quantiles
 from tandem_operator.core.role import Role
@@ -25,7 +25,8 @@ class ShownPool:
     """A pool after a pass.
 
     Attributes:
-        policy, decision, gpus_held: `None` where the spec cannot be run.
+        policy, decision, gpus_held, cost: `None` where the spec cannot be run; cost also where it
+            names no price.
         ready: Ready engine pods by role.
         age_s: of the oldest engine sample; `None` without any.
         at_s: when the pass ended, in epoch seconds.
@@ -38,6 +39,7 @@ class ShownPool:
     decision: Decision | None
     ready: Mapping[str, int]
     gpus_held: int | None
+    cost: Cost | None
     age_s: float | None
     at_s: float
 
@@ -71,6 +73,7 @@ def shown_pool(
         decision=concluded.decision,
         ready=collected.ready,
         gpus_held=None if basis is None else concluded.gpus_held,
+        cost=None if basis is None else basis.pool.spec.cost,
         age_s=collected.age_s,
         at_s=at_s,
     )
@@ -90,6 +93,8 @@ def _all(shown: ShownPool) -> _Found:
     yield series.LAST_PASS, shown.at_s, {}
     yield series.METRICS_AGE, shown.age_s, {}
     yield series.GPUS_HELD, shown.gpus_held, {}
+    if shown.cost is not None:
+        yield series.GPU_HOUR_COST, shown.cost.price, {"currency": shown.cost.currency}
     for role, count in shown.ready.items():
         yield series.READY, count, {"role": role}
     for condition in shown.conditions:

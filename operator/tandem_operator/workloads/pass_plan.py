@@ -314,6 +314,7 @@ def _pass_plan(
         outcome=outcome,
         metrics_source=world.metrics_source,
         wanted_metrics=read.pool.spec.metrics,
+        cost=read.pool.spec.cost,
         now_s=now_s,
     )
     status = status_of(facts)

@@ -253,6 +253,12 @@ BAD_POOLS = (
         router={"limits": {"bodyBytes": 8_388_608, "inFlightBodyBytes": 4_194_304}},
     ),
     _spec("no time for heads", "router.timeouts.head", "10s", router={"timeouts": {"head": "0s"}}),
+    _spec("a free GPU", "cost.perGPUHour", "2.49", cost={"perGPUHour": "0"}),
+    _spec("a negative price", "cost.perGPUHour", "2.49", cost={"perGPUHour": "-1"}),
+    _spec("a price in words", "cost.perGPUHour", "2.49", cost={"perGPUHour": "2.49 USD"}),
+    _spec("a price in kilos", "cost.perGPUHour", "2.49", cost={"perGPUHour": "900k"}),
+    _spec("a sign", "cost.currency", "USD", cost={"perGPUHour": "2.49", "currency": "$"}),
+    _spec("no price", "cost.perGPUHour", cost={"currency": "USD"}),
     _spec("tiny bodies", "router.limits.bodyBytes", router={"limits": {"bodyBytes": 1}}),
     _spec(
         "thousands of pod labels",

@@ -50,7 +50,7 @@ def test_fills_in_defaults() -> None:
 
 
 def test_operator_reads_fields_of_a_newer_version() -> None:
-    newer = merged(GOOD, {"spec": {"cost": {"perGpuHour": "2.5"}, "decode": {"warmPool": 2}}})
+    newer = merged(GOOD, {"spec": {"cache": {"size": "2Gi"}, "decode": {"warmPool": 2}}})
 
     assert parse_pool(newer) == parse_pool(GOOD)
     with pytest.raises(InvalidPoolError, match="no such field"):

@@ -40,6 +40,7 @@ STATUS = {
         "goodput": "11.3",
         "blame": {"decode_step": 4, "router_queue": 36},
     },
+    "cost": {"perHour": "9.96 USD", "perThousandGoodRequests": "0.245 USD"},
     "decision": {
         "time": AT,
         "prefill": {"from": 2, "to": 3},

@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.samples import Sample
 
-from tandem_operator.api import Condition
+from tandem_operator.api import Condition, Cost
 from tandem_operator.core.decide import decide
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
@@ -90,6 +90,7 @@ def shown(**changes: Any) -> ShownPool:
         decision=decided(budget=LEFT),
         ready={"prefill": 2},
         gpus_held=2,
+        cost=None,
         age_s=None,
         at_s=NOW_S,
     )
@@ -123,6 +124,14 @@ def test_the_promise_of_the_spec_is_shown_in_seconds_and_shares() -> None:
     assert page.value("tandem_pool_slo_ttft_per_thousand_prompt_tokens_seconds") == 0.2
     assert page.value("tandem_pool_slo_tpot_target_seconds") == 0.03
     assert page.value("tandem_pool_slo_objective_ratio") == 0.99
+
+
+def test_the_price_of_a_gpu_is_shown_with_its_currency() -> None:
+    page = Page().show(shown(cost=Cost(per_gpu_hour="2.49", currency="EUR")))
+
+    assert page.value("tandem_pool_gpu_hour_cost", currency="EUR") == 2.49
+    page.show(shown())
+    assert page.value("tandem_pool_gpu_hour_cost", currency="EUR") is None
 
 
 def test_the_bounds_of_the_spec_are_shown_by_role() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.v1alpha1.cost import Cost
 from tandem_operator.api.v1alpha1.engine import Device, Engine
 from tandem_operator.api.v1alpha1.fleet import Fleet, Management
 from tandem_operator.api.v1alpha1.model import Model
@@ -45,6 +46,8 @@ class PoolSpec(ApiModel):
     """Limits of scaling, and its priority among pools."""
     metrics: Metrics = Metrics()
     """Where Tandem reads the metrics behind its decisions."""
+    cost: Cost | None = None
+    """Price of a GPU. With it, status and metrics tell what the pool costs."""
     placement: Placement = Placement()
     """Which nodes run the pods of all components, and which pods come first."""
     network_policies: Management = Management.MANAGED

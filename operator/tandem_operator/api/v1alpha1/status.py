@@ -151,6 +151,17 @@ class SloStatus(ApiModel):
     """Requests that missed a bound in the recent window, by cause."""
 
 
+class CostStatus(ApiModel):
+    """What the pool costs at the price in spec.cost, with the currency behind each amount."""
+
+    per_hour: Text | None = None
+    """Of the GPUs that the pool holds now, such as 9.96 USD."""
+    per_million_tokens: Text | None = None
+    """Of a million output tokens, at the rate of the recent window."""
+    per_thousand_good_requests: Text | None = None
+    """Of a thousand good requests, at the rate of the recent window."""
+
+
 class Step(ApiModel):
     """A change of one replica count."""
 
@@ -210,6 +221,8 @@ class PoolStatus(ApiModel):
     """The routers."""
     slo: SloStatus | None = None
     """Latency and goodput of the recent window."""
+    cost: CostStatus | None = None
+    """What the pool costs; absent without spec.cost."""
     decision: DecisionStatus | None = None
     """The last decision, with its reason."""
 

@@ -101,7 +101,8 @@ class EngineOptions:
     gpu_hour_price: Annotated[
         float | None,
         typer.Option(
-            help="Price of one GPU for one hour; then costs are shown.",
+            help="Price of one GPU for one hour; then costs are shown. Without it:"
+            " cost.perGPUHour of the manifest.",
             rich_help_panel=ENGINES,
             show_default=False,
         ),
@@ -123,6 +124,8 @@ class EngineOptions:
         price = self.gpu_hour_price
         if price is not None and not price > 0.0:
             raise BadInputError(f"--gpu-hour-price must be above 0, such as 2.5; got {price:g}")
+        if price is None and pool.spec.cost is not None:
+            price = pool.spec.cost.price
         sigma = self.cold_start_sigma
         if sigma is not None and not 0.0 <= sigma <= MOST_SIGMA:
             raise BadInputError(

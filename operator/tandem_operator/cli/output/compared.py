@@ -25,7 +25,7 @@ LEAST_GPUS = 0.005
 SHOWN_CHANGES = 10
 # What the operator carries out without a new pod template.
 RESTARTS_NOTHING = (
-    *("slo.", "scaling.", "metrics.", "router.limits.", "router.timeouts."),
+    *("slo.", "scaling.", "metrics.", "cost.", "router.limits.", "router.timeouts."),
     *(f"{role}.{name}" for role in Role for name in ("minReplicas", "maxReplicas", "management")),
 )
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tandem_operator.api import LatencyStatus, RoleStatus
+from tandem_operator.api import CostStatus, LatencyStatus, RoleStatus
 from tandem_operator.cli.input.pool_evidence import Evidence
 from tandem_operator.cli.output.advice import is_bad, to_do
 from tandem_operator.cli.output.figure_table import FigureTable
@@ -144,9 +144,20 @@ def measurements(found: Evidence) -> Iterator[tuple[str, str]]:
     if slo_status.goodput is not None:
         per_gpu = f", {slo_status.goodput_per_gpu} per GPU" if slo_status.goodput_per_gpu else ""
         yield "goodput", f"{slo_status.goodput} good requests/s{per_gpu}"
+    if found.status.cost is not None:
+        yield "cost", _spent(found.status.cost)
     if slo_status.blame:
         causes = sorted(slo_status.blame.items(), key=lambda item: -item[1])
         yield "misses by cause", ", ".join(f"{cause} {count}" for cause, count in causes)
+
+
+def _spent(cost: CostStatus) -> str:
+    parts = {
+        "an hour": cost.per_hour,
+        "for a million output tokens": cost.per_million_tokens,
+        "for a thousand good requests": cost.per_thousand_good_requests,
+    }
+    return ", ".join(f"{amount} {unit}" for unit, amount in parts.items() if amount)
 
 
 def _burn(memory: Memory, slo: Slo) -> str:

@@ -45,6 +45,7 @@ def report(view: View) -> Decision:
             window_s=recent.window_s,
             attainment=recent.attainment,
             goodput_rps=recent.good / recent.window_s if recent.finished else None,
+            output_tokens_per_s=recent.output_tokens / recent.window_s if recent.finished else None,
             ttft=latency.ttft if latency is not None else Quantiles(),
             tpot=latency.tpot if latency is not None else Quantiles(),
             blame=recent.blame,

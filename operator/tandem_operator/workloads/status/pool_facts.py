@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tandem_operator.api import PoolStatus
+from tandem_operator.api import Cost, PoolStatus
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.router_count import RouterCount
@@ -44,6 +44,7 @@ class PoolFacts:
     outcome: WriteOutcome
     metrics_source: MetricsSource
     wanted_metrics: Metrics
+    cost: Cost | None
     now_s: float
     idle: str = ""
 

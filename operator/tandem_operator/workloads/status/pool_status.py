@@ -25,6 +25,7 @@ from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.pod_status import epoch_s
 from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.conditions import conditions, rejection, rfc3339, verdicts
+from tandem_operator.workloads.status.pool_cost import cost_of
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 
 LONGEST_SENTENCE = 2048
@@ -49,6 +50,9 @@ def status_of(facts: PoolFacts) -> PoolStatus:
         decode=_role_status(facts, Role.DECODE),
         router=_router_status(facts),
         slo=_slo_status(facts),
+        cost=None
+        if facts.cost is None
+        else cost_of(facts.cost, gpus=facts.gpus_held(), recent=facts.decision.recent),
         decision=_decision_status(facts),
     )
 

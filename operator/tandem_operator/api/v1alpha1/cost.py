@@ -1,0 +1,47 @@
+"""`spec.cost`: what a GPU costs, so that figures can be shown in money."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.values import Quantity, is_positive_quantity, quantity, text_rule
+
+_MOST = "100000"
+
+
+class Cost(ApiModel):
+    """What a GPU costs. It is shown in status and metrics, and changes no decision."""
+
+    per_gpu_hour: Annotated[
+        Quantity,
+        Field(alias="perGPUHour"),
+        Rule(
+            expression=(
+                "type(self) == string ? isQuantity(self) && quantity(self).isGreaterThan("
+                f"quantity('0')) && quantity(self).isLessThan(quantity('{_MOST}'))"
+                f" : self > 0 && self < {_MOST}"
+            ),
+            message=(
+                f"cost.perGPUHour must be an amount above 0 and below {_MOST}; write for example"
+                ' "2.49"'
+            ),
+            holds=lambda value: is_positive_quantity(value) and quantity(value) < int(_MOST),
+        ),
+    ]
+    """Price of one GPU for one hour, such as "2.49"; on CPU, of one engine pod. An amount with a
+    point needs quotes."""
+    currency: Annotated[
+        str,
+        Field(max_length=3),
+        text_rule(
+            pattern="^[A-Z]{3}$",
+            message="cost.currency must be three capital letters; write for example USD",
+        ),
+    ] = "USD"
+    """Currency of the price by its ISO 4217 code."""
+
+    @property
+    def price(self) -> float:
+        """Of one GPU for one hour, in `currency`."""
+        return float(quantity(self.per_gpu_hour))

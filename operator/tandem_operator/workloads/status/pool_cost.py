@@ -1,0 +1,28 @@
+"""What a pool costs, from its GPUs and what they served lately."""
+
+from tandem_operator.api import Cost, CostStatus
+from tandem_operator.core.decision import Attainment
+
+_SECONDS_PER_HOUR = 3600.0
+
+
+def cost_of(cost: Cost, *, gpus: int, recent: Attainment) -> CostStatus:
+    """The price of the GPUs that are held, by the hour and by what they served."""
+    per_hour = gpus * cost.price
+
+    def money(amount: float) -> str:
+        return f"{_amount(amount)} {cost.currency}"
+
+    def per(units: float, rate: float | None) -> str | None:
+        return money(units * per_hour / _SECONDS_PER_HOUR / rate) if rate else None
+
+    return CostStatus(
+        per_hour=money(per_hour),
+        per_million_tokens=per(1e6, recent.output_tokens_per_s),
+        per_thousand_good_requests=per(1e3, recent.goodput_rps),
+    )
+
+
+def _amount(amount: float) -> str:
+    """Small amounts keep three significant digits, large ones their cents."""
+    return f"{amount:.2f}" if amount >= 1.0 else f"{amount:.3g}"
