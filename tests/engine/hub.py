@@ -5,6 +5,7 @@ real Hub, large files are answered with a redirect to another host, which is ask
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,12 +38,17 @@ class Hub:
     repo: str
     asked: list[Asked] = field(default_factory=list)
     port: int = 0
+    _sent: list[str] = field(default_factory=list)
     _storage_port: int = 0
 
     @property
     def url(self) -> str:
         """What HF_ENDPOINT has to be."""
         return f"http://127.0.0.1:{self.port}"
+
+    def downloads(self) -> Counter[str]:
+        """How often the content of each file was sent."""
+        return Counter(self._sent)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Hub"]:
@@ -106,6 +112,7 @@ class Hub:
             return _refusal(404, "EntryNotFound", "Entry not found")
         headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{_entry(path)["oid"]}"'}
         if path.suffix not in _LARGE:
+            self._send(request, path.name)
             return web.FileResponse(path, headers=headers)
         headers |= {
             "X-Linked-ETag": f'"{_sha256(path)}"',
@@ -117,7 +124,13 @@ class Hub:
     async def _stored(self, request: web.Request) -> web.StreamResponse:
         token = request.headers.get("Authorization")
         self.asked.append(Asked(request.path, token, of_storage=True))
+        self._send(request, request.match_info["path"])
         return web.FileResponse(self.folder / request.match_info["path"])
+
+    def _send(self, request: web.Request, name: str) -> None:
+        # HEAD asks for the size alone.
+        if request.method == "GET":
+            self._sent.append(name)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.iterdir())

@@ -43,8 +43,12 @@ async def pod(
     session: aiohttp.ClientSession,
     token: str | None,
     revision: str = BRANCH,
+    home: Path | None = None,
 ) -> RealEngine:
-    """Start the engine of a pool's pod; its termination message goes to a file beside its log."""
+    """Start the engine of a pool's pod; its termination message goes to a file beside its log.
+
+    `home` is what the pod has at /cache.
+    """
     source: dict[str, Any] = {"revision": revision}
     if token is not None:
         source["tokenSecretRef"] = {"name": "hub", "key": "read"}
@@ -59,7 +63,8 @@ async def pod(
         *SMALL,
         session=session,
         log=folder / "log",
-        environment=resolved(container, secrets=secrets),
+        environment=resolved(container, secrets=secrets)
+        | ({} if home is None else {"HOME": str(home)}),
     )
 
 
@@ -81,6 +86,34 @@ async def test_a_private_model_is_fetched_with_the_pools_token_and_served(
     assert {asked.token for asked in hub.asked if REPO in asked.path} == {READER}
     assert {asked.token for asked in hub.asked if asked.of_storage} == {None}
     assert READER not in engine.log.read_text()
+
+
+async def test_pods_that_share_a_cache_download_the_weights_once(
+    hub: Hub, session: aiohttp.ClientSession, python: str, tmp_path: Path
+) -> None:
+    shared = tmp_path / "cache"
+    shared.mkdir()
+
+    async def served(number: int) -> list[int]:
+        engine = await pod(
+            *(python, hub, tmp_path / f"pod-{number}"),
+            session=session,
+            token=READER,
+            home=shared,
+        )
+        try:
+            await engine.ready()
+            return await engine.tokens(body_of(50))
+        finally:
+            await engine.end()
+
+    first = await served(0)
+    downloads = hub.downloads()
+    others = await asyncio.gather(served(1), served(2))
+
+    assert downloads["model.safetensors"] == 1
+    assert hub.downloads() == downloads
+    assert others == [first, first]
 
 
 async def test_a_model_that_cannot_be_fetched_ends_the_pod_with_what_to_do(

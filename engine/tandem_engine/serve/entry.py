@@ -72,7 +72,16 @@ def _fill_cache(command: EngineCommand, seed: str | None) -> None:
     """Bring what the image's build has cached: it saves vLLM a second import of itself."""
     if seed is not None and "VLLM_CACHE_ROOT" in command.env:
         with contextlib.suppress(OSError):
-            shutil.copytree(seed, command.env["VLLM_CACHE_ROOT"], dirs_exist_ok=True)
+            root = command.env["VLLM_CACHE_ROOT"]
+            shutil.copytree(seed, root, dirs_exist_ok=True, copy_function=_copy_if_missing)
+
+
+def _copy_if_missing(source: str, target: str) -> None:
+    """Copy a file in one step: other pods may read and fill the same cache."""
+    if not Path(target).exists():
+        partial = f"{target}.{os.getpid()}"
+        shutil.copyfile(source, partial)
+        Path(partial).replace(target)
 
 
 def _refuse(reason: str, termination_log: str | None = None, *, code: int = BAD_USAGE) -> int:

@@ -253,6 +253,13 @@ BAD_POOLS = (
         router={"limits": {"bodyBytes": 8_388_608, "inFlightBodyBytes": 4_194_304}},
     ),
     _spec("no time for heads", "router.timeouts.head", "10s", router={"timeouts": {"head": "0s"}}),
+    _spec("a cache of nothing", "model.cache", model={"cache": {}}),
+    _spec(
+        "a cache in a folder",
+        "model.cache.persistentVolumeClaim.claimName",
+        "weights-1",
+        model={"cache": {"persistentVolumeClaim": {"claimName": "/srv/cache"}}},
+    ),
     _spec("a free GPU", "cost.perGPUHour", "2.49", cost={"perGPUHour": "0"}),
     _spec("a negative price", "cost.perGPUHour", "2.49", cost={"perGPUHour": "-1"}),
     _spec("a price in words", "cost.perGPUHour", "2.49", cost={"perGPUHour": "2.49 USD"}),

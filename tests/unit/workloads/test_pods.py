@@ -134,6 +134,30 @@ def test_a_gated_repository_gets_its_token_from_the_secret():
     assert "0e9e39f" in options(engine["args"]).values()
 
 
+def test_engines_with_a_shared_cache_mount_its_volume_and_may_write_to_it():
+    cached = {"model": {"cache": {"persistentVolumeClaim": {"claimName": "weights"}}}}
+    made = planned(cached)
+
+    for role in Role:
+        pod = template(made, role)["spec"]
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        assert volumes["cache"]["persistentVolumeClaim"] == {"claimName": "weights"}
+        assert "emptyDir" not in volumes["cache"]
+        assert pod["securityContext"]["fsGroup"] == 65532
+        mounts = {each["name"]: each for each in container(made, role)["volumeMounts"]}
+        assert mounts["cache"] == {"name": "cache", "mountPath": "/cache"}
+    assert "fsGroup" not in template(made, "router")["spec"]["securityContext"]
+
+
+def test_a_cache_changes_no_revision_so_new_pods_pair_with_old_ones():
+    cached = {"model": {"cache": {"persistentVolumeClaim": {"claimName": "weights"}}}}
+
+    def revision(made):
+        return template(made, "decode")["metadata"]["labels"]["tandem-inference.io/revision"]
+
+    assert revision(planned(cached)) == revision(planned())
+
+
 def test_a_pod_template_adds_what_rdma_needs():
     spec = {
         "nodeSelector": {"rdma": "yes"},

@@ -113,6 +113,20 @@ class ModelSource(ApiModel):
     )
 
 
+class CacheClaim(ApiModel):
+    """A volume that all engine pods of the pool mount and write to."""
+
+    claim_name: DnsName
+    """PersistentVolumeClaim in the pool's namespace. Pods on several nodes need ReadWriteMany."""
+
+
+class ModelCache(ApiModel):
+    """What one engine pod downloaded or compiled, kept for the next one."""
+
+    persistent_volume_claim: CacheClaim
+    """The volume that holds it, mounted at /cache. Tandem deletes nothing from it."""
+
+
 class Model(ApiModel):
     """The model that the pool serves."""
 
@@ -132,3 +146,5 @@ class Model(ApiModel):
     """Where the weights are."""
     max_model_len: Annotated[Count, Field(ge=16, le=16_777_216)]
     """Longest request in tokens, prompt and output together. More costs KV cache memory."""
+    cache: ModelCache | None = None
+    """Cache that outlives a pod. Without it, each pod has its own and starts with an empty one."""

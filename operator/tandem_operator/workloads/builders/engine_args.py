@@ -70,7 +70,7 @@ def revision_of(spec: PoolSpec, *, image: str) -> str:
     engine = spec.engine
     common = {
         "image": image,
-        "model": spec.model.to_object(),
+        "model": spec.model.model_copy(update={"cache": None}).to_object(),
         "device": engine.device,
         "dtype": engine.dtype,
         "quantization": engine.quantization,

@@ -223,7 +223,7 @@ def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:
         resources=spec.fleets[role].resources.to_object(),
         volumes=[
             _volume("tmp"),
-            _volume("cache"),
+            _cache_volume(spec),
             # vLLM's processes share tensors through it; a container's own 64 MiB are too few.
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
         ],
@@ -234,6 +234,10 @@ def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:
         "serviceAccountName": name.child(role),
         "automountServiceAccountToken": False,
     }
+    if spec.model.cache is not None:
+        # A new volume belongs to root; all pods of the pool write to it as this group.
+        group = {"fsGroup": USER_ID, "fsGroupChangePolicy": "OnRootMismatch"}
+        pod["securityContext"] = pod["securityContext"] | group
     return defaults | {"spec": pod}
 
 
@@ -347,6 +351,14 @@ def _probes(*, startup: str, liveness: str, readiness: str, port: int) -> Mappin
 
 def _port(port_name: str, port: int) -> Object:
     return {"name": port_name, "containerPort": port, "protocol": "TCP"}
+
+
+def _cache_volume(spec: PoolSpec) -> Object:
+    cache = spec.model.cache
+    if cache is None:
+        return _volume("cache")
+    claim = {"claimName": cache.persistent_volume_claim.claim_name}
+    return {"name": "cache", "persistentVolumeClaim": claim}
 
 
 def _volume(volume: str) -> Object:
