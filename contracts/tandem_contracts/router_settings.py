@@ -110,3 +110,6 @@ class RouterSettings(Part):
     cache_salt_header: str | None = None
     """The request header whose value becomes the engines' `cache_salt`: tenants do not share
     prefixes then. Null: all share one cache."""
+    request_log: Literal["off", "missed", "all"] = "off"
+    """Which requests get a line in the router's log when they end. `missed`: those that were late,
+    failed or were shed."""

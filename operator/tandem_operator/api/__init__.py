@@ -13,6 +13,7 @@ from tandem_operator.api.v1alpha1.router import (
     DecodeAdmission,
     Limits,
     PrefillOverflow,
+    RequestLog,
     Router,
     Timeouts,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "PoolStatus",
     "PrefillOverflow",
     "Preset",
+    "RequestLog",
     "Resources",
     "RoleStatus",
     "Router",

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tandem_contracts import logs
 from tandem_contracts.arrivals import ArrivalsReport, InSystem
 from tandem_contracts.router_settings import SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
@@ -285,6 +286,32 @@ async def test_the_timing_record_joins_by_request_id_and_its_parts_sum_to_ttft(
     assert row["tpot_s"] >= 0.01
     assert row["duration_s"] >= row["ttft_s"] + 4 * row["tpot_s"]
     assert "secret" not in json.dumps(row)
+
+
+@pytest.mark.parametrize(
+    ("which", "logged"), [("off", []), ("missed", ["late_ttft"]), ("all", ["good", "late_ttft"])]
+)
+async def test_the_log_has_a_line_for_each_request_that_the_settings_ask_for(
+    pool: Pool, caplog: pytest.LogCaptureFixture, which: str, logged: list[str]
+) -> None:
+    caplog.set_level("INFO", logger="tandem_engine.router")
+    pool.configure(request_log=which)
+    await pool.stream("a secret")
+    await pool.idle()
+    pool.configure(request_log=which, slo={"ttft_s": 0.0001, "tpot_s": 1.0})
+    await pool.stream("a secret")
+    await pool.idle()
+
+    lines = [record for record in caplog.records if record.getMessage() == "request"]
+
+    assert [line.__dict__["outcome"] for line in lines] == logged
+    for line in lines:
+        text = json.loads(logs.formatter().format(line))
+        assert text["request_id"]
+        assert (text["prefill_pod"], text["decode_pod"]) == ("p0", "d0")
+        assert text["ttft_s"] > 0
+        assert (text["blame"] is None) == (text["outcome"] == "good")
+        assert "secret" not in str(text)
 
 
 def test_the_timing_record_is_bounded(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_routers_that_are_not_ready_still_tell_their_arrivals():
 def test_the_router_reads_the_settings_that_are_written():
     slo = {"ttft": {"target": "1.5s", "perThousandPromptTokens": "100ms"}, "attainment": "99.5%"}
     limits = {"choices": 3, "bodyElements": 2048, "inFlightBodyBytes": 5_000_000}
-    router = {"cacheSaltHeader": "X-Tenant-Id", "limits": limits}
+    router = {"cacheSaltHeader": "X-Tenant-Id", "limits": limits, "requestLog": "Missed"}
     made = plan(world(pool({"slo": slo, "router": router}, generation=7)), now_s=NOW_S)
 
     text = child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"]
@@ -131,12 +131,13 @@ def test_the_router_reads_the_settings_that_are_written():
     assert settings.slo.ttft_bound_s(2000) == pytest.approx(1.7)
     assert settings.slo.tpot_s == 0.025
     assert settings.cache_salt_header == "X-Tenant-Id"
+    assert settings.request_log == "missed"
     assert (settings.limits.choices, settings.limits.body_elements) == (3, 2048)
     assert settings.limits.in_flight_body_bytes == 5_000_000
     assert settings.slo.attainment == pytest.approx(0.995)
     assert json.loads(text).keys() == {
         "schema", "pool", "generation", "models", "max_model_len", "slo", "limits", "timeouts",
-        "kv", "decode", "cache_salt_header",
+        "kv", "decode", "cache_salt_header", "request_log",
     }  # fmt: skip
     assert json.loads(text)["timeouts"] == {
         "connect_s": 1, "prefill_s": 60, "first_token_s": 120, "idle_s": 60, "request_s": 600,

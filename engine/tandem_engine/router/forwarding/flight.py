@@ -1,6 +1,7 @@
 """One request on its way through the router, and the accounting when it ends."""
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, judge
 
 # No engine makes more at once, whatever number a client gives.
 _MOST_STREAMS = 16_384
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -243,28 +246,30 @@ class Accounts:
         else:
             self.ledger.finish(verdict, cause, output_tokens=flight.output_tokens)
             self.recent.ended(flight.seen())
+        row = {
+            "request_id": flight.request_id,
+            "received_s": flight.received_wall_s,
+            "kind": flight.call.kind.value,
+            "stream": flight.call.stream,
+            "prompt_tokens": flight.prompt_tokens,
+            "prompt_tokens_exact": flight.exact,
+            "cached_tokens": flight.cached_tokens,
+            "output_tokens": flight.output_tokens,
+            "ttft_s": verdict.ttft_s,
+            "tpot_s": verdict.tpot_s,
+            "duration_s": now - flight.timeline.received_s,
+            "ttft_bound_s": verdict.ttft_bound_s,
+            "tpot_bound_s": verdict.tpot_bound_s,
+            "outcome": verdict.outcome.value,
+            "blame": cause.value if cause else None,
+            "parts_s": {part.value: value for part, value in verdict.parts.items()},
+            "decode_only": flight.decode_only.value if flight.decode_only else None,
+            "prefill_pod": flight.prefill_pod,
+            "decode_pod": flight.decode_pod,
+            "decode_tries": flight.tries,
+        }
         if self._record is not None:
-            self._record.write(
-                {
-                    "request_id": flight.request_id,
-                    "received_s": flight.received_wall_s,
-                    "kind": flight.call.kind.value,
-                    "stream": flight.call.stream,
-                    "prompt_tokens": flight.prompt_tokens,
-                    "prompt_tokens_exact": flight.exact,
-                    "cached_tokens": flight.cached_tokens,
-                    "output_tokens": flight.output_tokens,
-                    "ttft_s": verdict.ttft_s,
-                    "tpot_s": verdict.tpot_s,
-                    "duration_s": now - flight.timeline.received_s,
-                    "ttft_bound_s": verdict.ttft_bound_s,
-                    "tpot_bound_s": verdict.tpot_bound_s,
-                    "outcome": verdict.outcome.value,
-                    "blame": cause.value if cause else None,
-                    "parts_s": {part.value: value for part, value in verdict.parts.items()},
-                    "decode_only": flight.decode_only.value if flight.decode_only else None,
-                    "prefill_pod": flight.prefill_pod,
-                    "decode_pod": flight.decode_pod,
-                    "decode_tries": flight.tries,
-                }
-            )
+            self._record.write(row)
+        # What missed its bounds is what has a cause.
+        if settings.request_log == "all" or (settings.request_log == "missed" and cause):
+            logger.info("request", extra=row)

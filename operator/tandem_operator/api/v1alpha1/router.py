@@ -120,6 +120,14 @@ class PrefillOverflow(StrEnum):
     NEVER = "Never"
 
 
+class RequestLog(StrEnum):
+    """Which requests get a line in the routers' logs."""
+
+    OFF = "Off"
+    MISSED = "Missed"
+    ALL = "All"
+
+
 class Router(ApiModel):
     """The pool's front door: one OpenAI-compatible endpoint that pairs prefill with decode pods."""
 
@@ -153,6 +161,12 @@ class Router(ApiModel):
     Request header that names a tenant, such as Authorization or X-Tenant-Id. Each tenant then has
     prefix caches of its own, so that response times do not reveal prompts of another tenant.
     Without it, all tenants share one cache. An edit restarts nothing.
+    """
+    request_log: RequestLog = RequestLog.OFF
+    """
+    Which requests get a line in the router's log when they end. Missed: those that were late,
+    failed or were shed. All: every request. A line holds the request's id, times, token counts,
+    pods and blame, and none of its content. An edit restarts nothing.
     """
     limits: Limits = Limits()
     """How much a router pod accepts before it refuses requests."""

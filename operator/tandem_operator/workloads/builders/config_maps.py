@@ -1,6 +1,8 @@
 """ConfigMaps: the router's settings, which carry the SLO, and the operator's memory of the pool."""
 
 import json
+from collections.abc import Mapping
+from typing import Literal
 
 from tandem_contracts.names import SETTINGS_KEY
 from tandem_contracts.router_settings import (
@@ -11,7 +13,7 @@ from tandem_contracts.router_settings import (
     SloSettings,
     TimeoutSettings,
 )
-from tandem_operator.api import InferencePool, PoolSpec, Router, duration_s
+from tandem_operator.api import InferencePool, PoolSpec, RequestLog, Router, duration_s
 from tandem_operator.core.explain.tick_result import rounded
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
 from tandem_operator.workloads.builders.engine_args import KV_LEASE_S
@@ -21,6 +23,11 @@ from tandem_operator.workloads.pool_spec import insurance_of
 from tandem_operator.workloads.world import Object
 
 PACE_DIGITS = 4
+_REQUEST_LOGS: Mapping[RequestLog, Literal["off", "missed", "all"]] = {
+    RequestLog.OFF: "off",
+    RequestLog.MISSED: "missed",
+    RequestLog.ALL: "all",
+}
 
 
 def router_settings(
@@ -48,6 +55,7 @@ def router_settings(
         kv=KvSettings(lease_s=KV_LEASE_S),
         decode=_decode(pace, spec.router, routers=routers) if pace is not None else None,
         cache_salt_header=spec.router.cache_salt_header,
+        request_log=_REQUEST_LOGS[spec.router.request_log],
     )
 
 
