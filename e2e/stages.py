@@ -4,6 +4,7 @@ A failed stage does not hide the later ones: all of them run, and the exit statu
 first has ended, what later stages need is made in the background, one thing at a time.
 """
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -29,8 +30,10 @@ class Stage:
     what: str
     pytest: tuple[str, ...]
     targets: tuple[str, ...] = ()
-    # It only computes: it gives way to the stage after it, which mostly waits, and runs beside it.
-    beside_next: bool = False
+    # Neighbours with a lane make one round: lanes run side by side, the stages of one in turn.
+    lane: str = ""
+    # It only computes, and gives way to what waits for things to happen in time.
+    gives_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,8 @@ STAGES = (
             *("tests/simulation", "tests/property", "tests/unit", "-m", "simulates"),
             *("--hypothesis-profile", "deep", "-n", "2", "--timeout", "600"),
         ),
-        beside_next=True,
+        lane="computes",
+        gives_way=True,
     ),
     Stage(
         "integration",
@@ -86,8 +90,15 @@ STAGES = (
         targets=("test-tools",),
         # Mostly waits: files run side by side, each worker with a control plane of its own.
         pytest=("tests/integration", "-n", "3", "--dist", "loadfile"),
+        lane="waits",
     ),
-    Stage("engine", "real vLLM", targets=("engine-env",), pytest=("tests/engine",)),
+    Stage(
+        "engine",
+        "real vLLM",
+        targets=("engine-env",),
+        pytest=("tests/engine",),
+        lane="computes",
+    ),
     Stage(
         "e2e",
         "everything, on kind",
@@ -144,7 +155,7 @@ def run_stage(
         return Result(stage, time.monotonic() - started, 0, 0, 0, problem)
     report = reports / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
-    giving_way = ("nice", "-n", "10") if stage.beside_next else ()
+    giving_way = ("nice", "-n", "10") if stage.gives_way else ()
     command = (*giving_way, *PYTEST, *stage.pytest, f"--junitxml={report}")
     status = _run(command, output=output)
     seconds = time.monotonic() - started
@@ -156,21 +167,28 @@ def run_stage(
 
 
 def run_round(stages: Sequence[Stage], set_ups: SetUps, *, reports: Path = REPORTS) -> list[Result]:
-    """Run stages side by side; the output of each but the first is shown once it has ended."""
-    first, *others = stages
-    logs = [reports / f"{stage.name}.log" for stage in others]
+    """Run lanes side by side; the output of each but the first is shown once it has ended."""
+    lanes: dict[str, list[Stage]] = {}
+    for stage in stages:
+        lanes.setdefault(stage.lane, []).append(stage)
+    first, *others = lanes.values()
+    logs = [reports / f"{lane[0].name}.log" for lane in others]
     found: dict[str, Result] = {}
 
-    def beside(stage: Stage, path: Path) -> None:
-        with path.open("w") as output:
+    def run_lane(lane: Sequence[Stage], output: IO[str] | None) -> None:
+        for stage in lane:
             found[stage.name] = run_stage(stage, set_ups, reports=reports, output=output)
+
+    def beside(lane: Sequence[Stage], path: Path) -> None:
+        with path.open("w") as output:
+            run_lane(lane, output)
 
     threads = [
         threading.Thread(target=beside, args=pair) for pair in zip(others, logs, strict=True)
     ]
     for thread in threads:
         thread.start()
-    found[first.name] = run_stage(first, set_ups, reports=reports)
+    run_lane(first, None)
     for thread, path in zip(threads, logs, strict=True):
         thread.join()
         print(path.read_text(errors="replace"), end="", flush=True)
@@ -178,16 +196,13 @@ def run_round(stages: Sequence[Stage], set_ups: SetUps, *, reports: Path = REPOR
 
 
 def rounds(stages: Sequence[Stage]) -> list[list[Stage]]:
-    """Group those that run side by side."""
-    found: list[list[Stage]] = []
-    is_open = False
-    for stage in stages:
-        if is_open:
-            found[-1].append(stage)
-        else:
-            found.append([stage])
-        is_open = stage.beside_next
-    return found
+    """Group neighbours whose lanes run side by side; a stage without a lane is alone."""
+    return [
+        list(together)
+        for _, together in itertools.groupby(
+            stages, key=lambda stage: "lanes" if stage.lane else stage.name
+        )
+    ]
 
 
 def count(report: Path) -> tuple[int, int, int]:

@@ -56,7 +56,7 @@ def test_a_stage_whose_set_up_fails_says_so_with_its_output_and_runs_no_test(res
     assert "No rule to make target 'no-such-target'" in capfd.readouterr().out
 
 
-def test_a_stage_that_gives_way_runs_beside_the_next_one(tmp_path):
+def test_lanes_run_side_by_side_and_a_stage_without_one_is_alone(tmp_path):
     text = (
         "import os, pathlib, time\n"
         "def test_it_meets_the_other():\n"
@@ -67,8 +67,8 @@ def test_a_stage_that_gives_way_runs_beside_the_next_one(tmp_path):
         "        assert time.monotonic() < ends\n"
         "        time.sleep(0.02)\n"
     )
-    first = made_up(tmp_path, "first", text, beside_next=True)
-    second = made_up(tmp_path, "second", text)
+    first = made_up(tmp_path, "first", text, lane="left")
+    second = made_up(tmp_path, "second", text, lane="right")
     third = made_up(tmp_path, "third", text)
 
     assert rounds([first, second, third]) == [[first, second], [third]]
@@ -78,9 +78,26 @@ def test_a_stage_that_gives_way_runs_beside_the_next_one(tmp_path):
     assert all(result.is_good for result in results)
 
 
+def test_stages_of_one_lane_run_in_turn(tmp_path):
+    text = (
+        "import pathlib, time\n"
+        "def test_it_is_alone():\n"
+        "    here = pathlib.Path(__file__).parent / 'busy'\n"
+        "    here.touch(exist_ok=False)\n"
+        "    time.sleep(0.2)\n"
+        "    here.unlink()\n"
+    )
+    lane = [made_up(tmp_path, name, text, lane="left") for name in ("first", "second", "third")]
+
+    assert rounds(lane) == [lane]
+    assert all(result.is_good for result in results_of(tmp_path, *lane))
+
+
 def test_what_a_stage_beside_another_says_is_shown_once_it_has_ended(tmp_path, capfd):
-    first = made_up(tmp_path, "first", "def test_good(): pass\n", beside_next=True)
-    second = made_up(tmp_path, "second", "def test_bad(): assert 'cheese' == 'chalk'\n")
+    first = made_up(tmp_path, "first", "def test_good(): pass\n", lane="left")
+    second = made_up(
+        tmp_path, "second", "def test_bad(): assert 'cheese' == 'chalk'\n", lane="right"
+    )
 
     good, bad = results_of(tmp_path, first, second)
 
