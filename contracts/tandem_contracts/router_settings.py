@@ -92,6 +92,15 @@ class KvSettings(Part):
     """How long prefill pods keep them. The engines are started with the same value."""
 
 
+class TracingSettings(Part):
+    """Where spans of requests go."""
+
+    endpoint: Annotated[str, Field(min_length=1)]
+    """Base URL of a collector that takes OTLP over HTTP; the router adds `/v1/traces`."""
+    sampling_ratio: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """Share of requests that get a span, where the client's `traceparent` does not say."""
+
+
 class RouterSettings(Part):
     """One whole settings document (`router.json`)."""
 
@@ -113,3 +122,5 @@ class RouterSettings(Part):
     request_log: Literal["off", "missed", "all"] = "off"
     """Which requests get a line in the router's log when they end. `missed`: those that were late,
     failed or were shed."""
+    tracing: TracingSettings | None = None
+    """Null: no request gets a span, and `traceparent` is passed on."""

@@ -18,6 +18,7 @@ from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.recent import Recent
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.accounting.timing_record import TimingRecord
+from tandem_engine.router.accounting.traces import Traces
 from tandem_engine.router.forwarding.flight import Accounts, LearnedByRouter
 from tandem_engine.router.forwarding.forward import Forwarder
 from tandem_engine.router.forwarding.upstream import Upstream
@@ -97,6 +98,7 @@ class Router:
             clock=clock,
             record=self._record,
         )
+        self._traces = Traces(router=options.name)
         busy = Busy(clock=clock, cpu=time.process_time)
         self.accounts.metrics.watch(
             fleet=self.fleet,
@@ -119,6 +121,7 @@ class Router:
             accounts=self.accounts,
             settings=self.settings,
             prefixes=PrefixMarks(options.engine_key),
+            traces=self._traces,
             clock=clock,
         )
         self._internal = InternalServer(
@@ -215,6 +218,7 @@ class Router:
         self.clients.stop_reading()
         await self.peers.close()
         await self._upstream.close()
+        await self._traces.close()
         if self._record is not None:
             self._record.close()
 

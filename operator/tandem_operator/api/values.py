@@ -136,6 +136,12 @@ def text_rule(*, pattern: str, message: str, never: str | None = None) -> Rule:
     )
 
 
+URL_PATTERN = (
+    r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
+    "(:[0-9]{1,5})?(/[-A-Za-z0-9._~]+)*/?$"
+)
+"""Of a host, a port and a plain path."""
+URL_NEVER = "[.][.]|/[.](/|$)"
 Count = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]
 Duration = Annotated[str, Field(max_length=16)]

@@ -260,6 +260,18 @@ BAD_POOLS = (
         "weights-1",
         model={"cache": {"persistentVolumeClaim": {"claimName": "/srv/cache"}}},
     ),
+    _spec(
+        "a collector without a scheme",
+        "router.tracing.endpoint",
+        "http://otel-collector.observability.svc:4318",
+        router={"tracing": {"endpoint": "otel-collector:4317"}},
+    ),
+    _spec(
+        "a share of requests above all",
+        "router.tracing.sampling",
+        "5%",
+        router={"tracing": {"endpoint": "http://otel:4318", "sampling": "101%"}},
+    ),
     _spec("a free GPU", "cost.perGPUHour", "2.49", cost={"perGPUHour": "0"}),
     _spec("a negative price", "cost.perGPUHour", "2.49", cost={"perGPUHour": "-1"}),
     _spec("a price in words", "cost.perGPUHour", "2.49", cost={"perGPUHour": "2.49 USD"}),

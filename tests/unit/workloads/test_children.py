@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tandem_contracts.router_settings import TracingSettings
 from tandem_engine.router.settings_in_force import parse_settings
 from tandem_operator.api import parse_pool
 from tandem_operator.core.memory import Memory
@@ -120,6 +121,7 @@ def test_the_router_reads_the_settings_that_are_written():
     slo = {"ttft": {"target": "1.5s", "perThousandPromptTokens": "100ms"}, "attainment": "99.5%"}
     limits = {"choices": 3, "bodyElements": 2048, "inFlightBodyBytes": 5_000_000}
     router = {"cacheSaltHeader": "X-Tenant-Id", "limits": limits, "requestLog": "Missed"}
+    router["tracing"] = {"endpoint": "http://otel.observability:4318", "sampling": "12.5%"}
     made = plan(world(pool({"slo": slo, "router": router}, generation=7)), now_s=NOW_S)
 
     text = child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"]
@@ -132,12 +134,15 @@ def test_the_router_reads_the_settings_that_are_written():
     assert settings.slo.tpot_s == 0.025
     assert settings.cache_salt_header == "X-Tenant-Id"
     assert settings.request_log == "missed"
+    assert settings.tracing == TracingSettings(
+        endpoint="http://otel.observability:4318", sampling_ratio=0.125
+    )
     assert (settings.limits.choices, settings.limits.body_elements) == (3, 2048)
     assert settings.limits.in_flight_body_bytes == 5_000_000
     assert settings.slo.attainment == pytest.approx(0.995)
     assert json.loads(text).keys() == {
         "schema", "pool", "generation", "models", "max_model_len", "slo", "limits", "timeouts",
-        "kv", "decode", "cache_salt_header", "request_log",
+        "kv", "decode", "cache_salt_header", "request_log", "tracing",
     }  # fmt: skip
     assert json.loads(text)["timeouts"] == {
         "connect_s": 1, "prefill_s": 60, "first_token_s": 120, "idle_s": 60, "request_s": 600,

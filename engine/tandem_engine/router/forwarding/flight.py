@@ -5,12 +5,14 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tandem_contracts.router_settings import RouterSettings, SloSettings
 from tandem_engine.router.accounting.ledger import Ledger
 from tandem_engine.router.accounting.recent import Recent, RecentRequest
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.accounting.timing_record import TimingRecord
+from tandem_engine.router.accounting.traces import RequestTrace
 from tandem_engine.router.openai.call import Call
 from tandem_engine.router.openai.prompt_sizes import PromptSizes
 from tandem_engine.router.openai.sse import TokenCount
@@ -20,7 +22,7 @@ from tandem_engine.router.settings_in_force import SettingsHolder
 from tandem_routing import learned
 from tandem_routing.deadline_queue import Expected
 from tandem_routing.time_shares import Stage, begin_by_s
-from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, judge
+from tandem_routing.verdict import Cause, Ending, Outcome, Timeline, Verdict, judge
 
 # No engine makes more at once, whatever number a client gives.
 _MOST_STREAMS = 16_384
@@ -41,6 +43,7 @@ class Flight:
         leases_lost: how often its KV blocks were kept for as long as they are.
         given_up: the decode pod whose answer it then waited for in vain.
         output_tokens, longest_tokens: of all its answers, and of the longest of them.
+        trace: its span, if it has one.
         stopping: the router ends it because it is shutting down itself.
     """
 
@@ -67,6 +70,7 @@ class Flight:
     tries: int = 0
     leases_lost: int = 0
     given_up: Pod | None = None
+    trace: RequestTrace | None = field(default=None, kw_only=True)
     stopping: bool = False
 
     @property
@@ -246,30 +250,44 @@ class Accounts:
         else:
             self.ledger.finish(verdict, cause, output_tokens=flight.output_tokens)
             self.recent.ended(flight.seen())
-        row = {
-            "request_id": flight.request_id,
-            "received_s": flight.received_wall_s,
-            "kind": flight.call.kind.value,
-            "stream": flight.call.stream,
-            "prompt_tokens": flight.prompt_tokens,
-            "prompt_tokens_exact": flight.exact,
-            "cached_tokens": flight.cached_tokens,
-            "output_tokens": flight.output_tokens,
-            "ttft_s": verdict.ttft_s,
-            "tpot_s": verdict.tpot_s,
-            "duration_s": now - flight.timeline.received_s,
-            "ttft_bound_s": verdict.ttft_bound_s,
-            "tpot_bound_s": verdict.tpot_bound_s,
-            "outcome": verdict.outcome.value,
-            "blame": cause.value if cause else None,
-            "parts_s": {part.value: value for part, value in verdict.parts.items()},
-            "decode_only": flight.decode_only.value if flight.decode_only else None,
-            "prefill_pod": flight.prefill_pod,
-            "decode_pod": flight.decode_pod,
-            "decode_tries": flight.tries,
-        }
+        # What missed its bounds is what has a cause.
+        is_logged = settings.request_log == "all" or (
+            settings.request_log == "missed" and cause is not None
+        )
+        if not (is_logged or self._record or flight.trace):
+            return
+        row = _row(flight, verdict, cause, duration_s=now - flight.timeline.received_s)
         if self._record is not None:
             self._record.write(row)
-        # What missed its bounds is what has a cause.
-        if settings.request_log == "all" or (settings.request_log == "missed" and cause):
+        if is_logged:
             logger.info("request", extra=row)
+        if flight.trace is not None:
+            flight.trace.end(verdict, flight.timeline, row)
+
+
+def _row(
+    flight: Flight, verdict: Verdict, cause: Cause | None, *, duration_s: float
+) -> dict[str, Any]:
+    """What is told of one request: ids, times and counts, never content."""
+    return {
+        "request_id": flight.request_id,
+        "received_s": flight.received_wall_s,
+        "kind": flight.call.kind.value,
+        "stream": flight.call.stream,
+        "prompt_tokens": flight.prompt_tokens,
+        "prompt_tokens_exact": flight.exact,
+        "cached_tokens": flight.cached_tokens,
+        "output_tokens": flight.output_tokens,
+        "ttft_s": verdict.ttft_s,
+        "tpot_s": verdict.tpot_s,
+        "duration_s": duration_s,
+        "ttft_bound_s": verdict.ttft_bound_s,
+        "tpot_bound_s": verdict.tpot_bound_s,
+        "outcome": verdict.outcome.value,
+        "blame": cause.value if cause else None,
+        "parts_s": {part.value: value for part, value in verdict.parts.items()},
+        "decode_only": flight.decode_only.value if flight.decode_only else None,
+        "prefill_pod": flight.prefill_pod,
+        "decode_pod": flight.decode_pod,
+        "decode_tries": flight.tries,
+    }

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.accounting.recent import RecentRequest
+from tandem_engine.router.accounting.traces import Traces
 from tandem_engine.router.accounting.visits import Visits
 from tandem_engine.router.forwarding.client_stream import Client, ClientGone
 from tandem_engine.router.forwarding.flight import Accounts, Flight
@@ -30,6 +31,7 @@ from tandem_routing.verdict import Outcome, Timeline
 # A body of this size takes a good millisecond to read, which every stream would stand still for.
 _LARGE_BYTES = 64 * 1024
 _GENERATE = {kind.path: kind for kind in EndpointKind}
+_OPERATIONS = {EndpointKind.CHAT: "chat", EndpointKind.COMPLETIONS: "text_completion"}
 _PROBES = frozenset({"/health", "/ready", "/accepting"})
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class ClientServer:
         accounts: Accounts,
         settings: SettingsHolder,
         prefixes: PrefixMarks,
+        traces: Traces,
         clock: Callable[[], float],
     ) -> None:
         self._fleet = fleet
@@ -53,6 +56,7 @@ class ClientServer:
         self._accounts = accounts
         self._settings = settings
         self._prefixes = prefixes
+        self._traces = traces
         self._clock = clock
         self._requests = self._whole = 0
         self.bodies = Bodies(settings=settings, clock=clock)
@@ -290,18 +294,24 @@ class ClientServer:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
         tokens = self._estimate(kind, call.prompt, settings)
+        received_wall_s = time.time()
+        trace = self._traces.begin(
+            settings, request.headers, operation=_OPERATIONS[kind], began_s=received_wall_s
+        )
+        headers = upstream_headers(request, request_id)
         flight = Flight(
             call=call,
             request_id=request_id,
-            headers=upstream_headers(request, request_id),
+            headers=headers if trace is None else headers | trace.headers,
             credentials=request.headers.get("Authorization"),
             settings=settings,
             timeline=Timeline(received_s=received_s),
-            received_wall_s=time.time(),
+            received_wall_s=received_wall_s,
             prompt_tokens=tokens,
             exact=call.prompt.exact_tokens is not None,
             task=task,
             arrival_second=self._accounts.arrive(tokens),
+            trace=trace,
         )
         client = Client(
             request,
@@ -309,11 +319,11 @@ class ClientServer:
             until_s=flight.deadline_s,
             closing=lambda: self.draining,
         )
-        headers = {"X-Request-Id": request_id}
+        answered = {"X-Request-Id": request_id}
         sink: Sink = (
-            StreamSink(client, headers)
+            StreamSink(client, answered)
             if call.stream
-            else AnswerSink(client, kind, headers, token_ids=call.token_ids)
+            else AnswerSink(client, kind, answered, token_ids=call.token_ids)
         )
         self._flights.add(flight)
         try:

@@ -8,6 +8,8 @@ from pydantic import Field
 from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.v1alpha1.fleet import PodTemplate, Resources
 from tandem_operator.api.values import (
+    URL_NEVER,
+    URL_PATTERN,
     Count,
     Duration,
     ImageReference,
@@ -128,6 +130,38 @@ class RequestLog(StrEnum):
     ALL = "All"
 
 
+class Tracing(ApiModel):
+    """Spans of requests for OpenTelemetry, below the client's span and above those of vLLM."""
+
+    endpoint: Annotated[
+        str,
+        Field(max_length=512),
+        text_rule(
+            pattern=URL_PATTERN,
+            never=URL_NEVER,
+            message=(
+                "tracing.endpoint must be an http or https URL of a host, a port and a plain path;"
+                " write for example http://otel-collector.observability.svc:4318"
+            ),
+        ),
+    ]
+    """Base URL of a collector that takes OTLP over HTTP, without /v1/traces."""
+    sampling: Annotated[
+        str,
+        Field(max_length=8),
+        text_rule(
+            pattern="^(100|[0-9]{1,2}([.][0-9]{1,3})?)%$",
+            message="tracing.sampling must be a percentage up to 100%; write for example 5%",
+        ),
+    ] = "5%"
+    """Share of requests that get a span. The traceparent of a client decides before it."""
+
+    @property
+    def sampling_ratio(self) -> float:
+        """The share between 0 and 1."""
+        return float(self.sampling[:-1]) / 100
+
+
 class Router(ApiModel):
     """The pool's front door: one OpenAI-compatible endpoint that pairs prefill with decode pods."""
 
@@ -168,6 +202,9 @@ class Router(ApiModel):
     failed or were shed. All: every request. A line holds the request's id, times, token counts,
     pods and blame, and none of its content. An edit restarts nothing.
     """
+    tracing: Tracing | None = None
+    """Where the routers send spans of requests. Without it, they pass traceparent on and send none.
+    An edit restarts nothing."""
     limits: Limits = Limits()
     """How much a router pod accepts before it refuses requests."""
 

@@ -6,7 +6,14 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
-from tandem_operator.api.values import Count, Duration, duration_rule, text_rule
+from tandem_operator.api.values import (
+    URL_NEVER,
+    URL_PATTERN,
+    Count,
+    Duration,
+    duration_rule,
+    text_rule,
+)
 
 
 class ScalingMode(StrEnum):
@@ -58,11 +65,8 @@ class Prometheus(ApiModel):
         str,
         Field(max_length=512),
         text_rule(
-            pattern=(
-                r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
-                "(:[0-9]{1,5})?(/[-A-Za-z0-9._~]+)*/?$"
-            ),
-            never="[.][.]|/[.](/|$)",
+            pattern=URL_PATTERN,
+            never=URL_NEVER,
             message=(
                 "prometheus.url must be an http or https URL of a host, a port and a plain path,"
                 " without user, query, fragment or '..'; write for example"

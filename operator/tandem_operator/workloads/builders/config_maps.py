@@ -12,6 +12,7 @@ from tandem_contracts.router_settings import (
     RouterSettings,
     SloSettings,
     TimeoutSettings,
+    TracingSettings,
 )
 from tandem_operator.api import InferencePool, PoolSpec, RequestLog, Router, duration_s
 from tandem_operator.core.explain.tick_result import rounded
@@ -56,6 +57,12 @@ def router_settings(
         decode=_decode(pace, spec.router, routers=routers) if pace is not None else None,
         cache_salt_header=spec.router.cache_salt_header,
         request_log=_REQUEST_LOGS[spec.router.request_log],
+        tracing=None
+        if spec.router.tracing is None
+        else TracingSettings(
+            endpoint=spec.router.tracing.endpoint,
+            sampling_ratio=spec.router.tracing.sampling_ratio,
+        ),
     )
 
 

@@ -1,0 +1,178 @@
+"""Spans of requests, as a collector gets them over OTLP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from tests.unit.router.fake_engine import Script
+from tests.unit.router.pool import Pool, events, until
+
+TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+SAMPLED, UNSAMPLED = f"00-{TRACE}-{CLIENT_SPAN}-01", f"00-{TRACE}-{CLIENT_SPAN}-00"
+
+
+class Collector:
+    """Takes spans, as OpenTelemetry's collector does."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.services: set[str] = set()
+        app = web.Application()
+        app.router.add_post("/v1/traces", self._take)
+        self.server = TestServer(app)
+
+    async def _take(self, request: web.Request) -> web.Response:
+        given = ExportTraceServiceRequest.FromString(await request.read())
+        for resource in given.resource_spans:
+            self.services.add(attributes(resource.resource.attributes)["service.name"])
+            for scope in resource.scope_spans:
+                self.spans += scope.spans
+        return web.Response()
+
+
+def attributes(found: Any) -> dict[str, Any]:
+    return {each.key: getattr(each.value, str(each.value.WhichOneof("value"))) for each in found}
+
+
+@pytest.fixture
+async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+    made = Collector()
+    await made.server.start_server()
+    yield made
+    await made.server.close()
+
+
+async def traced(pool: Pool, collector: Collector) -> None:
+    """Put tracing in force, and wait until requests get spans."""
+    url = str(collector.server.make_url("/"))
+    pool.configure(tracing={"endpoint": url, "sampling_ratio": 1.0})
+    while not collector.spans:
+        await pool.stream([5] * 30)
+        await asyncio.sleep(0.05)
+    await pool.idle()
+
+
+async def asked(pool: Pool, request_id: str, **headers: str) -> int:
+    body = {"model": "tiny", "prompt": "a secret", "stream": True}
+    url = pool.url + "/v1/completions"
+    headers["X-Request-Id"] = request_id
+    async with pool.client.post(url, json=body, headers=headers) as response:
+        if response.status == 200:
+            _ = [event async for event in events(response)]
+        return response.status
+
+
+async def trace_of(collector: Collector, request_id: str) -> tuple[Span, list[Span]]:
+    """The span of a request, once it was sent, and those below it."""
+
+    def found() -> list[Span]:
+        return [
+            span
+            for span in collector.spans
+            if attributes(span.attributes).get("tandem.request_id") == request_id
+        ]
+
+    await until(lambda: bool(found()))
+    (whole,) = found()
+    return whole, [span for span in collector.spans if span.parent_span_id == whole.span_id]
+
+
+async def test_a_request_is_a_span_below_its_clients_and_above_its_engines(
+    pool: Pool, collector: Collector
+) -> None:
+    await traced(pool, collector)
+    pool.engines["d0"].script = Script(tokens=5, gap_s=0.02, first_token_s=0.02)
+    pool.engines["p0"].script.prefill_s = 0.02
+
+    await asked(pool, "find-me", traceparent=SAMPLED)
+    whole, parts = await trace_of(collector, "find-me")
+
+    assert collector.services == {"tandem-router"}
+    assert whole.kind == Span.SPAN_KIND_SERVER
+    assert whole.name == "text_completion tiny"
+    assert (whole.trace_id.hex(), whole.parent_span_id.hex()) == (TRACE, CLIENT_SPAN)
+    told = attributes(whole.attributes)
+    assert told["gen_ai.operation.name"] == "text_completion"
+    assert told["gen_ai.usage.output_tokens"] == 5
+    assert told["tandem.outcome"] == "good"
+    assert (told["tandem.prefill_pod"], told["tandem.decode_pod"]) == ("p0", "d0")
+    assert "decode" in {span.name for span in parts}
+    for part in parts:
+        assert whole.start_time_unix_nano <= part.start_time_unix_nano
+        assert part.end_time_unix_nano <= whole.end_time_unix_nano
+    for engine in pool.engines.values():
+        sent = engine.seen[-1].headers["traceparent"]
+        assert sent == f"00-{TRACE}-{whole.span_id.hex()}-01"
+    assert "secret" not in str(collector.spans)
+
+
+async def test_the_parts_before_a_first_token_sum_to_its_time(
+    pool: Pool, collector: Collector
+) -> None:
+    await traced(pool, collector)
+    pool.engines["p0"].script.prefill_s = 0.05
+
+    await asked(pool, "find-me")
+    whole, parts = await trace_of(collector, "find-me")
+
+    before = [span for span in parts if span.name != "decode"]
+    took_ns = sum(span.end_time_unix_nano - span.start_time_unix_nano for span in before)
+    ttft_s = attributes(whole.attributes)["tandem.ttft_s"]
+    assert took_ns / 1e9 == pytest.approx(ttft_s, abs=1e-5)
+    assert ttft_s >= 0.05
+
+
+async def test_a_client_that_samples_nothing_gets_no_span_and_its_engines_neither(
+    pool: Pool, collector: Collector
+) -> None:
+    await traced(pool, collector)
+
+    await asked(pool, "unseen", traceparent=UNSAMPLED)
+    sent = [engine.seen[-1].headers["traceparent"] for engine in pool.engines.values()]
+    await asked(pool, "seen")
+    await trace_of(collector, "seen")
+
+    assert all(each.startswith(f"00-{TRACE}-") and each.endswith("-00") for each in sent)
+    assert TRACE not in {span.trace_id.hex() for span in collector.spans}
+
+
+async def test_a_request_that_fails_is_an_error(pool: Pool, collector: Collector) -> None:
+    await traced(pool, collector)
+    for engine in pool.engines.values():
+        engine.script = Script(statuses=[500] * 9)
+
+    assert await asked(pool, "find-me") != 200
+    whole, _ = await trace_of(collector, "find-me")
+
+    assert whole.status.code == Status.STATUS_CODE_ERROR
+    assert attributes(whole.attributes)["error.type"] == "failed"
+
+
+async def test_a_collector_that_is_away_costs_no_request(pool: Pool) -> None:
+    pool.configure(tracing={"endpoint": "http://127.0.0.1:9", "sampling_ratio": 1.0})
+
+    assert [await asked(pool, f"{number}") for number in range(5)] == [200] * 5
+
+
+async def test_without_tracing_the_clients_own_context_is_passed_on(pool: Pool) -> None:
+    await asked(pool, "mine", traceparent=SAMPLED)
+
+    assert {engine.seen[-1].headers["traceparent"] for engine in pool.engines.values()} == {SAMPLED}
+
+
+async def test_an_edit_that_ends_tracing_holds_for_the_next_request(
+    pool: Pool, collector: Collector
+) -> None:
+    await traced(pool, collector)
+    pool.configure(tracing=None)
+
+    await asked(pool, "find-me", traceparent=SAMPLED)
+
+    assert {engine.seen[-1].headers["traceparent"] for engine in pool.engines.values()} == {SAMPLED}
