@@ -25,8 +25,15 @@ LEAST_GPUS = 0.005
 SHOWN_CHANGES = 10
 # What the operator carries out without a new pod template.
 RESTARTS_NOTHING = (
-    *("slo.", "scaling.", "metrics.", "cost.", "router.limits.", "router.timeouts."),
-    *(f"{role}.{name}" for role in Role for name in ("minReplicas", "maxReplicas", "management")),
+    *("slo.", "scaling.", "metrics.", "cost.", "networkPolicies"),
+    *("router.timeouts.", "router.tracing."),
+    # `inFlightBodyBytes` is not among them: it decides the memory of router pods.
+    *(f"router.limits.{name}" for name in ("body", "header", "concurrent", "queued", "prefill")),
+    "router.limits.choices",
+    *(f"router.{name}" for name in ("decodeAdmission", "prefillOverflow", "cacheSaltHeader")),
+    "router.requestLog",
+    *(f"{part}.{name}" for part in (*Role, "router") for name in ("minReplicas", "maxReplicas")),
+    *(f"{role}.management" for role in Role),
 )
 
 # What decides how fast one replica is, and so which profile describes it.
