@@ -23,6 +23,8 @@ def admitted(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
             return st.lists(admitted(schema["items"]), max_size=min(3, schema["maxItems"]))
         case "string":
             return st.text(max_size=min(9, schema["maxLength"]))
+        case "number":
+            return st.floats(0, 1e6)
         case kind:
             assert kind == "integer"
             return st.integers()

@@ -99,6 +99,8 @@ def under_load(tick, *, prefill=3, reason="prefill stays at 3"):
         slo={"ttft": {"p95": f"{400 + tick}ms"}, "goodputPerGPU": f"1.{tick}"},
         prefill={"current": prefill, "ready": prefill, "utilization": f"{tick}.0%"},
         router={"ready": 2, "busy": f"{tick}.0%"},
+        cost={"perHour": "9.96 USD", "perThousandGoodRequests": f"1.{tick} USD"},
+        figures={"ttftP95Seconds": 0.4 + 0.001 * tick},
         decision={
             "time": f"2026-01-01T00:{tick:02d}:00Z",
             "prefill": step,

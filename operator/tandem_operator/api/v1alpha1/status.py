@@ -162,6 +162,45 @@ class CostStatus(ApiModel):
     """Of a thousand good requests, at the rate of the recent window."""
 
 
+class FiguresStatus(ApiModel):
+    """The figures of this status as numbers, for programs. Ratios are from 0 to 1."""
+
+    ttft_p50_seconds: Annotated[float | None, Field(alias="ttftP50Seconds")] = None
+    """Median of TTFT."""
+    ttft_p95_seconds: Annotated[float | None, Field(alias="ttftP95Seconds")] = None
+    """95th percentile of TTFT."""
+    ttft_p99_seconds: Annotated[float | None, Field(alias="ttftP99Seconds")] = None
+    """99th percentile of TTFT."""
+    tpot_p50_seconds: Annotated[float | None, Field(alias="tpotP50Seconds")] = None
+    """Median of TPOT."""
+    tpot_p95_seconds: Annotated[float | None, Field(alias="tpotP95Seconds")] = None
+    """95th percentile of TPOT."""
+    tpot_p99_seconds: Annotated[float | None, Field(alias="tpotP99Seconds")] = None
+    """99th percentile of TPOT."""
+    attainment_ratio: float | None = None
+    """slo.attainment."""
+    error_budget_remaining_ratio: float | None = None
+    """slo.errorBudgetRemaining.share; below 0 the budget of an hour is overspent."""
+    good_requests_per_second: float | None = None
+    """slo.goodput."""
+    good_requests_per_gpu_second: Annotated[
+        float | None, Field(alias="goodRequestsPerGPUSecond")
+    ] = None
+    """slo.goodputPerGPU."""
+    prefill_capacity_requests_per_second: float | None = None
+    """prefill.capacity."""
+    decode_capacity_requests_per_second: float | None = None
+    """decode.capacity."""
+    prefill_utilization_ratio: float | None = None
+    """prefill.utilization."""
+    decode_utilization_ratio: float | None = None
+    """decode.utilization."""
+    gpus: int | None = None
+    """GPUs that the pool holds; on CPU, engine pods."""
+    cost_per_hour: float | None = None
+    """cost.perHour, in the currency of spec.cost."""
+
+
 class Step(ApiModel):
     """A change of one replica count."""
 
@@ -223,6 +262,8 @@ class PoolStatus(ApiModel):
     """Latency and goodput of the recent window."""
     cost: CostStatus | None = None
     """What the pool costs; absent without spec.cost."""
+    figures: FiguresStatus | None = None
+    """The measured figures again, as numbers for programs."""
     decision: DecisionStatus | None = None
     """The last decision, with its reason."""
 

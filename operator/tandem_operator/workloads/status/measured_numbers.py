@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_MEASURED = frozenset({"slo", "capacity", "utilization", "busy"})
+_MEASURED = frozenset({"slo", "cost", "figures", "capacity", "utilization", "busy"})
 _BEHIND_A_DECISION = frozenset({"inputs", "alternatives"})
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 

@@ -25,6 +25,7 @@ from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.pod_status import epoch_s
 from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.conditions import conditions, rejection, rfc3339, verdicts
+from tandem_operator.workloads.status.figures import figures_of
 from tandem_operator.workloads.status.pool_cost import cost_of
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 
@@ -53,6 +54,7 @@ def status_of(facts: PoolFacts) -> PoolStatus:
         cost=None
         if facts.cost is None
         else cost_of(facts.cost, gpus=facts.gpus_held(), recent=facts.decision.recent),
+        figures=figures_of(facts),
         decision=_decision_status(facts),
     )
 
