@@ -30,6 +30,9 @@ REVISION_ENV = "TANDEM_REVISION"
 POD_IP_ENV = "POD_IP"
 """In engine pods: where other engines reach NIXL."""
 
+VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
+"""Of vLLM itself, for GPUs: the version that the launcher is tested with."""
+
 TTFT_METRIC = "tandem_router_ttft_seconds"
 """Of a router: a histogram, fixed log-spaced buckets, ratio about 1.15."""
 TPOT_METRIC = "tandem_router_tpot_seconds"

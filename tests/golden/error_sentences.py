@@ -13,6 +13,7 @@ from tandem_engine.router.openai.fields import REFUSED
 from tandem_engine.router.settings_in_force import parse_settings
 from tandem_engine.serve.engine_facts import Checkpoint
 from tandem_engine.serve.engine_failures import explain
+from tandem_engine.serve.engine_image import EngineImage, image_refusal
 from tandem_engine.serve.refusals import FORBIDDEN, refusal
 from tandem_operator.api import InvalidPoolError, parse_pool
 from tandem_operator.api.crd import custom_resource_definition
@@ -56,6 +57,11 @@ BAD_SETTINGS: tuple[Mapping[str, Any], ...] = (
     {"role": "prefill", "warm_up_peer": "http://tiny-prefill:8000"},
     {"warm_up_peer": "tiny-prefill"},
 )
+BAD_IMAGES = (
+    EngineImage(has_vllm=False, has_nixl=False, vllm_version=None),
+    EngineImage(has_vllm=True, has_nixl=True, vllm_version="0.31.0"),
+    EngineImage(has_vllm=True, has_nixl=False, vllm_version="0.32.0"),
+)
 LAST_LINES = (
     "ValueError: Unknown quantization method: banana",
     "ValueError: quantization method awq does not match",
@@ -68,6 +74,7 @@ LAST_LINES = (
     "LocalEntryNotFoundError: x",
     "torch.OutOfMemoryError: CUDA out of memory",
     "ValueError: No available memory for the cache blocks",
+    "RuntimeError: NIXL is not available",
     "OSError: Address already in use",
     "OSError: No space left on device",
     "MemoryError: x",
@@ -121,6 +128,7 @@ def launches() -> Iterator[str]:
     """What the launcher refuses to start."""
     for given, surroundings in LAUNCHES:
         yield refusal(settings(**given), facts(**surroundings)) or ""
+    yield from (image_refusal(image) or "" for image in BAD_IMAGES)
     for given in BAD_SETTINGS:
         try:
             settings(**given)

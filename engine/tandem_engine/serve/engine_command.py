@@ -139,6 +139,8 @@ def _environment(settings: EngineSettings, facts: EngineFacts) -> dict[str, str]
         "VLLM_NIXL_SIDE_CHANNEL_HOST": facts.pod_ip or "127.0.0.1",
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(settings.side_channel_port),
         "PYTHONPATH": _joined(str(PLUGINS), facts.environment.get("PYTHONPATH")),
+        # Its last words come through a pipe, which Python would fill before it passes them on.
+        "PYTHONUNBUFFERED": "1",
         # NIXL imported by the plugin comes before vLLM's own setting of this limit.
         "UCX_RCACHE_MAX_UNRELEASED": "1024",
         "VLLM_NO_USAGE_STATS": "1",

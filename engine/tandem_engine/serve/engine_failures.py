@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from tandem_contracts.names import VLLM_IMAGE
 from tandem_engine.serve.pool_fields import Worded, as_given
 
 MESSAGE_BYTES = 2000
@@ -83,6 +84,11 @@ _KNOWN = (
         re.compile(r"No available memory for the cache blocks|larger than the available KV cache"),
         "the KV cache is too small for one request of --max-model-len tokens; give a larger "
         "--kv-cache-memory-bytes or a smaller --max-model-len",
+    ),
+    (
+        re.compile(r"NIXL is not available"),
+        "the NIXL of spec.engine.image does not load, perhaps made for another version of CUDA; "
+        f"name another image, such as {VLLM_IMAGE}",
     ),
     (
         re.compile(r"Address already in use|\[Errno 98\]"),

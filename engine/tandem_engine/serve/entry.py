@@ -14,6 +14,7 @@ from tandem_contracts import logs
 from tandem_contracts.names import KEY_ENV, REVISION_ENV
 from tandem_engine.serve.engine_command import EngineCommand, vllm_command
 from tandem_engine.serve.engine_facts import EngineFacts, look_around
+from tandem_engine.serve.engine_image import image_refusal, look_at_image
 from tandem_engine.serve.engine_settings import EngineSettings
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tandem_engine.serve.options import OptionError, parse
@@ -39,6 +40,8 @@ def run(given: Sequence[str]) -> int:
     # An operator that made this pod from a pool tells it its revision.
     worded = in_pool_fields(settings) if REVISION_ENV in os.environ else as_given
     reason = refusal(settings, facts)
+    if reason is None and not print_command:
+        reason = image_refusal(look_at_image())
     if reason is not None:
         return _refuse(worded(reason), settings.termination_log)
     command = vllm_command(settings, facts)

@@ -64,6 +64,32 @@ async def test_sigterm_is_heeded_while_the_launcher_is_still_being_loaded(tmp_pa
     assert process.returncode == 0
 
 
+async def test_an_image_that_lacks_what_comes_with_vllm_gets_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "aiohttp.py").write_text("raise ModuleNotFoundError('no', name='aiohttp')")
+    path = os.pathsep.join([str(tmp_path), cli_environment()["PYTHONPATH"]])
+    process = await launched("serve", "--role=decode", "--model=any", PYTHONPATH=path)
+
+    _, errors = await process.communicate()
+
+    assert process.returncode == 2
+    assert errors.decode().startswith(
+        "tandem-engine: spec.engine.image: it has no Python module aiohttp"
+    )
+    assert errors.count(b"\n") == 1
+
+
+def test_an_image_without_vllm_is_refused_before_anything_is_started(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+
+    assert run(["serve", "--role=decode", f"--model={model}", f"--termination-log={log}"]) == 2
+
+    assert log.read_text().startswith("spec.engine.image: it has no Python module vllm")
+    assert capsys.readouterr().out == ""
+
+
 async def test_a_failed_start_exits_with_one_and_leaves_its_reason(
     model: Path, tmp_path: Path
 ) -> None:

