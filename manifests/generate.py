@@ -32,8 +32,8 @@ INSTALL = ROOT / "manifests" / "install.yaml"
 REGISTRY = "registry.example.com"
 
 _INSTALL_HEAD = f"""\
-# Tandem without Helm, rendered from charts/ by `make crds`. Its images are of a registry that does
-# not exist: Tandem publishes none yet. Write your own instead:
+# Tandem without Helm, rendered from charts/ by `make crds`. Its own images are of a registry that
+# does not exist: Tandem publishes none yet. Write your own instead:
 #   sed 's|{REGISTRY}|YOUR-REGISTRY|' install.yaml | kubectl apply --server-side -f -
 ---
 apiVersion: v1
@@ -72,8 +72,10 @@ def from_models() -> Mapping[Path, str]:
 
 def install_manifest() -> str:
     """Both charts with their default values and a registry to replace, as one file."""
-    registry = ("--set", f"global.imageRegistry={REGISTRY}")
-    return _INSTALL_HEAD + _render("tandem-crds") + _render("tandem", *registry)
+    # Not of all images: vLLM's own has a registry that exists.
+    ours = ("image", "routerImage", "launcherImage", "engineImages.cpu")
+    registries = ("--set", ",".join(f"{image}.registry={REGISTRY}" for image in ours))
+    return _INSTALL_HEAD + _render("tandem-crds") + _render("tandem", *registries)
 
 
 @functools.cache

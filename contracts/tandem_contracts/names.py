@@ -30,6 +30,8 @@ REVISION_ENV = "TANDEM_REVISION"
 POD_IP_ENV = "POD_IP"
 """In engine pods: where other engines reach NIXL."""
 
+LAUNCHER_FOLDER = "/opt/tandem"
+"""In engine pods: the launcher, which `python3` runs from there."""
 VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
 """Of vLLM itself, for GPUs: the version that the launcher is tested with."""
 

@@ -54,17 +54,22 @@ OPERATOR = Image(
     "tandem/operator", "OPERATOR_IMAGE", "images/slim/Dockerfile", _SLIM, ("EXTRA=operator",)
 )
 ROUTER = Image("tandem/router", "ROUTER_IMAGE", "images/slim/Dockerfile", _SLIM, ("EXTRA=router",))
+LAUNCHER = Image(
+    "tandem/launcher",
+    "LAUNCHER_IMAGE",
+    "images/launcher/Dockerfile",
+    (
+        *("images/launcher", "LICENSE", "contracts/tandem_contracts"),
+        *("engine/tandem_engine/__init__.py", "engine/tandem_engine/serve"),
+    ),
+)
 ENGINE_CPU = Image(
     "tandem/engine-cpu",
     "ENGINE_CPU_IMAGE",
     "images/engine/Dockerfile",
-    (
-        *("images/engine", "engine/pyproject.toml", "engine/uv.lock"),
-        "contracts/tandem_contracts",
-        *("engine/tandem_engine/__init__.py", "engine/tandem_engine/serve"),
-    ),
+    ("images/engine", "engine/pyproject.toml", "engine/uv.lock"),
 )
-IMAGES = (OPERATOR, ROUTER, ENGINE_CPU)
+IMAGES = (OPERATOR, ROUTER, LAUNCHER, ENGINE_CPU)
 
 
 def build_all() -> dict[str, str]:
@@ -78,11 +83,12 @@ def build_all() -> dict[str, str]:
 
 def chart_values(tags: Mapping[str, str]) -> dict[str, Any]:
     """Values of charts/tandem that install these images, by variable; YAML reads their JSON."""
-    operator, router, engine = (_named(tags[image.variable]) for image in IMAGES)
+    operator, router, launcher, engine = (_named(tags[image.variable]) for image in IMAGES)
     return {
         "global": {"imageRegistry": REGISTRY},
         "image": operator,
         "routerImage": router,
+        "launcherImage": launcher,
         "engineImages": {"cpu": engine},
     }
 

@@ -56,7 +56,7 @@ def cluster_beside(*words: str) -> Iterator[Callable[[], None]]:
 
 
 def built_images() -> dict[str, str]:
-    """What `make images` built: `OPERATOR_IMAGE`, `ROUTER_IMAGE`, `ENGINE_CPU_IMAGE`."""
+    """What `make images` built: one tag by its variable, such as `OPERATOR_IMAGE`."""
     lines = (line.partition("=") for line in IMAGES.read_text().splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, _, value in lines}
 

@@ -132,7 +132,8 @@ class OnTwoNodes:
         on.wait_whole()
         images = setup.built_images()
         counts = {**COUNTS, Role.PREFILL: 1}
-        with worker.second_node(images=[images["ENGINE_CPU_IMAGE"], images["ROUTER_IMAGE"]]):
+        needed = ("LAUNCHER_IMAGE", "ENGINE_CPU_IMAGE", "ROUTER_IMAGE")
+        with worker.second_node(images=[images[each] for each in needed]):
             try:
                 _set_prefill(on.pool, 1)
                 alone = replace(on, counts=counts)

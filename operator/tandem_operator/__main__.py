@@ -149,6 +149,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         identity=f"{socket.gethostname()}_{secrets.token_hex(4)}",
         installation=Installation(
             router_image=os.environ.get("TANDEM_ROUTER_IMAGE", ""),
+            launcher_image=os.environ.get("TANDEM_LAUNCHER_IMAGE", ""),
             engine_image_cpu=os.environ.get("TANDEM_ENGINE_CPU_IMAGE", ""),
             engine_image_gpu=os.environ.get("TANDEM_ENGINE_GPU_IMAGE", ""),
             any_pod_template=parsed.allow_any_pod_template,

@@ -12,7 +12,10 @@ from tandem_operator.workloads.world import Installation, World
 
 SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"
 INSTALLATION = Installation(
-    router_image="router:1", engine_image_cpu="engine:1", engine_image_gpu="engine-cuda:1"
+    router_image="router:1",
+    launcher_image="launcher:1",
+    engine_image_cpu="engine:1",
+    engine_image_gpu="engine-cuda:1",
 )
 NAME = PoolName(namespace="serving", name="tiny", uid="UID")
 FIELDS = {"status.podIP": "127.0.0.1", "metadata.labels['tandem-inference.io/revision']": "a"}

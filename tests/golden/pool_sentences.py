@@ -43,6 +43,9 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"decode": {"podTemplate": {"spec": {"containers": [{"name": "engine"}] * 2}}}},
     {"decode": {"podTemplate": {"spec": {"containers": [{"image": "logs:1"}]}}}},
     {"decode": {"podTemplate": {"spec": {"containers": "logs"}}}},
+    {"decode": {"podTemplate": {"spec": {"initContainers": [{"name": "engine"}]}}}},
+    {"router": {"podTemplate": {"spec": {"initContainers": [{"name": "launcher"}]}}}},
+    {"router": {"podTemplate": {"spec": {"initContainers": None}}}},
     {"metrics": {"prometheus": {"url": "http://169.254.169.254/latest"}}},
     *(
         {"engine": {"extraArgs": [option]}}
@@ -199,12 +202,18 @@ def troubles() -> Iterator[str]:
     ended = {"reason": "OOMKilled", "exitCode": 137}
     status = {"name": "engine", "state": {"terminated": ended}}
     yield pod_trouble({"status": {"phase": "Running", "containerStatuses": [status]}}) or ""
+    bringing = {**status, "name": "launcher"}
+    yield pod_trouble({"status": {"phase": "Pending", "initContainerStatuses": [bringing]}}) or ""
 
 
 def objections_to_specs() -> Iterator[str]:
     """What is wrong with a spec that the CRD's own rules let by."""
     for change in SPECS:
         yield from map(str, objections(parse_pool(pool(change)).spec, INSTALLATION, name=NAME))
+    bare = replace(INSTALLATION, launcher_image="", engine_image_cpu="", engine_image_gpu="")
+    for device in ("CPU", "NVIDIA"):
+        spec = parse_pool(pool({"engine": {"device": device}})).spec
+        yield from map(str, objections(spec, bare, name=NAME))
 
 
 def mistyped_templates() -> Iterator[str]:

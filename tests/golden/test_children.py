@@ -17,8 +17,9 @@ from tandem_operator.workloads.world import Installation, Network, World
 SAMPLES = sorted((Path(__file__).parents[2] / "manifests/samples").glob("*.yaml"))
 INSTALLATION = Installation(
     router_image="tandem/router:TAG",
+    launcher_image="tandem/launcher:TAG",
     engine_image_cpu="tandem/engine-cpu:TAG",
-    engine_image_gpu="tandem/engine-cuda:TAG",
+    engine_image_gpu="vllm/vllm-openai:TAG",
     # Locking memory for RDMA is more than pods may do by default.
     any_pod_template=True,
     network=Network(

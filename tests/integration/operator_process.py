@@ -74,6 +74,7 @@ class Operator:
                 **{k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")},
                 "KUBECONFIG": str(kubeconfig),
                 "TANDEM_ROUTER_IMAGE": "tandem/router:test",
+                "TANDEM_LAUNCHER_IMAGE": "tandem/launcher:test",
                 "TANDEM_ENGINE_CPU_IMAGE": "tandem/engine-cpu:test",
                 "TANDEM_ENGINE_GPU_IMAGE": "tandem/engine-gpu:test",
             },

@@ -62,7 +62,8 @@ OTHERS: dict[str, Any] = {
     "global": {"imageRegistry": ""},
     "image": {"registry": REGISTRY},
     "routerImage": {"registry": REGISTRY},
-    "engineImages": {"cpu": {"registry": REGISTRY}, "gpu": {"registry": REGISTRY}},
+    "launcherImage": {"registry": REGISTRY},
+    "engineImages": {"cpu": {"registry": REGISTRY}},
 }
 RIGHT_VALUES = {
     "global.imageRegistry": RightValue(
@@ -84,13 +85,17 @@ RIGHT_VALUES = {
         {"imagePullSecrets": ["a"]}, f"{POD}.spec.imagePullSecrets", [{"name": "a"}]
     ),
     **_image("routerImage", f"{ENV}[TANDEM_ROUTER_IMAGE].value", "tandem/router"),
+    **_image("launcherImage", f"{ENV}[TANDEM_LAUNCHER_IMAGE].value", "tandem/launcher"),
     "engineImages.cpu": RightValue(
         {"engineImages": {"cpu": {"repository": "a/b", "tag": "9"}}},
         f"{ENV}[TANDEM_ENGINE_CPU_IMAGE].value",
         f"{REGISTRY}/a/b:9",
     ),
     "engineImages.gpu": RightValue(
-        {"engineImages": {"gpu": {"repository": ""}}}, f"{ENV}[TANDEM_ENGINE_GPU_IMAGE].value", ""
+        {"engineImages": {"gpu": {"tag": "v0.33.0"}}},
+        f"{ENV}[TANDEM_ENGINE_GPU_IMAGE].value",
+        "docker.io/vllm/vllm-openai:v0.33.0",
+        OTHERS,
     ),
     "nameOverride": RightValue(
         {"nameOverride": "size"}, "Deployment/tandem-size:spec.selector.matchLabels", SELECTED

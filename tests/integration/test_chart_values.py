@@ -10,6 +10,7 @@ import yaml
 
 from manifests.chart_readme import documented_values
 from manifests.generate import NAMESPACE, REGISTRY, ROOT
+from tandem_contracts.names import VLLM_IMAGE
 from tests.integration.charts import (
     CHART,
     CRDS,
@@ -28,6 +29,7 @@ from tests.integration.wrong_values import BY_SCHEMA, BY_SENTENCE, WrongValue
 from tests.unit.api.bad_pools import merged
 
 WRONG = BY_SCHEMA | BY_SENTENCE
+OF_VLLM = f"all.example.com/{VLLM_IMAGE}"
 
 
 def rendered_with(values: dict[str, Any], folder: Path) -> Objects:
@@ -171,13 +173,20 @@ def test_a_common_registry_acts_on_every_image() -> None:
     [test] = of_kind(objects, "Pod")
     images = [test["spec"]["containers"][0]["image"], container(objects)["image"]]
     images += [v["value"] for v in container(objects)["env"] if v["name"].endswith("_IMAGE")]
-    assert len(images) == 5
-    assert all(image.startswith("all.example.com/tandem/") for image in images)
+    assert len(images) == 6
+    assert all(image.startswith(("all.example.com/tandem/", OF_VLLM)) for image in images)
 
 
 def test_no_default_image_can_be_published_by_somebody_else() -> None:
     with pytest.raises(RuntimeError, match=r"image\.registry is empty"):
         run_helm("template", "tandem", CHART)
+
+
+def test_pools_on_gpus_run_the_image_of_vllm_that_the_launcher_is_tested_with() -> None:
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())["engineImages"]["gpu"]
+
+    assert f"{defaults['repository']}:{defaults['tag']}" == VLLM_IMAGE
+    assert defaults["registry"] == "docker.io"
 
 
 def test_a_proxy_from_a_secret_does_not_come_between_the_operator_and_the_cluster() -> None:

@@ -16,6 +16,7 @@ class WrongValue(NamedTuple):
 
 DIGEST = "sha256:" + "0" * 64
 NO_REGISTRY = {"global": {"imageRegistry": ""}}
+BY_DIGEST = {key: {"digest": DIGEST} for key in ("image", "routerImage", "launcherImage")}
 
 BY_SCHEMA = {
     "unknown value": WrongValue({"replica": 2}, "replica"),
@@ -67,11 +68,21 @@ BY_SENTENCE = {
     "no registry for engines": WrongValue(
         {
             **NO_REGISTRY,
-            "image": {"digest": DIGEST},
-            "routerImage": {"digest": DIGEST},
-            "engineImages": {"cpu": {"repository": ""}},
+            **BY_DIGEST,
         },
-        "engineImages.gpu.registry is empty",
+        "engineImages.cpu.registry is empty",
+    ),
+    "no registry for vLLM's own image": WrongValue(
+        {
+            **NO_REGISTRY,
+            **BY_DIGEST,
+            "engineImages": {"cpu": {"repository": ""}, "gpu": {"registry": ""}},
+        },
+        "engineImages.gpu.registry is empty; write docker.io for vLLM's own image",
+    ),
+    "no version of vLLM": WrongValue(
+        {"engineImages": {"gpu": {"tag": ""}}},
+        "engineImages.gpu.tag is empty, and vLLM has versions of its own; write one, such as",
     ),
     "registry with a scheme": WrongValue(
         {"global": {"imageRegistry": "https://r.example.com"}},

@@ -10,9 +10,9 @@
 
 {{- define "tandem.checkImages" -}}
 {{- $global := (.Values.global | default dict).imageRegistry }}
-{{- $images := dict "image" .Values.image "routerImage" .Values.routerImage "engineImages.cpu" .Values.engineImages.cpu "engineImages.gpu" .Values.engineImages.gpu }}
+{{- $images := dict "image" .Values.image "routerImage" .Values.routerImage "launcherImage" .Values.launcherImage "engineImages.cpu" .Values.engineImages.cpu "engineImages.gpu" .Values.engineImages.gpu }}
 {{- include "tandem.checkRegistry" (list "global.imageRegistry" $global) }}
-{{- range $field := list "image" "routerImage" "engineImages.cpu" "engineImages.gpu" }}
+{{- range $field := list "image" "routerImage" "launcherImage" "engineImages.cpu" "engineImages.gpu" }}
 {{- $value := get $images $field }}
 {{- include "tandem.checkRegistry" (list (printf "%s.registry" $field) $value.registry) }}
 {{- if $value.repository }}
@@ -28,11 +28,18 @@
 {{- if and $value.tag (not (regexMatch "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$" $value.tag)) }}
 {{- fail (printf "%s.tag is %q, which is not a tag; write letters, digits and . _ -, such as 0.1.0" $field $value.tag) }}
 {{- end }}
-{{- if not (or $global $value.registry $value.digest) }}
+{{- if eq $field "engineImages.gpu" }}
+{{- if not (or $value.tag $value.digest) }}
+{{- fail "engineImages.gpu.tag is empty, and vLLM has versions of its own; write one, such as v0.32.0, or set engineImages.gpu.digest" }}
+{{- end }}
+{{- if not (or $global $value.registry) }}
+{{- fail "engineImages.gpu.registry is empty; write docker.io for vLLM's own image, or the registry of your mirror" }}
+{{- end }}
+{{- else if not (or $global $value.registry $value.digest) }}
 {{- fail (printf "%s.registry is empty, and Tandem publishes no images yet; push your own images and name their registry, such as --set global.imageRegistry=registry.example.com, or set %s.digest" $field $field) }}
 {{- end }}
 {{- else if not (hasPrefix "engineImages" $field) }}
-{{- fail (printf "%s.repository is empty; write the path of the image in its registry, such as tandem/%s" $field (ternary "operator" "router" (eq $field "image"))) }}
+{{- fail (printf "%s.repository is empty; write the path of the image in its registry, such as tandem/%s" $field (get (dict "image" "operator" "routerImage" "router" "launcherImage" "launcher") $field)) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -127,7 +134,7 @@
 {{- fail (printf "extraArgs sets %s, which this chart sets itself; %s" $option (ternary (printf "use %s" $instead) "leave it out" (ne $instead ""))) }}
 {{- end }}
 {{- end }}
-{{- $variables := dict "TANDEM_ROUTER_IMAGE" "routerImage" "TANDEM_ENGINE_CPU_IMAGE" "engineImages.cpu" "TANDEM_ENGINE_GPU_IMAGE" "engineImages.gpu" "TANDEM_LOG_LEVEL" "logLevel" "NO_PROXY" "noProxy" }}
+{{- $variables := dict "TANDEM_ROUTER_IMAGE" "routerImage" "TANDEM_LAUNCHER_IMAGE" "launcherImage" "TANDEM_ENGINE_CPU_IMAGE" "engineImages.cpu" "TANDEM_ENGINE_GPU_IMAGE" "engineImages.gpu" "TANDEM_LOG_LEVEL" "logLevel" "NO_PROXY" "noProxy" }}
 {{- if .Values.httpProxy }}{{ $_ := set $variables "HTTP_PROXY" "httpProxy" }}{{ end }}
 {{- if .Values.httpsProxy }}{{ $_ := set $variables "HTTPS_PROXY" "httpsProxy" }}{{ end }}
 {{- if include "tandem.hasBundle" . }}{{ $_ := set $variables "SSL_CERT_FILE" "caBundle" }}{{ end }}

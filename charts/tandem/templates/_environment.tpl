@@ -2,6 +2,8 @@
 {{- define "tandem.environment" -}}
 - name: TANDEM_ROUTER_IMAGE
   value: {{ include "tandem.image" (list . .Values.routerImage) | quote }}
+- name: TANDEM_LAUNCHER_IMAGE
+  value: {{ include "tandem.image" (list . .Values.launcherImage) | quote }}
 - name: TANDEM_ENGINE_CPU_IMAGE
   value: {{ include "tandem.image" (list . .Values.engineImages.cpu) | quote }}
 - name: TANDEM_ENGINE_GPU_IMAGE

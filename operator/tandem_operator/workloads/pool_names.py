@@ -13,7 +13,16 @@ from tandem_operator.workloads.world import Object
 ROUTER = "router"
 ENGINE = "engine"
 """The container of an engine pod that the launcher runs in."""
+LAUNCHER = "launcher"
+"""The init container of an engine pod that brings the launcher, and its volume."""
 MEMORY_KEY = "memory.json"
+
+
+def own_containers(component: str) -> Mapping[str, str]:
+    """By their list in a pod of the component, the containers that are Tandem's own."""
+    if component == ROUTER:
+        return {"containers": ROUTER}
+    return {"containers": ENGINE, "initContainers": LAUNCHER}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Installation:
     """What the operator was installed with, and what its cluster offers.
 
     Attributes:
+        launcher_image: of the init container in every engine pod.
         any_pod_template: whether pools may ask for pods that the restrictions refuse.
         any_extra_args: whether pools may set any option of vLLM.
         network: of NetworkPolicies for pools; `None`: it makes none.
@@ -43,6 +44,7 @@ class Installation:
     """
 
     router_image: str
+    launcher_image: str
     engine_image_cpu: str
     engine_image_gpu: str
     any_pod_template: bool = False

@@ -8,7 +8,9 @@ from tandem_operator.workloads.world import Installation, World
 from tests.unit.loop.store import KEY, own
 from tests.unit.workloads.cluster import pool
 
-INSTALLATION = Installation(router_image="r", engine_image_cpu="c", engine_image_gpu="g")
+INSTALLATION = Installation(
+    router_image="r", launcher_image="l", engine_image_cpu="c", engine_image_gpu="g"
+)
 
 
 def deployment(component, *, replicas, owner):

@@ -43,7 +43,11 @@ def test_an_option_is_taken_by_its_whole_name_alone(short, capsys):
 
 
 @pytest.mark.parametrize(
-    "variable", ["TANDEM_ROUTER_IMAGE", "TANDEM_ENGINE_CPU_IMAGE", "TANDEM_ENGINE_GPU_IMAGE"]
+    "variable",
+    [
+        *("TANDEM_ROUTER_IMAGE", "TANDEM_LAUNCHER_IMAGE"),
+        *("TANDEM_ENGINE_CPU_IMAGE", "TANDEM_ENGINE_GPU_IMAGE"),
+    ],
 )
 def test_no_image_is_taken_that_nobody_named(monkeypatch, variable):
     monkeypatch.delenv(variable, raising=False)

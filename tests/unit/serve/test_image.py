@@ -1,9 +1,13 @@
-"""The engine image's recipe, checked where no image is built."""
+"""The recipes of the engine's and the launcher's image, checked where no image is built."""
 
 import ctypes
 import importlib.util
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +15,10 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[3]
-IMAGE = ROOT / "images" / "engine"
-DOCKERFILE = (IMAGE / "Dockerfile").read_text()
+ENGINE = ROOT / "images" / "engine"
+LAUNCHER = ROOT / "images" / "launcher"
+RECIPES = {folder.name: (folder / "Dockerfile").read_text() for folder in (ENGINE, LAUNCHER)}
+every_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
@@ -23,7 +29,7 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def slim() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("slim", IMAGE / "slim.py")
+    spec = importlib.util.spec_from_file_location("slim", ENGINE / "slim.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -31,41 +37,81 @@ def slim() -> ModuleType:
     return module
 
 
-def test_the_recipe_needs_no_buildkit() -> None:
-    for feature in ("RUN --", "COPY --", "ADD --", "<<", "# syntax"):
-        assert feature not in DOCKERFILE
+def copies(recipe: str) -> list[list[str]]:
+    """What each COPY from the build's context names, its target last."""
+    given = (rest.split() for name, rest in instructions(recipe) if name == "COPY")
+    return [words for words in given if not words[0].startswith("--from")]
 
 
-def test_one_stage_serves_both_devices() -> None:
-    # The legacy builder builds every stage, so a second one would cost all of its layers.
-    assert [name for name, _ in instructions(DOCKERFILE)].count("FROM") == 1
-    assert 'case "$FLAVOR" in' in DOCKERFILE
+@every_recipe
+def test_a_recipe_needs_no_buildkit(recipe: str) -> None:
+    for feature in ("RUN --", "COPY --chmod", "COPY --link", "ADD --", "<<", "# syntax"):
+        assert feature not in recipe
 
 
-def test_what_is_copied_exists_and_code_comes_last() -> None:
-    copies = [rest.split() for name, rest in instructions(DOCKERFILE) if name == "COPY"]
-
-    for *sources, _ in copies:
+@every_recipe
+def test_what_is_copied_exists(recipe: str) -> None:
+    for *sources, _ in copies(recipe):
         for source in sources:
             assert (ROOT / source).exists(), source
-    assert copies[0][0] == "engine/pyproject.toml"
-    assert copies[-1][0] == "engine/tandem_engine/serve"
 
 
-def test_it_runs_without_a_name_or_rights() -> None:
-    users = [rest for name, rest in instructions(DOCKERFILE) if name == "USER"]
+@every_recipe
+def test_it_runs_without_a_name_or_rights(recipe: str) -> None:
+    users = [rest for name, rest in instructions(recipe) if name == "USER"]
     assert users == ["65532:65532"]
 
 
-def test_shell_lines_are_whole() -> None:
-    for name, rest in instructions(DOCKERFILE):
+@every_recipe
+def test_shell_lines_are_whole(recipe: str) -> None:
+    for name, rest in instructions(recipe):
         if name == "RUN":
             assert shlex.split(rest)
 
 
-def test_no_host_of_a_registry_or_mirror_is_named() -> None:
-    assert not re.search(r"https?://", DOCKERFILE)
-    assert "index-url" not in DOCKERFILE
+@every_recipe
+def test_no_host_of_a_registry_or_mirror_is_named(recipe: str) -> None:
+    assert not re.search(r"https?://", recipe)
+    assert "index-url" not in recipe
+
+
+def test_the_engine_image_has_one_stage_and_no_code_that_changes() -> None:
+    # The legacy builder builds every stage, so a second one would cost all of its layers.
+    assert [name for name, _ in instructions(RECIPES["engine"])].count("FROM") == 1
+    sources = {source for *given, _ in copies(RECIPES["engine"]) for source in given}
+    assert not {source for source in sources if "tandem" in source}
+
+
+def test_the_launcher_image_has_nothing_but_its_files() -> None:
+    stages = [rest for name, rest in instructions(RECIPES["launcher"]) if name == "FROM"]
+
+    assert stages[-1] == "scratch"
+
+
+def test_python_runs_the_launcher_from_the_folder_that_is_copied(
+    tmp_path: Path, model: Path
+) -> None:
+    for source, target in copies(RECIPES["launcher"]):
+        place = tmp_path / target.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copyfile
+        copy(ROOT / source, place)
+    folder = tmp_path / "image" / "launcher"
+    words = ("serve", "--role=prefill", f"--model={model}", "--print-command")
+
+    told = subprocess.run(
+        [sys.executable, "-v", folder, *words],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert f"PYTHONPATH={folder}/tandem_engine/serve/plugins" in told.stdout
+    ours = re.findall(r"# code object from '?([^' ]*/tandem_\w+/[^' ]*)", told.stderr)
+    assert ours
+    assert all(Path(each).is_relative_to(folder) for each in ours)
 
 
 def test_a_stand_in_library_can_be_loaded_and_brings_what_it_needs(

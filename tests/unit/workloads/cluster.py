@@ -14,6 +14,7 @@ NOW_S = 1_790_000_000.0
 NOW = "2026-09-21T14:13:20Z"
 INSTALLATION = Installation(
     router_image="tandem/router:1",
+    launcher_image="tandem/launcher:1",
     engine_image_cpu="tandem/engine-cpu:1",
     engine_image_gpu="tandem/engine-gpu:1",
 )

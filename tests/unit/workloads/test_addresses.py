@@ -13,7 +13,11 @@ URL = "http://prometheus.monitoring.svc:9090"
 
 def installed(*urls):
     return Installation(
-        router_image="r", engine_image_cpu="c", engine_image_gpu="g", prometheus_urls=urls
+        router_image="r",
+        launcher_image="l",
+        engine_image_cpu="c",
+        engine_image_gpu="g",
+        prometheus_urls=urls,
     )
 
 

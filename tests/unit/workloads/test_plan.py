@@ -92,6 +92,12 @@ BAD = {
     "decode.podTemplate.spec.initContainers[0]": {
         "decode": {"podTemplate": {"spec": {"initContainers": [{"name": "engine"}]}}}
     },
+    "prefill.podTemplate.spec.containers must be": {
+        "prefill": {"podTemplate": {"spec": {"containers": None}}}
+    },
+    "decode.podTemplate.spec.initContainers must be": {
+        "decode": {"podTemplate": {"spec": {"initContainers": None}}}
+    },
     "decode.resources.limits.memory": {"decode": {"resources": {"limits": {"memory": "1Mi"}}}},
     "router.resources.limits.memory": {"router": {"resources": {"limits": {"memory": 1000000}}}},
     "slo.attainment": {"slo": {"attainment": "101%"}},
@@ -107,6 +113,15 @@ def test_a_pool_without_any_router_image_is_refused_by_name():
 
     assert "router.image is needed" in accepted(refused)["message"]
     assert accepted(taken)["status"] == "True"
+
+
+def test_a_pool_is_refused_where_the_operator_has_no_launcher_image():
+    installation = replace(INSTALLATION, launcher_image="")
+
+    refused = plan(replace(running(), installation=installation), now_s=NOW_S)
+
+    assert "engine: no pod can start" in accepted(refused)["message"]
+    assert "TANDEM_LAUNCHER_IMAGE" in accepted(refused)["message"]
 
 
 @pytest.mark.parametrize("field", BAD)

@@ -30,7 +30,7 @@ def test_pods_satisfy_the_restricted_pod_security_standard(component):
     assert pod["securityContext"]["runAsUser"] == 65532
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
-    for each in pod["containers"]:
+    for each in (*pod["containers"], *pod.get("initContainers", ())):
         assert each["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -53,9 +53,60 @@ def test_only_the_router_is_given_an_api_token():
 def test_every_mount_has_its_volume(component):
     pod = template(planned(), component)["spec"]
 
-    mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    containers = (*pod["containers"], *pod.get("initContainers", ()))
+    mounted = {mount["name"] for each in containers for mount in each["volumeMounts"]}
 
     assert mounted <= {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize("role", Role)
+def test_an_engine_runs_the_launcher_that_an_init_container_copies(role):
+    pod = template(planned(), role)["spec"]
+    engine, (launcher,) = pod["containers"][0], pod["initContainers"]
+    folder, own = (
+        next(mount for mount in each["volumeMounts"] if mount["name"] == "launcher")
+        for each in (launcher, engine)
+    )
+
+    assert launcher["image"] == "tandem/launcher:1"
+    assert launcher["command"] == ["/bin/cp", "-R", "/launcher/.", folder["mountPath"]]
+    assert engine["command"] == ["python3", own["mountPath"], "serve"]
+    assert own == folder | {"readOnly": True}
+    assert {"name": "launcher", "emptyDir": {"sizeLimit": "16Mi"}} in pod["volumes"]
+
+
+def test_the_init_container_takes_no_pod_out_of_the_class_guaranteed():
+    (launcher,) = template(planned(), "decode")["spec"]["initContainers"]
+
+    assert launcher["resources"]["requests"] == launcher["resources"]["limits"]
+    assert launcher["resources"]["limits"].keys() == {"cpu", "memory"}
+
+
+def test_what_prepares_a_pod_comes_after_the_launcher_and_may_size_it():
+    spec = {
+        "initContainers": [
+            {"name": "fetch", "image": "fetch:1"},
+            {"name": "launcher", "image": "mine:1", "resources": {"limits": {"cpu": "1"}}},
+        ]
+    }
+    made = planned({"decode": {"podTemplate": {"spec": spec}}})
+    launcher, fetch = template(made, "decode")["spec"]["initContainers"]
+
+    assert (launcher["name"], launcher["image"]) == ("launcher", "tandem/launcher:1")
+    assert launcher["resources"]["limits"] == {"cpu": "1", "memory": "64Mi"}
+    assert fetch["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    accepted = next(each for each in made.status["conditions"] if each["type"] == "Accepted")
+    assert "decode.podTemplate.spec.initContainers[launcher].image" in accepted["message"]
+
+
+def test_another_launcher_rolls_the_engines_as_another_engine_image_does():
+    before, after = planned(), planned(launcher_image="tandem/launcher:2")
+
+    for role in Role:
+        old, new = (template(each, role)["metadata"] for each in (before, after))
+        assert old["annotations"] != new["annotations"]
+        assert old["labels"] != new["labels"]
+    assert template(before, "router") == template(after, "router")
 
 
 def test_weights_may_load_for_half_an_hour_before_a_probe_gives_up():

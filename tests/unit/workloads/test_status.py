@@ -226,6 +226,60 @@ def test_pods_of_an_older_generation_serve_and_may_meet_the_slo():
     assert condition(status_of(replace(live, pool=edit)), "SLOMet")["reason"] == "Met"
 
 
+def init_status(**state):
+    """A pod whose init container is at fault; its engine waits."""
+    waiting = {
+        "name": "engine",
+        "ready": False,
+        "state": {"waiting": {"reason": "PodInitializing"}},
+    }
+    launcher = {"name": "launcher", "ready": False} | state
+    return {
+        "phase": "Pending",
+        "initContainerStatuses": [launcher],
+        "containerStatuses": [waiting],
+    }
+
+
+def test_a_pod_that_is_being_given_its_launcher_is_in_no_trouble():
+    status = init_status(state={"running": {"startedAt": NOW}})
+
+    ready = condition(status_of(with_pod(running(), "decode", status=status)), "Ready")
+
+    assert ready["reason"] == "Starting"
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (
+            {
+                "state": {
+                    "waiting": {
+                        "reason": "ImagePullBackOff",
+                        "message": 'Back-off pulling image "nowhere/launcher:1"',
+                    }
+                }
+            },
+            'decode: ImagePullBackOff: Back-off pulling image "nowhere/launcher:1"',
+        ),
+        (
+            {
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {
+                    "terminated": {"exitCode": 1, "message": "cp: write error: no space left"}
+                },
+            },
+            "decode: Crashing: launcher: cp: write error: no space left (exit code 1)",
+        ),
+    ],
+)
+def test_a_launcher_that_does_not_come_is_told_as_an_engine_that_does_not_start(state, message):
+    live = with_pod(running(), "decode", status=init_status(**state))
+
+    assert condition(status_of(live), "Ready")["message"] == message
+
+
 TROUBLES = {
     "ImagePullBackOff": (
         container_status(

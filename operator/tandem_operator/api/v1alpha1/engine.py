@@ -38,7 +38,8 @@ class Engine(ApiModel):
     backend: Backend = Backend.VLLM
     """Inference engine."""
     image: ImageReference | None = None
-    """Image of the engine pods. Without it: the one the operator was installed with, by device."""
+    """Image of the engine pods: any with vLLM 0.32 or newer and NIXL, such as
+    vllm/vllm-openai:v0.32.0. Without it: the one the operator was installed with, by device."""
     device: Device = Device.NVIDIA
     """What the engine computes on. NVIDIA pods ask for nvidia.com/gpu; CPU pods for none."""
     dtype: Dtype = Dtype.AUTO

@@ -64,6 +64,7 @@ def lint(
     """
     installation = Installation(
         router_image="router",
+        launcher_image="launcher",
         engine_image_cpu="engine",
         engine_image_gpu="engine",
         any_pod_template=allow_any_pod_template,

@@ -8,7 +8,6 @@ from tandem_operator.api import Device, PoolSpec
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.pool_names import PoolName
 
-COMMAND = ("tandem-engine", "serve")
 MODEL_MOUNT = "/mnt/model"
 STOP_MARGIN_S = 15
 """What stays of the grace period for vLLM's own stop after the drain."""
@@ -61,7 +60,7 @@ def model_location(spec: PoolSpec) -> str:
     return source.hugging_face.repo
 
 
-def revision_of(spec: PoolSpec, *, image: str) -> str:
+def revision_of(spec: PoolSpec, *, image: str, launcher_image: str) -> str:
     """Hash over what engines of either role must have in common to exchange KV blocks.
 
     A change of anything else (batch size, memory, resources) rolls pods that still pair with the
@@ -70,6 +69,8 @@ def revision_of(spec: PoolSpec, *, image: str) -> str:
     engine = spec.engine
     common = {
         "image": image,
+        # It tells engines of each other's leases.
+        "launcher_image": launcher_image,
         "model": spec.model.model_copy(update={"cache": None}).to_object(),
         "device": engine.device,
         "dtype": engine.dtype,

@@ -18,6 +18,14 @@ CONTAINED: Mapping[str, Any] = {
     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 }
 """What every container of a pod has by default, those of the user too."""
+CONFINED: Mapping[str, Any] = {
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+}
+"""What every container of Tandem's own has by default."""
 
 VOLUME_TYPES = ("configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim")
 SAFE_SYSCTLS = frozenset(

@@ -20,8 +20,8 @@ from tandem_contracts.names import (
 )
 from tandem_operator.api import Device, Placement, PodTemplate, PoolSpec
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.builders import launcher_copy
 from tandem_operator.workloads.builders.engine_args import (
-    COMMAND,
     MODEL_MOUNT,
     STOP_MARGIN_S,
     digest,
@@ -30,9 +30,9 @@ from tandem_operator.workloads.builders.engine_args import (
 )
 from tandem_operator.workloads.builders.engine_key import key_env
 from tandem_operator.workloads.builders.merge import merged, overridden
-from tandem_operator.workloads.builders.pod_restrictions import CONTAINED
+from tandem_operator.workloads.builders.pod_restrictions import CONFINED, CONTAINED
 from tandem_operator.workloads.labels import TEMPLATE_ANNOTATION, labels_of, selector_of
-from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName, own_containers
 from tandem_operator.workloads.world import Installation, Object
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -56,11 +56,11 @@ def engine_template(
     """The pods of one role; `with_key`: they ask their callers for the pool's key."""
     defaults, given = _below(spec, role, name=name)
     grace_period_s = _grace_period_s(defaults, given)
-    image = engine_image(spec, installation)
+    image, launcher_image = engine_image(spec, installation), installation.launcher_image
     container = {
         "name": ENGINE,
         "image": image,
-        "command": list(COMMAND),
+        "command": list(launcher_copy.COMMAND),
         "args": engine_args(spec, role, name=name, grace_period_s=grace_period_s),
         "env": [*_engine_env(spec), *([key_env(name)] if with_key else [])],
         "ports": [
@@ -72,6 +72,7 @@ def engine_template(
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
             {"name": "cache", "mountPath": "/cache"},
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+            launcher_copy.MOUNT,
             *_model_mounts(spec),
         ],
         **_probes(startup="/startup", liveness="/live", readiness="/ready", port=CONTROL_PORT),
@@ -82,15 +83,17 @@ def engine_template(
             "requests": {GPU_RESOURCE: gpus},
             "limits": {GPU_RESOURCE: gpus},
         }
-    labels = labels_of(name, role) | {REVISION_LABEL: revision_of(spec, image=image)}
+    revision = revision_of(spec, image=image, launcher_image=launcher_image)
+    labels = labels_of(name, role) | {REVISION_LABEL: revision}
     own = {
         "metadata": {"labels": labels} | _annotated(name, with_key=with_key),
         "spec": {
             "restartPolicy": "Always",
             # Else a Service called `vllm` puts VLLM_PORT, which vLLM reads, into the environment.
             "enableServiceLinks": False,
+            "initContainers": [launcher_copy.launcher_container(launcher_image)],
             "containers": [container],
-            "volumes": _model_volumes(spec),
+            "volumes": [launcher_copy.VOLUME, *_model_volumes(spec)],
         },
     }
     return _layered(defaults, given, own)
@@ -177,14 +180,14 @@ def _grace_period_s(defaults: Object, given: Object) -> int:
 def _below(spec: PoolSpec, component: str, *, name: PoolName) -> tuple[Object, Object]:
     """The two layers below Tandem's own fields: its defaults, and the user's template."""
     if component == ROUTER:
-        given = _given(spec.router.pod_template, own=ROUTER)
+        given = _given(spec.router.pod_template, ROUTER)
         return _router_defaults(spec, name=name), given
     role = Role(component)
-    given = _given(spec.fleets[role].pod_template, own=ENGINE)
+    given = _given(spec.fleets[role].pod_template, role)
     return _engine_defaults(spec, role, name=name), given
 
 
-def _given(template: PodTemplate | None, *, own: str) -> Object:
+def _given(template: PodTemplate | None, component: str) -> Object:
     # Read by alias, nulls kept: they take a default away.
     if template is None:
         return {}
@@ -192,11 +195,12 @@ def _given(template: PodTemplate | None, *, own: str) -> Object:
     spec = dict(template.spec or {})
     for field in ("containers", "initContainers"):
         if isinstance(spec.get(field), list):
+            own = own_containers(component).get(field)
             spec[field] = [_contained(container, own=own) for container in spec[field]]
     return {"metadata": metadata, "spec": spec}
 
 
-def _contained(container: Any, *, own: str) -> Any:
+def _contained(container: Any, *, own: str | None) -> Any:
     """A container of the user's with the defaults that every container has."""
     if not isinstance(container, Mapping) or container.get("name") == own:
         return container
@@ -233,6 +237,7 @@ def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:
     pod = defaults["spec"] | {
         "serviceAccountName": name.child(role),
         "automountServiceAccountToken": False,
+        "initContainers": [launcher_copy.DEFAULTS],
     }
     if spec.model.cache is not None:
         # A new volume belongs to root; all pods of the pool write to it as this group.
@@ -266,11 +271,7 @@ def _defaults(
                     "name": container,
                     "resources": resources,
                     "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
+                    **CONFINED,
                     "startupProbe": {
                         "periodSeconds": 2,
                         "timeoutSeconds": 5,

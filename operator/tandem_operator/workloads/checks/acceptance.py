@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem_operator.api import PodTemplate, PoolSpec, Resources, quantity
+from tandem_contracts.names import VLLM_IMAGE
+from tandem_operator.api import Device, PodTemplate, PoolSpec, Resources, quantity
 from tandem_operator.workloads.builders.pod_restrictions import Own, breaches
 from tandem_operator.workloads.builders.pod_templates import (
     LEAST_GRACE_PERIOD_S,
@@ -14,12 +15,13 @@ from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks import addresses
 from tandem_operator.workloads.checks.engine_options import refused_options
 from tandem_operator.workloads.objection import Objection
-from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName
+from tandem_operator.workloads.pool_names import ROUTER, PoolName, own_containers
 from tandem_operator.workloads.world import Installation
 
 _GRACE = "terminationGracePeriodSeconds"
 # Below this not even the sandbox comes up, and Kubernetes says so in an Event of the pod alone.
 _LEAST_MEMORY = "64Mi"
+_EXAMPLE = "registry.example.com/first:1.0"
 
 
 def objections(
@@ -48,11 +50,19 @@ def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Ite
 
 def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
     if not engine_image(spec, installation):
+        own = "registry.example.com/tandem/engine-cpu:1.0"
+        example = own if spec.engine.device is Device.CPU else VLLM_IMAGE
         yield Objection(
             "engine.image",
             "engine.image is needed, since the operator was installed without an engine image for"
-            f" device {spec.engine.device}; write for example"
-            " engine.image: registry.example.com/tandem/engine-cuda:1.0",
+            f" device {spec.engine.device}; write for example engine.image: {example}",
+        )
+    if not installation.launcher_image:
+        yield Objection(
+            "engine",
+            "engine: no pod can start, since the operator was installed without a launcher image;"
+            " set launcherImage of its chart, or its variable"
+            " TANDEM_LAUNCHER_IMAGE=registry.example.com/tandem/launcher:1.0",
         )
     if not (spec.router.image or installation.router_image):
         yield Objection(
@@ -73,10 +83,9 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objectio
         yield Objection(field, f"{field} {why}")
     for role, fleet in spec.fleets.items():
         yield from _memory_objections(fleet.resources, f"{role}.resources", example="4Gi")
-        yield from _template_objections(fleet.pod_template, f"{role}.podTemplate.spec", ENGINE)
+        yield from _template_objections(fleet.pod_template, role)
     yield from _memory_objections(spec.router.resources, "router.resources", example="512Mi")
-    template = spec.router.pod_template
-    yield from _template_objections(template, "router.podTemplate.spec", ROUTER)
+    yield from _template_objections(spec.router.pod_template, ROUTER)
 
 
 def _memory_objections(resources: Resources, path: str, *, example: str) -> Iterator[Objection]:
@@ -89,10 +98,14 @@ def _memory_objections(resources: Resources, path: str, *, example: str) -> Iter
         )
 
 
-def _template_objections(template: PodTemplate | None, path: str, own: str) -> Iterator[Objection]:
+def _template_objections(template: PodTemplate | None, component: str) -> Iterator[Objection]:
     given = (template.spec if template else None) or {}
+    path = f"{component}.podTemplate.spec"
     for field in ("containers", "initContainers"):
-        yield from _container_objections(given.get(field), f"{path}.{field}", own)
+        # A null would take away what Tandem's own container is confined by.
+        if field in given:
+            own = own_containers(component).get(field)
+            yield from _container_objections(given[field], f"{path}.{field}", own)
     grace = given.get(_GRACE, LEAST_GRACE_PERIOD_S)
     if not isinstance(grace, int) or isinstance(grace, bool) or grace < LEAST_GRACE_PERIOD_S:
         yield Objection(
@@ -102,11 +115,10 @@ def _template_objections(template: PodTemplate | None, path: str, own: str) -> I
         )
 
 
-def _container_objections(containers: Any, path: str, own: str) -> Iterator[Objection]:
-    if containers is None:
-        return
+def _container_objections(containers: Any, path: str, own: str | None) -> Iterator[Objection]:
     if not isinstance(containers, list):
-        why = f"must be a list; write for example [{{name: {own}}}]"
+        example = f"name: {own}" if own else f"name: first, image: {_EXAMPLE}"
+        why = f"must be a list; write for example [{{{example}}}]"
         yield Objection(path, f"{path} {why}")
         return
     seen = set()
@@ -114,15 +126,13 @@ def _container_objections(containers: Any, path: str, own: str) -> Iterator[Obje
         item = f"{path}[{index}]"
         name = container.get("name") if isinstance(container, Mapping) else None
         if not isinstance(name, str) or not name:
-            why = f"is required; write {own} for Tandem's own container"
+            why = "is required; write " + (f"{own} for Tandem's own container" if own else "first")
             yield Objection(f"{item}.name", f"{item}.name {why}")
         elif name in seen:
             why = f"{name!r} appears twice; give each its own name"
             yield Objection(f"{item}.name", f"{item}.name: {why}")
-        elif not container.get("image") and (name != own or path.endswith("initContainers")):
-            yield Objection(
-                item,
-                f"{item}: container {name!r} has no image; name it {own} to change"
-                " Tandem's own container, or give it an image to run beside it",
-            )
+        elif not container.get("image") and name != own:
+            instead = f"name it {own} to change Tandem's own container, or " if own else ""
+            why = f"container {name!r} has no image; {instead}give it an image to run beside it"
+            yield Objection(item, f"{item}: {why}")
         seen.add(name if isinstance(name, str) else None)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tandem_operator.workloads.pool_names import ENGINE, ROUTER
+
 CRASHING = "Crashing"
 """A container that crashed and is started again and again, running or waiting at the moment.
 
@@ -79,11 +81,19 @@ def _container_troubles(container: Mapping[str, Any]) -> Iterator[str]:
 def _crash(container: Mapping[str, Any], ended: Mapping[str, Any], *, looping: bool) -> str:
     said = _last_line(ended.get("message"))
     if ended.get("reason") == "OOMKilled":
-        said = said or "the container exceeded its memory limit; raise resources.limits.memory"
-        return _worded("OOMKilled", said)
+        return _worded("OOMKilled", said or _too_much(container.get("name")))
     reason = CRASHING if looping else ended.get("reason") or "Error"
     code = f"exit code {ended.get('exitCode')}"
     return _worded(reason, f"{container.get('name')}: {said} ({code})" if said else code)
+
+
+def _too_much(container: Any) -> str:
+    if container in (ENGINE, ROUTER):
+        return "the container exceeded its memory limit; raise resources.limits.memory"
+    return (
+        f"the container {container} exceeded its memory limit; raise resources.limits.memory of it"
+        " in podTemplate"
+    )
 
 
 def _last_line(message: Any) -> str:
