@@ -9,6 +9,7 @@ import pytest
 
 from e2e.cluster.cluster import set_accelerators
 from e2e.commands import apply, kubectl, kubectl_json
+from e2e.demo import setup
 from e2e.pools import KIND, LABEL, Pool, wait_until
 
 Spec = dict[str, Any]
@@ -19,6 +20,10 @@ RATIONED = "tandem-e2e-rationed"
 
 def no_such_image(spec: Spec) -> None:
     spec["engine"]["image"] = "127.0.0.1:9/no-such-engine:none"
+
+
+def no_vllm_in_the_image(spec: Spec) -> None:
+    spec["engine"]["image"] = setup.built_images()["ROUTER_IMAGE"]
 
 
 def no_such_model(spec: Spec) -> None:
@@ -74,6 +79,7 @@ class Mistake:
 
 MISTAKES = (
     Mistake(no_such_image, ("Pull", "no-such-engine")),
+    Mistake(no_vllm_in_the_image, ("spec.engine.image: it has no", "comes with vLLM")),
     Mistake(no_such_model, ("/models/none",)),
     Mistake(too_little_memory, ("memory",)),
     Mistake(too_many_cores, ("Unschedulable", "Insufficient cpu")),

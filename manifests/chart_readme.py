@@ -26,9 +26,9 @@ $ helm upgrade --install tandem charts/tandem -n tandem-system --wait \\
 $ helm test tandem -n tandem-system
 ```
 
-Tandem publishes no images yet. Build them, push them, and write your registry into `image.registry`,
-`routerImage.registry` and `launcherImage.registry`. Pools on GPUs run vLLM's own image.
-[How to install](../../docs/how-to/install.md) shows each step.
+Tandem publishes no images yet. Build them, push them, and write your registry into
+`image.registry`, `routerImage.registry` and `launcherImage.registry`. Pools on GPUs run vLLM's own
+image. [How to install](../../docs/how-to/install.md) shows each step.
 
 A wrong value ends `helm` with a sentence that names it. `values.schema.json` holds types, ranges
 and names. `templates/_checks.tpl` holds the other rules.

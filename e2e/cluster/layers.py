@@ -1,10 +1,10 @@
 """Put an image into the node by sending only the layers that the node lacks.
 
-The engine image is 3 GB, of which a change of our code touches a few KB, yet `docker save` writes
-all of it. Docker's overlay2 driver keeps each layer in a directory of its own, so the missing ones
-can be packed from there into an OCI archive that names the others. Where that is not possible
-(another driver, an engine elsewhere, a layer that uses what plain tar leaves out), the caller sends
-the whole image.
+An image of ours has hundreds of MB, of which a change of our code touches few, yet `docker save`
+writes all of it. Docker's overlay2 driver keeps each layer in a directory of its own, so the
+missing ones can be packed from there into an OCI archive that names the others. Where that is not
+possible (another driver, an engine elsewhere, a layer that uses what plain tar leaves out), the
+caller sends the whole image.
 """
 
 from __future__ import annotations

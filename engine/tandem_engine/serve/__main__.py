@@ -25,8 +25,8 @@ def _without(missing: ModuleNotFoundError) -> int:
     module = str(missing.name)
     if module.startswith("tandem"):
         raise missing
-    # The kubelet takes a failed container's last line for its message.
-    print(f"tandem-engine: {no_module(module)}", file=sys.stderr)  # noqa: T201 - the reason for the end
+    # The kubelet takes it for the container's message.
+    print(no_module(module), file=sys.stderr)  # noqa: T201 - the reason for the end
     return 2
 
 

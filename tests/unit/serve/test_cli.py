@@ -72,9 +72,7 @@ async def test_an_image_that_lacks_what_comes_with_vllm_gets_one_sentence(tmp_pa
     _, errors = await process.communicate()
 
     assert process.returncode == 2
-    assert errors.decode().startswith(
-        "tandem-engine: spec.engine.image: it has no Python module aiohttp"
-    )
+    assert errors.decode().startswith("spec.engine.image: it has no Python module aiohttp")
     assert errors.count(b"\n") == 1
 
 
