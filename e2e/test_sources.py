@@ -18,8 +18,9 @@ FOLDER = "/var/lib/tandem-e2e"
 
 def put_model_on_node(image: str) -> None:
     """Copy the engine image's model to a folder of the node."""
+    # The image has no command of its own, and none is run.
     made = subprocess.run(
-        ["docker", "create", image], capture_output=True, text=True, check=True, timeout=60
+        ["docker", "create", image, "none"], capture_output=True, text=True, check=True, timeout=60
     ).stdout.strip()
     try:
         on_node("mkdir", "-p", FOLDER)
