@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
+from tandem_engine.router.accounting.traces import Traces
 from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.forwarding.forward import Forwarder
 from tandem_engine.router.forwarding.sink import Sink
@@ -311,6 +312,7 @@ async def test_a_fault_of_the_router_never_puts_a_second_answer_into_the_first(
         accounts=router.accounts,
         settings=router.settings,
         prefixes=PrefixMarks(None),
+        traces=Traces(router="tiny-router-0"),
         clock=asyncio.get_running_loop().time,
     )
     runner, port = await listen(server.handle, host="127.0.0.1", port=0, settings=lambda: None)
