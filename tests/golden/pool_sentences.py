@@ -44,6 +44,8 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"decode": {"podTemplate": {"spec": {"containers": [{"image": "logs:1"}]}}}},
     {"decode": {"podTemplate": {"spec": {"containers": "logs"}}}},
     {"metrics": {"prometheus": {"url": "http://169.254.169.254/latest"}}},
+    {"prefill": {"engine": {"extraArgs": ["--middleware=os.abort"]}}},
+    {"prefill": {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}}},
     *(
         {"engine": {"extraArgs": [option]}}
         for option in (
@@ -54,6 +56,9 @@ SPECS: tuple[Mapping[str, Any], ...] = (
             "--enable-mm-embeds=true",
             "--enable-log-outputs=true",
             "--data-parallel-size=2",
+            "--kv-offloading-size=40",
+            "--enable-lora",
+            "--pipeline-parallel=2",
             "--sse-keep-alive-interval=1",
             "--something-new=1",
         )

@@ -102,6 +102,9 @@ class EngineSettings(BaseModel):
     extra_arg: tuple[str, ...] = ()
     """One further argument for vLLM as it is, such as --max-num-batched-tokens=4096; repeatable."""
 
+    own_field: tuple[str, ...] = ()
+    """One field of the pool that this role has for itself, such as maxNumSeqs; repeatable."""
+
     @property
     def name(self) -> str:
         """The model's name on the wire."""

@@ -85,6 +85,10 @@ def _argument(argument: str) -> Bad:
     )
 
 
+def _role(name: str, field: str, works: str | None = None, **engine: Any) -> Bad:
+    return _spec(f"{name} of a role", f"prefill.engine.{field}", works, prefill={"engine": engine})
+
+
 def _prometheus(name: str, url: str) -> Bad:
     return _spec(
         f"Prometheus {name}",
@@ -180,6 +184,22 @@ BAD_POOLS = (
     _argument("4096"),
     _argument("--"),
     _argument("--seed=1\n--port=9000"),
+    _role("block size of the other role", "blockSize", blockSize=32),
+    _role("no sequences", "maxNumSeqs", maxNumSeqs=0),
+    _role("KV cache of words", "kvCacheMemory", "64Mi", kvCacheMemory="much"),
+    _role("method in capitals", "quantization", "example fp8", quantization="FP8"),
+    _role("image with a space", "image", "ghcr.io", image="my image"),
+    _role("flag as text", "prefixCaching", prefixCaching="yes"),
+    _role("port", "extraArgs[0]", "--max-num-batched-tokens=4096", extraArgs=["--port=80"]),
+    _role("format of the other role", "dtype", dtype="float16"),
+    _role("device of the other role", "device", device="CPU"),
+    _spec(
+        "GPUs that do not divide",
+        "decode.gpusPerReplica",
+        "the same for both",
+        prefill={"gpusPerReplica": 2},
+        decode={"gpusPerReplica": 3},
+    ),
     _spec("flag as text", "engine.prefixCaching", engine={"prefixCaching": "yes"}),
     _spec(
         "CPU of words",

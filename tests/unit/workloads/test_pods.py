@@ -321,6 +321,8 @@ def test_both_roles_carry_one_revision():
         {"engine": {"dtype": "bfloat16"}},
         {"engine": {"blockSize": 64}},
         {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}},
+        {"prefill": {"engine": {"image": "other:2"}}},
+        {"decode": {"engine": {"quantization": "fp8"}}},
         {"model": {"source": {"image": {"path": "/models/other"}}}},
     ],
 )
@@ -334,8 +336,72 @@ def test_what_kv_blocks_depend_on_makes_a_new_revision(edit):
         {"prefill": {"resources": {"limits": {"cpu": "500m"}}}},
         {"engine": {"maxNumSeqs": 32}},
         {"engine": {"kvCacheMemory": "128Mi"}},
+        {"engine": {"extraArgs": ["--max-num-batched-tokens=4096"]}},
         {"decode": {"podTemplate": {"metadata": {"labels": {"team": "search"}}}}},
     ],
 )
 def test_what_kv_blocks_do_not_depend_on_keeps_the_revision(edit):
     assert revisions(edit) == revisions()
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"maxNumSeqs": 32},
+        {"kvCacheMemory": "128Mi"},
+        {"prefixCaching": False},
+        {"extraArgs": ["--max-num-batched-tokens=16384", "--no_enable_chunked_prefill"]},
+    ],
+)
+@pytest.mark.parametrize("role", Role)
+def test_what_one_role_has_for_itself_rolls_its_pods_and_no_others(role, own):
+    before, after = planned(), planned({role: {"engine": own}})
+
+    changed = [each for each in Role if template(before, each) != template(after, each)]
+
+    assert changed == [role]
+    assert revisions({role: {"engine": own}}) == revisions()
+
+
+def test_a_list_of_one_role_takes_the_place_of_the_list_of_both():
+    made = planned({"engine": {"extraArgs": ["--seed=1"]}, "decode": {"engine": {"extraArgs": []}}})
+
+    assert "--extra-arg=--seed=1" in container(made, "prefill")["args"]
+    assert not any(each.startswith("--extra-arg") for each in container(made, "decode")["args"])
+
+
+def test_each_role_runs_its_own_image():
+    made = planned({"prefill": {"engine": {"image": "acme/prefill:1"}}})
+
+    assert container(made, "prefill")["image"] == "acme/prefill:1"
+    assert container(made, "decode")["image"] == "tandem/engine-cpu:1"
+
+
+@pytest.mark.parametrize(
+    ("both", "prefill", "decode"),
+    [
+        (["--kv-cache-dtype=fp8"], ["--seed=1"], None),
+        ([], ["--kv-cache-dtype=fp8"], ["--kv-cache-dtype=auto"]),
+        ([], None, ["--speculative-config.method=ngram"]),
+        ([], ["--decode-context-parallel-size=2"], []),
+    ],
+)
+def test_roles_whose_options_give_other_kv_blocks_are_refused(both, prefill, decode):
+    made = planned(
+        {
+            "engine": {"device": "NVIDIA", "extraArgs": both},
+            "prefill": {"engine": None if prefill is None else {"extraArgs": prefill}},
+            "decode": {"engine": None if decode is None else {"extraArgs": decode}},
+        }
+    )
+
+    assert made.children == ()
+    assert "may shape KV blocks or text" in str(made.status)
+
+
+def test_the_same_options_in_another_order_and_spelling_are_the_same():
+    shared = ["--kv-cache-dtype=fp8", "--tokenizer-mode=slow"]
+    other = ["--tokenizer_mode=slow", "--seed=2", "--kv_cache_dtype=fp8"]
+    device = {"engine": {"device": "NVIDIA", "extraArgs": shared}}
+
+    assert revisions(device, {"prefill": {"engine": {"extraArgs": other}}}) == revisions(device)

@@ -1,4 +1,4 @@
-"""`spec.engine`: how every engine pod runs, whatever its role."""
+"""`spec.engine`, and what `spec.prefill.engine` and `spec.decode.engine` may say otherwise."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -32,8 +32,23 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
 
 
+Quantization = Annotated[
+    str,
+    Field(max_length=64),
+    text_rule(
+        pattern="^[a-z0-9][a-z0-9_-]*$",
+        message=(
+            "quantization must be a method that vLLM knows; write for example fp8,"
+            " or leave it out to take the checkpoint's own"
+        ),
+    ),
+]
+Sequences = Annotated[Count, Field(ge=1, le=4096)]
+ExtraArguments = Annotated[tuple[ExtraArgument, ...], Field(max_length=32)]
+
+
 class Engine(ApiModel):
-    """How every engine pod runs, prefill and decode alike."""
+    """How every engine pod runs, unless its role has a value of its own."""
 
     backend: Backend = Backend.VLLM
     """Inference engine."""
@@ -43,20 +58,7 @@ class Engine(ApiModel):
     """What the engine computes on. NVIDIA pods ask for nvidia.com/gpu; CPU pods for none."""
     dtype: Dtype = Dtype.AUTO
     """Number format of weights and activations; auto takes the model's own."""
-    quantization: (
-        Annotated[
-            str,
-            Field(max_length=64),
-            text_rule(
-                pattern="^[a-z0-9][a-z0-9_-]*$",
-                message=(
-                    "engine.quantization must be a method that vLLM knows; write for example fp8,"
-                    " or leave it out to take the checkpoint's own"
-                ),
-            ),
-        ]
-        | None
-    ) = None
+    quantization: Quantization | None = None
     """Quantization method by vLLM's name, such as fp8. Without it: the checkpoint's own."""
     prefix_caching: Flag = True
     """Whether prompts with a common prefix share KV cache blocks."""
@@ -65,19 +67,51 @@ class Engine(ApiModel):
             Count,
             Rule(
                 expression="self in [8, 16, 32, 64, 128, 256]",
-                message="engine.blockSize must be 8, 16, 32, 64, 128 or 256 tokens; write 16",
+                message="blockSize must be 8, 16, 32, 64, 128 or 256 tokens; write 16",
                 holds=lambda size: size in (8, 16, 32, 64, 128, 256),
             ),
         ]
         | None
     ) = None
     """Tokens of a KV cache block. Prefixes share whole blocks. Without it: vLLM's default."""
-    max_num_seqs: Annotated[Count, Field(ge=1, le=4096)] = 256
+    max_num_seqs: Sequences = 256
     """Most requests that one engine pod runs at the same time."""
     kv_cache_memory: PositiveQuantity | None = None
     """KV cache of one GPU (on CPU: of one pod) in bytes, as a quantity such as 64Mi. Without
     it, the engine takes the memory that is free. On CPU, set it."""
-    extra_args: Annotated[tuple[ExtraArgument, ...], Field(max_length=32)] = ()
+    extra_args: ExtraArguments = ()
     """Further options for vLLM, such as --max-num-batched-tokens=4096, one an item. Those that load
     code, read files, open ports or send data elsewhere are refused, unless the installation
     allows any."""
+
+    def with_own(self, own: "RoleEngine | None") -> "Engine":
+        """The engine of a role that has values of its own."""
+        given = {} if own is None else {name: getattr(own, name) for name in type(own).model_fields}
+        return self.model_copy(
+            update={name: value for name, value in given.items() if value is not None}
+        )
+
+
+class RoleEngine(ApiModel):
+    """What the engines of one role have of their own.
+
+    A field here takes the place of the same field of spec.engine, a list as a whole. Fields that
+    are left out stay as spec.engine has them.
+    """
+
+    # Not the block size: with 64 tokens beside prefill's 32, vLLM 0.32.0 pulls every block, and on
+    # CPU answers with other tokens.
+    image: ImageReference | None = None
+    """Image of this role's engine pods. It must hold the same version of vLLM as the other's. A
+    change rolls the pods of both roles."""
+    quantization: Quantization | None = None
+    """Quantization method by vLLM's name, such as fp8."""
+    prefix_caching: Flag | None = None
+    """Whether prompts with a common prefix share KV cache blocks."""
+    max_num_seqs: Sequences | None = None
+    """Most requests that one engine pod runs at the same time."""
+    kv_cache_memory: PositiveQuantity | None = None
+    """KV cache of one GPU (on CPU: of one pod) in bytes, as a quantity such as 64Mi."""
+    extra_args: ExtraArguments | None = None
+    """Options for vLLM in place of all those of spec.engine.extraArgs, one an item. Options that
+    shape KV blocks or text, such as --kv-cache-dtype=fp8, must be the same for both roles."""

@@ -16,15 +16,15 @@ from tandem_operator.api.v1alpha1.placement import Placement
 from tandem_operator.api.v1alpha1.router import Router
 from tandem_operator.api.v1alpha1.scaling import Metrics, Scaling
 from tandem_operator.api.v1alpha1.slo import Slo
-from tandem_operator.api.values import quantity
 
 MAX_NAME_LENGTH = 40
 _SERVICE_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
-_MINIMUM_GPUS = " + ".join(
-    f"{role}.minReplicas * (has({role}.gpusPerReplica) ? {role}.gpusPerReplica : 1)"
-    for role in ("self.prefill", "self.decode")
-)
+_GPUS = {
+    role: f"(has(self.{role}.gpusPerReplica) ? self.{role}.gpusPerReplica : 1)"
+    for role in ("prefill", "decode")
+}
+_MINIMUM_GPUS = " + ".join(f"self.{role}.minReplicas * {gpus}" for role, gpus in _GPUS.items())
 
 
 class PoolSpec(ApiModel):
@@ -81,6 +81,20 @@ class PoolSpec(ApiModel):
                 or spec.prefill.gpus_per_replica is None is spec.decode.gpus_per_replica
             ),
         ),
+        Rule(
+            expression=(
+                f"{_GPUS['prefill']} % {_GPUS['decode']} == 0"
+                f" || {_GPUS['decode']} % {_GPUS['prefill']} == 0"
+            ),
+            message=(
+                "decode.gpusPerReplica must be a multiple or a divisor of prefill.gpusPerReplica,"
+                " since vLLM moves KV blocks between no others; write the same for both"
+            ),
+            holds=lambda spec: (
+                0 in (spec.prefill.gpus % spec.decode.gpus, spec.decode.gpus % spec.prefill.gpus)
+            ),
+            field=".decode.gpusPerReplica",
+        ),
     )
 
     def minimum_gpus(self) -> int:
@@ -92,11 +106,9 @@ class PoolSpec(ApiModel):
         """The two fleets by the name of their role."""
         return {"prefill": self.prefill, "decode": self.decode}
 
-    @property
-    def kv_cache_bytes(self) -> int | None:
-        """`engine.kvCacheMemory` in bytes."""
-        memory = self.engine.kv_cache_memory
-        return None if memory is None else int(quantity(memory))
+    def engine_of(self, role: str) -> Engine:
+        """How the engines of a role run: `engine`, with what the role has of its own."""
+        return self.engine.with_own(self.fleets[role].engine)
 
 
 class PoolMetadata(ApiModel):

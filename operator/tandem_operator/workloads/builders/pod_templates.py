@@ -56,10 +56,10 @@ def engine_template(
     """The pods of one role; `with_key`: they ask their callers for the pool's key."""
     defaults, given = _below(spec, role, name=name)
     grace_period_s = _grace_period_s(defaults, given)
-    image = engine_image(spec, installation)
+    images = {each: engine_image(spec, each, installation) for each in Role}
     container = {
         "name": ENGINE,
-        "image": image,
+        "image": images[role],
         "command": list(COMMAND),
         "args": engine_args(spec, role, name=name, grace_period_s=grace_period_s),
         "env": [*_engine_env(spec), *([key_env(name)] if with_key else [])],
@@ -82,7 +82,7 @@ def engine_template(
             "requests": {GPU_RESOURCE: gpus},
             "limits": {GPU_RESOURCE: gpus},
         }
-    labels = labels_of(name, role) | {REVISION_LABEL: revision_of(spec, image=image)}
+    labels = labels_of(name, role) | {REVISION_LABEL: revision_of(spec, images=images)}
     own = {
         "metadata": {"labels": labels} | _annotated(name, with_key=with_key),
         "spec": {
@@ -134,13 +134,13 @@ def asked_template(spec: PoolSpec, component: str, *, name: PoolName) -> Object:
     return asked
 
 
-def engine_image(spec: PoolSpec, installation: Installation) -> str:
+def engine_image(spec: PoolSpec, role: Role, installation: Installation) -> str:
     """The image of the spec, else the installation's for the device; empty if it has none."""
     by_device = {
         Device.CPU: installation.engine_image_cpu,
         Device.NVIDIA: installation.engine_image_gpu,
     }
-    return spec.engine.image or by_device[spec.engine.device]
+    return spec.engine_of(role).image or by_device[spec.engine.device]
 
 
 def _annotated(name: PoolName, *, with_key: bool) -> Object:

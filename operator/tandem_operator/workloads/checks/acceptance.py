@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tandem_operator.api import PodTemplate, PoolSpec, Resources, quantity
+from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.pod_restrictions import Own, breaches
 from tandem_operator.workloads.builders.pod_templates import (
     LEAST_GRACE_PERIOD_S,
@@ -12,7 +13,7 @@ from tandem_operator.workloads.builders.pod_templates import (
 )
 from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks import addresses
-from tandem_operator.workloads.checks.engine_options import refused_options
+from tandem_operator.workloads.checks.engine_options import option_objections
 from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName
 from tandem_operator.workloads.world import Installation
@@ -26,13 +27,15 @@ def objections(
     spec: PoolSpec, installation: Installation, *, name: PoolName
 ) -> tuple[Objection, ...]:
     """Why the pool cannot run as it is written; empty when it can."""
-    return (*_objections(spec, installation), *_breaches(spec, installation, name))
+    return (
+        *_objections(spec, installation),
+        *option_objections(spec, any_option=installation.any_extra_args),
+        *_breaches(spec, installation, name),
+    )
 
 
 def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Iterator[Objection]:
     """What this installation does not allow whoever may create pools."""
-    if not installation.any_extra_args:
-        yield from refused_options(spec.engine.extra_args)
     if installation.any_pod_template:
         return
     hub = spec.model.source.hugging_face
@@ -47,7 +50,7 @@ def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Ite
 
 
 def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
-    if not engine_image(spec, installation):
+    if not all(engine_image(spec, role, installation) for role in Role):
         yield Objection(
             "engine.image",
             "engine.image is needed, since the operator was installed without an engine image for"
