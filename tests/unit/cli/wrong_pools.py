@@ -84,6 +84,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "fewer at most than at least": ("minReplicas: 1", "minReplicas: 5"),
     "a budget below the minimum": ("gpuBudget: 6", "gpuBudget: 1"),
     "GPUs on CPU": ("device: NVIDIA", "device: CPU"),
+    "a name twice": ("    name: llama\n", "    name: llama\n    aliases: [llama]\n"),
+    "an alias with a space": ("    name: llama\n", "    name: llama\n    aliases: [my llama]\n"),
     "two sources": ("    source:\n", "    source:\n      image: {path: /models/llama}\n"),
     "no time for the first token": ("firstToken: 120s", "firstToken: 20m"),
     "an option that Tandem sets": ("--seed=1", "--port=80"),

@@ -1,12 +1,21 @@
 """Pod templates: safe by default, the user's where they may be, Tandem's where they must be."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.pass_plan import plan
-from tests.unit.workloads.cluster import INSTALLATION, NOW_S, container, pool, template, world
+from tests.unit.workloads.cluster import (
+    INSTALLATION,
+    NOW_S,
+    child,
+    container,
+    pool,
+    template,
+    world,
+)
 
 COMPONENTS = ["prefill", "decode", "router"]
 NVIDIA = {"engine": {"device": "NVIDIA"}, "prefill": {"gpusPerReplica": 4}}
@@ -279,6 +288,7 @@ def test_our_fields_win_over_a_pod_template_and_are_named():
         {"prefill": {"minReplicas": 2, "maxReplicas": 9}, "decode": {"management": "External"}},
         {"router": {"timeouts": {"idle": "5s"}, "limits": {"bodyBytes": 2048}}},
         {"metrics": {"source": "Direct"}},
+        {"model": {"aliases": ["llama", "gpt-4"]}},
     ],
 )
 def test_tuning_restarts_nothing(edit):
@@ -300,6 +310,14 @@ def test_an_slo_edit_changes_the_router_settings_and_no_other_object():
     ]
 
     assert changed == [("ConfigMap", "tiny-router")]
+
+
+def test_routers_are_told_every_name_of_the_model_and_the_engines_own_first():
+    made = planned({"model": {"aliases": ["llama", "gpt-4"]}})
+    settings = json.loads(child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"])
+
+    assert settings["models"] == ["tiny", "llama", "gpt-4"]
+    assert "--served-model-name=tiny" in container(made, "decode")["args"]
 
 
 def revisions(*changes):

@@ -77,7 +77,8 @@ def revision_of(spec: PoolSpec, *, images: Mapping[Role, str]) -> str:
     old ones.
     """
     common = {
-        "model": spec.model.model_copy(update={"cache": None}).to_object(),
+        # Neither changes a KV block: routers alone know the aliases.
+        "model": spec.model.model_copy(update={"cache": None, "aliases": ()}).to_object(),
         "device": spec.engine.device,
         "dtype": spec.engine.dtype,
         "block_size": spec.engine.block_size,
