@@ -51,6 +51,8 @@ class EngineSettings(BaseModel):
     """Name that clients ask for. Without it: the model as given."""
     device: Device = Device.CPU
     """What the engine computes on."""
+    gpu_part: str | None = None
+    """What of a GPU the engine has, such as "MIG 1g.10gb" or shared. Without it: whole GPUs."""
     host: str | None = None
     """Address that both ports listen on. Without it: all of the pod, IPv6 ones too."""
     port: Port = HTTP_PORT

@@ -89,6 +89,12 @@ def _role(name: str, field: str, works: str | None = None, **engine: Any) -> Bad
     return _spec(f"{name} of a role", f"prefill.engine.{field}", works, prefill={"engine": engine})
 
 
+def _accelerator(name: str, works: str | None, resource: Any, **more: Any) -> Bad:
+    engine = {"accelerator": {"resource": resource}}
+    field = "engine.accelerator.resource"
+    return _spec(f"accelerator {name}", field, works, engine=engine, **more)
+
+
 def _prometheus(name: str, url: str) -> Bad:
     return _spec(
         f"Prometheus {name}",
@@ -167,6 +173,31 @@ BAD_POOLS = (
     ),
     _spec(
         "GPUs on CPU", "", "leave it out", engine={"device": "CPU"}, decode={"gpusPerReplica": 2}
+    ),
+    _accelerator("without a domain", "write nvidia.com/gpu", "gpu"),
+    _accelerator("of another vendor", "write nvidia.com/gpu", "amd.com/gpu"),
+    _accelerator("with a space", "write nvidia.com/gpu", "nvidia.com/mig 1g"),
+    _accelerator("without a name", "write nvidia.com/gpu", "nvidia.com/"),
+    _accelerator("as a number", None, 1),
+    _accelerator(
+        "of slices that cannot join",
+        "gpusPerReplica: 1",
+        "nvidia.com/mig-1g.10gb",
+        prefill={"gpusPerReplica": 2},
+        decode={"gpusPerReplica": 2},
+    ),
+    _accelerator(
+        "of shared GPUs that cannot join",
+        "gpusPerReplica: 1",
+        "nvidia.com/gpu.shared",
+        decode={"gpusPerReplica": 2},
+    ),
+    _spec("empty accelerator", "engine.accelerator.resource", engine={"accelerator": {}}),
+    _spec(
+        "accelerator on CPU",
+        "engine.accelerator",
+        "leave it out",
+        engine={"device": "CPU", "accelerator": {"resource": "nvidia.com/gpu"}},
     ),
     _spec("no GPU", "decode.gpusPerReplica", decode={"gpusPerReplica": 0}),
     _spec("empty image", "engine.image", "ghcr.io/acme/engine:1.2", engine={"image": ""}),

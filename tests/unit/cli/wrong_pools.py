@@ -86,6 +86,15 @@ WRONG: dict[str, tuple[str, str]] = {
     "GPUs on CPU": ("device: NVIDIA", "device: CPU"),
     "a name twice": ("    name: llama\n", "    name: llama\n    aliases: [llama]\n"),
     "an alias with a space": ("    name: llama\n", "    name: llama\n    aliases: [my llama]\n"),
+    "a resource of another vendor": (
+        "device: NVIDIA",
+        "device: NVIDIA\n    accelerator: {resource: amd.com/gpu}",
+    ),
+    "an accelerator on CPU": (
+        "device: NVIDIA",
+        "device: CPU\n    accelerator: {resource: nvidia.com/gpu}",
+    ),
+    "an accelerator without a resource": ("device: NVIDIA", "device: NVIDIA\n    accelerator: {}"),
     "two sources": ("    source:\n", "    source:\n      image: {path: /models/llama}\n"),
     "no time for the first token": ("firstToken: 120s", "firstToken: 20m"),
     "an option that Tandem sets": ("--seed=1", "--port=80"),

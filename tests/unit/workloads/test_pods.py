@@ -127,6 +127,23 @@ def test_a_volume_with_weights_is_mounted_read_only():
     assert options(engine["args"])["model"] == "/mnt/model/llama"
 
 
+def test_a_pod_asks_for_the_resource_that_its_pool_names():
+    slice_ = "nvidia.com/mig-1g.10gb"
+    made = planned({"engine": {"device": "NVIDIA", "accelerator": {"resource": slice_}}})
+
+    for role in Role:
+        engine = container(made, role)
+        assert engine["resources"]["requests"] == engine["resources"]["limits"] == {slice_: "1"}
+        assert options(engine["args"])["gpu-part"] == "MIG 1g.10gb"
+
+
+def test_a_pool_on_whole_gpus_says_nothing_of_parts():
+    named = {"resource": "nvidia.com/gpu-a100"}
+    made = planned({"engine": {"device": "NVIDIA", "accelerator": named}})
+
+    assert "gpu-part" not in options(container(made, "decode")["args"])
+
+
 def test_a_gated_repository_gets_its_token_from_the_secret():
     hub = {
         "repo": "meta-llama/Llama-3.1-8B-Instruct",
@@ -340,6 +357,7 @@ def test_both_roles_carry_one_revision():
         {"engine": {"blockSize": 64}},
         {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}},
         {"prefill": {"engine": {"image": "other:2"}}},
+        {"engine": {"device": "NVIDIA"}},
         {"decode": {"engine": {"quantization": "fp8"}}},
         {"model": {"source": {"image": {"path": "/models/other"}}}},
     ],

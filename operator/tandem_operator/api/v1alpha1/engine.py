@@ -47,6 +47,28 @@ Sequences = Annotated[Count, Field(ge=1, le=4096)]
 ExtraArguments = Annotated[tuple[ExtraArgument, ...], Field(max_length=32)]
 
 
+GPU_RESOURCE = "nvidia.com/gpu"
+_MIG = "/mig-"
+_SHARED = ".shared"
+
+
+class Accelerator(ApiModel):
+    """The GPUs, or parts of GPUs, that the nodes offer to engine pods."""
+
+    resource: Annotated[
+        str,
+        Field(max_length=128),
+        text_rule(
+            pattern="^nvidia[.]com/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+            message=(
+                "accelerator.resource must be one that NVIDIA's device plugin offers; write"
+                " nvidia.com/gpu, or for example nvidia.com/mig-1g.10gb"
+            ),
+        ),
+    ]
+    """Extended resource of the nodes, such as nvidia.com/mig-1g.10gb."""
+
+
 class Engine(ApiModel):
     """How every engine pod runs, unless its role has a value of its own."""
 
@@ -55,7 +77,10 @@ class Engine(ApiModel):
     image: ImageReference | None = None
     """Image of the engine pods. Without it: the one the operator was installed with, by device."""
     device: Device = Device.NVIDIA
-    """What the engine computes on. NVIDIA pods ask for nvidia.com/gpu; CPU pods for none."""
+    """What the engine computes on."""
+    accelerator: Accelerator | None = None
+    """The resource that NVIDIA pods ask for, gpusPerReplica of it. Without it: nvidia.com/gpu. An
+    edit rolls the pods of both roles. Budgets, quotas and GPU hours count this resource."""
     dtype: Dtype = Dtype.AUTO
     """Number format of weights and activations; auto takes the model's own."""
     quantization: Quantization | None = None
@@ -83,6 +108,21 @@ class Engine(ApiModel):
     """Further options for vLLM, such as --max-num-batched-tokens=4096, one an item. Those that load
     code, read files, open ports or send data elsewhere are refused, unless the installation
     allows any."""
+
+    @property
+    def gpu_resource(self) -> str | None:
+        """The resource that engine pods ask for; `None` on CPU."""
+        if self.device is Device.CPU:
+            return None
+        return GPU_RESOURCE if self.accelerator is None else self.accelerator.resource
+
+    @property
+    def gpu_part(self) -> str | None:
+        """What of a GPU an engine gets, such as `MIG 1g.10gb`; `None`: all of it, or none."""
+        resource = self.gpu_resource or ""
+        if _MIG in resource:
+            return f"MIG {resource.partition(_MIG)[2]}"
+        return "shared" if resource.endswith(_SHARED) else None
 
     def with_own(self, own: "RoleEngine | None") -> "Engine":
         """The engine of a role that has values of its own."""

@@ -82,6 +82,32 @@ class PoolSpec(ApiModel):
             ),
         ),
         Rule(
+            expression="self.engine.device != 'CPU' || !has(self.engine.accelerator)",
+            message=(
+                "engine.accelerator has no meaning with engine.device CPU; leave it out, or write"
+                " engine.device: NVIDIA"
+            ),
+            holds=lambda spec: (
+                spec.engine.device is not Device.CPU or spec.engine.accelerator is None
+            ),
+            field=".engine.accelerator",
+        ),
+        Rule(
+            expression=(
+                "!has(self.engine.accelerator)"
+                " || !self.engine.accelerator.resource.matches('/mig-|[.]shared$')"
+                f" || ({_GPUS['prefill']} == 1 && {_GPUS['decode']} == 1)"
+            ),
+            message=(
+                "engine.accelerator.resource is part of a GPU, and an engine cannot join parts;"
+                " write gpusPerReplica: 1 for both roles, or resource: nvidia.com/gpu"
+            ),
+            holds=lambda spec: (
+                spec.engine.gpu_part is None or spec.prefill.gpus == spec.decode.gpus == 1
+            ),
+            field=".engine.accelerator.resource",
+        ),
+        Rule(
             expression=(
                 f"{_GPUS['prefill']} % {_GPUS['decode']} == 0"
                 f" || {_GPUS['decode']} % {_GPUS['prefill']} == 0"

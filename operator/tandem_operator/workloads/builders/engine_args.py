@@ -36,6 +36,7 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
         "quantization": engine.quantization,
         "block-size": engine.block_size,
         "kv-cache-memory-bytes": None if kv_cache is None else int(quantity(kv_cache)),
+        "gpu-part": engine.gpu_part,
         "tensor-parallel-size": fleet.gpus if engine.device is Device.NVIDIA else None,
         "kv-lease-s": KV_LEASE_S,
         "drain-timeout-s": grace_period_s - STOP_MARGIN_S,
@@ -79,6 +80,8 @@ def revision_of(spec: PoolSpec, *, images: Mapping[Role, str]) -> str:
     common = {
         # Neither changes a KV block: routers alone know the aliases.
         "model": spec.model.model_copy(update={"cache": None, "aliases": ()}).to_object(),
+        # Not for the blocks: engines on other hardware are learned apart.
+        "resource": spec.engine.gpu_resource,
         "device": spec.engine.device,
         "dtype": spec.engine.dtype,
         "block_size": spec.engine.block_size,

@@ -35,7 +35,6 @@ from tandem_operator.workloads.labels import TEMPLATE_ANNOTATION, labels_of, sel
 from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Object
 
-GPU_RESOURCE = "nvidia.com/gpu"
 GRACE_PERIOD_S = 300
 LEAST_GRACE_PERIOD_S = 2 * STOP_MARGIN_S
 USER_ID = 65532
@@ -76,12 +75,10 @@ def engine_template(
         ],
         **_probes(startup="/startup", liveness="/live", readiness="/ready", port=CONTROL_PORT),
     }
-    if spec.engine.device is Device.NVIDIA:
-        gpus = str(spec.fleets[role].gpus)
-        container["resources"] = {
-            "requests": {GPU_RESOURCE: gpus},
-            "limits": {GPU_RESOURCE: gpus},
-        }
+    resource = spec.engine.gpu_resource
+    if resource is not None:
+        gpus = {resource: str(spec.fleets[role].gpus)}
+        container["resources"] = {"requests": gpus, "limits": gpus}
     labels = labels_of(name, role) | {REVISION_LABEL: revision_of(spec, images=images)}
     own = {
         "metadata": {"labels": labels} | _annotated(name, with_key=with_key),
