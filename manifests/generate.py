@@ -20,7 +20,7 @@ from manifests import (
 from tandem_contracts import document
 from tandem_operator.api import crd, reference
 from tandem_operator.api.v1alpha1 import GROUP, PLURAL
-from tandem_operator.workloads.checks.engine_options import ALLOWED
+from tandem_operator.workloads.builders.vllm_options import ALLOWED
 from tandem_operator.workloads.checks.pod_schema import FILE as POD_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +45,7 @@ metadata:
 """
 
 _OPTIONS_HEAD = (
-    "# Made by `make crds` from operator/tandem_operator/workloads/checks/engine_options.py.\n"
+    "# Made by `make crds` from operator/tandem_operator/workloads/builders/vllm_options.py.\n"
 )
 
 

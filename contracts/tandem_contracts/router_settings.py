@@ -108,6 +108,7 @@ class RouterSettings(Part):
     pool: Annotated[str, Field(min_length=1)]
     generation: int = 0
     models: Annotated[tuple[str, ...], Field(min_length=1)]
+    """The names that clients may ask for. Engines are asked for the first, and answer with it."""
     max_model_len: Count | None = None
     slo: SloSettings
     limits: LimitSettings = LimitSettings()

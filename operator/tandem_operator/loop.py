@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tandem_operator.api import InferencePool
-from tandem_operator.api.v1alpha1.engine import Device
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.kube.apply import (
     ApplyReport,
@@ -159,8 +158,8 @@ class PoolLoop:
             self._forget(key)
             uid = pool["metadata"]["uid"]
             known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool, spec))
-        holds_gpus = spec is not None and spec.engine.device is Device.NVIDIA
-        gpus = await self._sharing.gpus(key.namespace) if holds_gpus else None
+        resource = None if spec is None else spec.engine.gpu_resource
+        gpus = None if resource is None else await self._sharing.gpus(key.namespace, resource)
         # A spec that cannot be read otherwise still has its pods measured.
         metrics = Metrics() if spec is None else spec.metrics
         world, collected = await self._observe(pool, known, metrics=metrics)
@@ -172,7 +171,7 @@ class PoolLoop:
         quota = self._sharing.quota(*key, gpus=gpus)
         world = replace(world, parsed=parsed, quota=quota, rivals=rivals)
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
-        self._sharing.note(*key, claim=planned.claim)
+        self._sharing.note(*key, claim=planned.claim, resource=resource)
         if planned.unreadable is not None:
             extra = {**where, "why": str(planned.unreadable)}
             log.warning("memory unreadable", extra=extra, exc_info=planned.unreadable)

@@ -47,6 +47,8 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"router": {"podTemplate": {"spec": {"initContainers": [{"name": "launcher"}]}}}},
     {"router": {"podTemplate": {"spec": {"initContainers": None}}}},
     {"metrics": {"prometheus": {"url": "http://169.254.169.254/latest"}}},
+    {"prefill": {"engine": {"extraArgs": ["--middleware=os.abort"]}}},
+    {"prefill": {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}}},
     *(
         {"engine": {"extraArgs": [option]}}
         for option in (
@@ -57,6 +59,9 @@ SPECS: tuple[Mapping[str, Any], ...] = (
             "--enable-mm-embeds=true",
             "--enable-log-outputs=true",
             "--data-parallel-size=2",
+            "--kv-offloading-size=40",
+            "--enable-lora",
+            "--pipeline-parallel=2",
             "--sse-keep-alive-interval=1",
             "--something-new=1",
         )

@@ -45,6 +45,7 @@ NAMES = frozenset(
         "n",
         "name",
         "path",
+        "quantization",
         "pod",
         "port",
         "prefill",

@@ -128,6 +128,16 @@ def test_the_policy_knows_the_options_of_vllm(plane: ControlPlane, argument: str
     assert said is None or argument.partition("=")[0] in said
 
 
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_the_policy_reads_the_options_of_one_role(plane: ControlPlane, role: str):
+    def said(argument: str) -> str | None:
+        own = {role: {"engine": {"extraArgs": [argument]}}}
+        return refusal(plane, namespaced(pool(own)))
+
+    assert said("--max-num-batched-tokens=4096") is None
+    assert "--trust-remote-code" in (said("--trust-remote-code") or "")
+
+
 def test_nobody_has_a_pool_read_a_secret_that_they_may_not_read(plane: ControlPlane):
     rules = [{"apiGroups": ["tandem-inference.io"], "resources": ["*"], "verbs": ["*"]}]
     grant(plane, "bob", rules)

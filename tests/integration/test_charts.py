@@ -338,3 +338,20 @@ def test_operator_pod_passes_the_restricted_standard(
     assert only["securityContext"]["readOnlyRootFilesystem"] is True
     assert only["resources"]["limits"]["memory"]
     assert {"livenessProbe", "readinessProbe"} <= only.keys()
+
+
+@pytest.mark.parametrize("word", ["true", "null", "yes", "e1"])
+def test_a_name_that_yaml_would_read_as_another_type_stays_text(word: str) -> None:
+    text = ("fullnameOverride", "serviceAccount.name", "priorityClassName", "caBundle.configMap")
+    words = [each for name in text for each in ("--set-string", f"{name}={word}")]
+
+    objects = render(*words, *MONITORING, *RULES)
+
+    names = {(obj["kind"], obj["metadata"]["name"]) for obj in objects}
+    assert {(kind, word) for kind in ("Deployment", "ServiceMonitor", "PrometheusRule")} <= names
+    bindings = of_kind(objects, "ClusterRoleBinding") + of_kind(objects, "RoleBinding")
+    referred = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in bindings}
+    assert referred <= names
+    assert ("ClusterRole", word) in referred
+    pod = deployment(objects)["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["priorityClassName"]) == (word, word)

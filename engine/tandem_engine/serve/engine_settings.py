@@ -51,6 +51,8 @@ class EngineSettings(BaseModel):
     """Name that clients ask for. Without it: the model as given."""
     device: Device = Device.CPU
     """What the engine computes on."""
+    gpu_part: str | None = None
+    """What of a GPU the engine has, such as "MIG 1g.10gb" or shared. Without it: whole GPUs."""
     host: str | None = None
     """Address that both ports listen on. Without it: all of the pod, IPv6 ones too."""
     port: Port = HTTP_PORT
@@ -101,6 +103,9 @@ class EngineSettings(BaseModel):
     """File for the reason of a failure, where it can be written."""
     extra_arg: tuple[str, ...] = ()
     """One further argument for vLLM as it is, such as --max-num-batched-tokens=4096; repeatable."""
+
+    own_field: tuple[str, ...] = ()
+    """One field of the pool that this role has for itself, such as maxNumSeqs; repeatable."""
 
     @property
     def name(self) -> str:

@@ -74,7 +74,7 @@ class Launcher:
             "revision": self.revision,
             "model": settings.name,
             "max_num_seqs": settings.max_num_seqs,
-            "device": self.gpu if settings.device is Device.CUDA else str(settings.device),
+            "device": self.device,
             "devices": settings.tensor_parallel_size,
             "max_model_len": settings.max_model_len,
             "kv_capacity_tokens": None,
@@ -101,6 +101,14 @@ class Launcher:
                 engine.kill()
                 await engine.ended()
                 engine.reap_orphans()
+
+    @property
+    def device(self) -> str | None:
+        """What it computes on, by the driver's name; `None`: not known."""
+        if self.settings.device is not Device.CUDA:
+            return str(self.settings.device)
+        # The driver names the whole GPU in every pod.
+        return self.gpu and " ".join(filter(None, [self.gpu, self.settings.gpu_part]))
 
     def signalled(self) -> None:
         """Leave on the first SIGTERM; stop at once on the second."""

@@ -38,10 +38,19 @@ def as_given(sentence: str) -> str:
 
 def in_pool_fields(settings: EngineSettings) -> Worded:
     """Replace options by the fields of the pool that these settings were made from."""
-    fields = _FIELDS | {
-        "model": _source(settings.model),
-        "tensor-parallel-size": f"spec.{settings.role}.gpusPerReplica",
+    own = {
+        option: f"spec.{settings.role}.engine.{name}"
+        for option, field in _FIELDS.items()
+        if (name := field.removeprefix("spec.engine.")) in settings.own_field
     }
+    fields = (
+        _FIELDS
+        | own
+        | {
+            "model": _source(settings.model),
+            "tensor-parallel-size": f"spec.{settings.role}.gpusPerReplica",
+        }
+    )
 
     def field(found: re.Match[str]) -> str:
         if found["theirs"] is not None:

@@ -1,6 +1,7 @@
 """From an object of the API server to an `InferencePool`, or to one sentence on what is wrong."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,20 @@ class Fault:
         return "".join(parts).lstrip(".")
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        path = self.path
+        return f"{path}: {after_field(path, self.message)}" if path else self.message
+
+
+def after_field(path: str, sentence: str) -> str:
+    """The sentence as it stands behind its path, without the same field's name at its beginning."""
+    name, _, rest = sentence.partition(" ")
+    fields = _without_items(path).split(".")
+    named = _without_items(name.removesuffix(":")).split(".")
+    return rest if fields[-len(named) :] == named else sentence
+
+
+def _without_items(path: str) -> str:
+    return re.sub(r"\[[^\]]*\]", "", path)
 
 
 class InvalidPoolError(ValueError):
@@ -157,6 +171,7 @@ _EXAMPLES = {
     "maxModelLen": "16384",
     "source": "{huggingFace: {repo: Qwen/Qwen3-8B}}",
     "repo": "Qwen/Qwen3-8B",
+    "resource": "nvidia.com/gpu",
     "slo": "{preset: Chat}",
     "prefill": "{maxReplicas: 4}",
     "decode": "{maxReplicas: 4}",

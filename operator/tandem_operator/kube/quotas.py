@@ -1,5 +1,7 @@
 """How pools share their namespace's GPUs: its quotas as read, and what each pool claimed last.
 
+Pools that ask for another resource, such as another slice of a GPU, share nothing with each other.
+
 Claims are of this process alone. After a start a pool's neighbours count by their pods until their
 first pass, which leaves them what they have.
 """
@@ -24,34 +26,37 @@ class Sharing:
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
         self._clock = clock
-        self._read: dict[str, tuple[float, NamespaceGpus | None]] = {}
-        self._claims: dict[str, dict[str, Claim]] = {}
+        self._read: dict[tuple[str, str], tuple[float, NamespaceGpus | None]] = {}
+        self._claims: dict[tuple[str, str], dict[str, Claim]] = {}
         self._forbidden: set[str] = set()
 
-    async def gpus(self, namespace: str) -> NamespaceGpus | None:
-        """The namespace's GPUs; `None` where no quota limits them."""
-        known = self._read.get(namespace)
+    async def gpus(self, namespace: str, resource: str) -> NamespaceGpus | None:
+        """The namespace's GPUs of a resource; `None` where no quota limits them."""
+        known = self._read.get((namespace, resource))
         if known is not None and self._clock() < known[0] + READ_FOR_S:
             return known[1]
         started_s = self._clock()
-        found = await self._list(namespace)
-        self._read[namespace] = (started_s, found)
+        found = await self._list(namespace, resource)
+        self._read[namespace, resource] = (started_s, found)
         return found
 
     def quota(self, namespace: str, pool: str, *, gpus: NamespaceGpus | None) -> Quota | None:
         """What the pool shares with its neighbours as they are now."""
-        return None if gpus is None else gpus.seen_by(pool, self._claims.get(namespace, {}))
+        if gpus is None:
+            return None
+        return gpus.seen_by(pool, self._claims.get((namespace, gpus.resource), {}))
 
-    def note(self, namespace: str, pool: str, *, claim: Claim | None) -> None:
-        """Take note of a pool's claim, or that it has none any more."""
-        claims = self._claims.setdefault(namespace, {})
-        claims.pop(pool, None)
-        if claim is not None:
-            claims[pool] = claim
-        elif not claims:
-            del self._claims[namespace]
+    def note(
+        self, namespace: str, pool: str, *, claim: Claim | None, resource: str | None = None
+    ) -> None:
+        """Take note of a pool's claim on a resource, or that it has none any more."""
+        for key, claims in list(self._claims.items()):
+            if key[0] == namespace and claims.pop(pool, None) is not None and not claims:
+                del self._claims[key]
+        if claim is not None and resource is not None:
+            self._claims.setdefault((namespace, resource), {})[pool] = claim
 
-    async def _list(self, namespace: str) -> NamespaceGpus | None:
+    async def _list(self, namespace: str, resource: str) -> NamespaceGpus | None:
         try:
             quotas = await self._kube.list(RESOURCE_QUOTA, namespace=namespace)
         except ApiServerError as error:
@@ -62,8 +67,8 @@ class Sharing:
                 self._forbidden.add(namespace)
                 log.warning("quotas not read", extra={"namespace": namespace, "why": error.message})
             return None
-        hard = hard_gpus(quotas)
+        hard = hard_gpus(quotas, resource)
         if hard is None:
             return None
         pods = await self._kube.list(POD, namespace=namespace)
-        return NamespaceGpus(hard=hard, used=gpus_by_pool(pods))
+        return NamespaceGpus(resource=resource, hard=hard, used=gpus_by_pool(pods, resource))

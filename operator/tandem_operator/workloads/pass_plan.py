@@ -319,7 +319,12 @@ def _pass_plan(
     )
     status = status_of(facts)
     events = (
-        *events_of(facts.previous, status, decision=planned.decision, outcome=outcome),
+        *events_of(
+            facts.previous,
+            status,
+            decision=planned.decision if facts.in_force else None,
+            outcome=outcome,
+        ),
         *routers_scaled(facts, planned.replicas.get(ROUTER)),
     )
     if planned.unreadable is not None:

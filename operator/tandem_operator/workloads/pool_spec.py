@@ -23,7 +23,7 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
         stabilization_s=duration_s(scaling.stabilization),
         max_step=scaling.max_step,
         max_model_len=spec.model.max_model_len,
-        max_num_seqs=spec.engine.max_num_seqs,
+        max_num_seqs=spec.engine_of(Role.DECODE).max_num_seqs,
         priority=scaling.priority,
         insurance=insurance_of(spec.router),
     )

@@ -85,6 +85,16 @@ def _argument(argument: str) -> Bad:
     )
 
 
+def _role(name: str, field: str, works: str | None = None, **engine: Any) -> Bad:
+    return _spec(f"{name} of a role", f"prefill.engine.{field}", works, prefill={"engine": engine})
+
+
+def _accelerator(name: str, works: str | None, resource: Any, **more: Any) -> Bad:
+    engine = {"accelerator": {"resource": resource}}
+    field = "engine.accelerator.resource"
+    return _spec(f"accelerator {name}", field, works, engine=engine, **more)
+
+
 def _prometheus(name: str, url: str) -> Bad:
     return _spec(
         f"Prometheus {name}",
@@ -164,6 +174,31 @@ BAD_POOLS = (
     _spec(
         "GPUs on CPU", "", "leave it out", engine={"device": "CPU"}, decode={"gpusPerReplica": 2}
     ),
+    _accelerator("without a domain", "write nvidia.com/gpu", "gpu"),
+    _accelerator("of another vendor", "write nvidia.com/gpu", "amd.com/gpu"),
+    _accelerator("with a space", "write nvidia.com/gpu", "nvidia.com/mig 1g"),
+    _accelerator("without a name", "write nvidia.com/gpu", "nvidia.com/"),
+    _accelerator("as a number", None, 1),
+    _accelerator(
+        "of slices that cannot join",
+        "gpusPerReplica: 1",
+        "nvidia.com/mig-1g.10gb",
+        prefill={"gpusPerReplica": 2},
+        decode={"gpusPerReplica": 2},
+    ),
+    _accelerator(
+        "of shared GPUs that cannot join",
+        "gpusPerReplica: 1",
+        "nvidia.com/gpu.shared",
+        decode={"gpusPerReplica": 2},
+    ),
+    _spec("empty accelerator", "engine.accelerator.resource", engine={"accelerator": {}}),
+    _spec(
+        "accelerator on CPU",
+        "engine.accelerator",
+        "leave it out",
+        engine={"device": "CPU", "accelerator": {"resource": "nvidia.com/gpu"}},
+    ),
     _spec("no GPU", "decode.gpusPerReplica", decode={"gpusPerReplica": 0}),
     _spec("empty image", "engine.image", "ghcr.io/acme/engine:1.2", engine={"image": ""}),
     _spec("image with a space", "router.image", "ghcr.io", router={"image": "my image"}),
@@ -180,6 +215,22 @@ BAD_POOLS = (
     _argument("4096"),
     _argument("--"),
     _argument("--seed=1\n--port=9000"),
+    _role("block size of the other role", "blockSize", blockSize=32),
+    _role("no sequences", "maxNumSeqs", maxNumSeqs=0),
+    _role("KV cache of words", "kvCacheMemory", "64Mi", kvCacheMemory="much"),
+    _role("method in capitals", "quantization", "example fp8", quantization="FP8"),
+    _role("image with a space", "image", "ghcr.io", image="my image"),
+    _role("flag as text", "prefixCaching", prefixCaching="yes"),
+    _role("port", "extraArgs[0]", "--max-num-batched-tokens=4096", extraArgs=["--port=80"]),
+    _role("format of the other role", "dtype", dtype="float16"),
+    _role("device of the other role", "device", device="CPU"),
+    _spec(
+        "GPUs that do not divide",
+        "decode.gpusPerReplica",
+        "the same for both",
+        prefill={"gpusPerReplica": 2},
+        decode={"gpusPerReplica": 3},
+    ),
     _spec("flag as text", "engine.prefixCaching", engine={"prefixCaching": "yes"}),
     _spec(
         "CPU of words",
@@ -189,6 +240,12 @@ BAD_POOLS = (
     ),
     _spec("emoji model", "model.name", "llama-3.1-8b", model={"name": "🦙"}),
     _spec("empty model", "model.name", "llama-3.1-8b", model={"name": ""}),
+    _spec("an alias with a space", "model.aliases[0]", "llama-3.1-8b", model={"aliases": ["a b"]}),
+    _spec("an empty alias", "model.aliases[0]", "llama-3.1-8b", model={"aliases": [""]}),
+    _spec("the name as its own alias", "model.aliases", "[llama]", model={"aliases": ["tiny"]}),
+    _spec("an alias twice", "model.aliases", "[llama]", model={"aliases": ["a", "a"]}),
+    _spec("too many aliases", "model.aliases", model={"aliases": [f"a{n}" for n in range(17)]}),
+    _spec("aliases as text", "model.aliases", model={"aliases": "llama"}),
     _spec("no length", "model.maxModelLen", model={"maxModelLen": None}),
     _spec("length of one", "model.maxModelLen", model={"maxModelLen": 1}),
     _source("no source", "huggingFace: {repo:"),

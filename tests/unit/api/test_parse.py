@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic.alias_generators import to_camel
 
 from tandem_operator.api import (
     Device,
@@ -13,6 +14,7 @@ from tandem_operator.api import (
     ScalingMode,
     parse_pool,
 )
+from tandem_operator.api.v1alpha1.engine import RoleEngine
 from tests.unit.api.bad_pools import BAD_POOLS, GOOD, Bad, merged
 
 SAMPLES = sorted((Path(__file__).parents[3] / "manifests" / "samples").glob("*.yaml"))
@@ -30,6 +32,16 @@ def test_refuses_offline_what_the_api_server_refuses(bad: Bad) -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_samples_have_no_unknown_field(sample: Path) -> None:
     assert parse_pool(yaml.safe_load(sample.read_text()), strict=True).metadata.name
+
+
+@pytest.mark.parametrize("bad", BAD_POOLS, ids=lambda bad: bad.name)
+def test_no_refusal_names_its_field_twice(bad: Bad) -> None:
+    with pytest.raises(InvalidPoolError) as refusal:
+        parse_pool(bad.manifest(), strict=True)
+
+    for fault in refusal.value.faults:
+        path, _, words = str(fault).partition(": ")
+        assert words.partition(" ")[0].split(".")[-1] != path.rpartition(".")[2].partition("[")[0]
 
 
 def test_minimal_sample_has_15_lines_at_most() -> None:
@@ -185,7 +197,30 @@ def test_replica_without_gpus_counts_as_one_unit() -> None:
     assert parse_pool(merged(GOOD, {"spec": cpu})).spec.minimum_gpus() == 3
 
 
-def test_kv_cache_memory_is_read_as_bytes() -> None:
-    pool = parse_pool(merged(GOOD, {"spec": {"engine": {"kvCacheMemory": "64Mi"}}}))
+def test_a_role_has_what_it_says_itself_and_the_rest_from_the_engine_of_both() -> None:
+    own = {
+        "image": "acme/engine:2",
+        "quantization": "fp8",
+        "prefixCaching": False,
+        "maxNumSeqs": 8,
+        "kvCacheMemory": "64Mi",
+        "extraArgs": ["--seed=2"],
+    }
+    both = {"blockSize": 32, "dtype": "float16", "extraArgs": ["--seed=1", "--stream-interval=2"]}
+    spec = parse_pool(
+        merged(GOOD, {"spec": {"engine": both, "prefill": {"engine": own}}}), strict=True
+    ).spec
 
-    assert pool.spec.kv_cache_bytes == 64 * 2**20
+    assert set(own) == {to_camel(name) for name in RoleEngine.model_fields}
+    assert spec.engine_of("prefill").to_object() == spec.engine.to_object() | own
+    assert spec.engine_of("decode") == spec.engine
+
+
+@pytest.mark.parametrize("field", ["dtype", "device", "backend", "blockSize"])
+def test_what_roles_cannot_differ_in_is_told_where_it_belongs(field: str) -> None:
+    wrong = merged(GOOD, {"spec": {"decode": {"engine": {field: "x"}}}})
+
+    with pytest.raises(
+        InvalidPoolError, match=rf"decode\.engine\.{field}: .* write it in spec\.engine"
+    ):
+        parse_pool(wrong, strict=True)

@@ -68,7 +68,7 @@ def test_tells_what_the_operator_refuses_and_what_an_installation_may_open(bad):
     pool["spec"]["decode"]["podTemplate"] = bad.template
     text = yaml.safe_dump(pool)
 
-    assert any(f"decode.podTemplate.{bad.field} is refused" in line for line in linted(text))
+    assert any(f"decode.podTemplate.{bad.field}: is refused" in line for line in linted(text))
     assert not any("is refused" in line for line in linted(text, "--allow-any-pod-template"))
 
 

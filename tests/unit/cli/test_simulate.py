@@ -218,6 +218,15 @@ def test_the_pool_is_simulated_as_auto_and_says_so_where_the_manifest_says_other
     assert "decode.management is External; simulated as Managed." in result.stdout
 
 
+def test_says_so_where_engines_run_on_part_of_a_gpu(tmp_path):
+    slice_ = "{device: NVIDIA, accelerator: {resource: nvidia.com/mig-1g.10gb}}"
+    text = POOL.replace("spec:\n", f"spec:\n  engine: {slice_}\n", 1)
+
+    result = tandem("simulate", "-f", write(tmp_path, "p.yaml", text), *PROFILE, *SHORT)
+
+    assert "Engines run on part of a GPU (MIG 1g.10gb)" in result.stdout
+
+
 def test_says_so_where_the_profile_is_of_other_replicas_than_the_pools(pool):
     result = tandem("simulate", "-f", pool, "--profile", "h200-qwen3-32b-tp2", *SHORT)
 

@@ -52,6 +52,7 @@ spec:
     prometheus: {url: "http://prometheus.monitoring.svc:9090"}
 """
 
+DECODE = "    gpusPerReplica: 1\n"
 # By name: what is replaced, and by what.
 WRONG: dict[str, tuple[str, str]] = {
     "another version": ("/v1alpha1", "/v1"),
@@ -83,11 +84,47 @@ WRONG: dict[str, tuple[str, str]] = {
     "fewer at most than at least": ("minReplicas: 1", "minReplicas: 5"),
     "a budget below the minimum": ("gpuBudget: 6", "gpuBudget: 1"),
     "GPUs on CPU": ("device: NVIDIA", "device: CPU"),
+    "a name twice": ("    name: llama\n", "    name: llama\n    aliases: [llama]\n"),
+    "an alias with a space": ("    name: llama\n", "    name: llama\n    aliases: [my llama]\n"),
+    "a resource of another vendor": (
+        "device: NVIDIA",
+        "device: NVIDIA\n    accelerator: {resource: amd.com/gpu}",
+    ),
+    "an accelerator on CPU": (
+        "device: NVIDIA",
+        "device: CPU\n    accelerator: {resource: nvidia.com/gpu}",
+    ),
+    "an accelerator without a resource": ("device: NVIDIA", "device: NVIDIA\n    accelerator: {}"),
     "two sources": ("    source:\n", "    source:\n      image: {path: /models/llama}\n"),
     "no time for the first token": ("firstToken: 120s", "firstToken: 20m"),
     "an option that Tandem sets": ("--seed=1", "--port=80"),
     "an option that loads code": ("--seed=1", "--middleware=os.abort"),
     "an option of no vLLM": ("--seed=1", "--sead=1"),
+    "several engines in a pod": ("--seed=1", "--data-parallel-size=2"),
+    "more GPUs than Tandem counts": ("--seed=1", "-pp=2"),
+    "LoRA adapters": ("--seed=1", "--enable-lora"),
+    "another transfer of KV blocks": ("--seed=1", "--kv-offloading-size=40"),
+    "a value of one role that both must share": (
+        DECODE,
+        f"{DECODE}    engine: {{dtype: float16}}\n",
+    ),
+    "a block size of one role": (DECODE, f"{DECODE}    engine: {{blockSize: 32}}\n"),
+    "a role's method of no vLLM": (DECODE, f"{DECODE}    engine: {{quantization: FP8}}\n"),
+    "a role's option that both must share": (
+        DECODE,
+        f"{DECODE}    engine: {{extraArgs: [--kv-cache-dtype=fp8]}}\n",
+    ),
+    "a role's option that Tandem sets": (
+        DECODE,
+        f"{DECODE}    engine: {{extraArgs: [--port=1]}}\n",
+    ),
+    "a role's option that loads code": (
+        DECODE,
+        f"{DECODE}    engine: {{extraArgs: [--trust-remote-code]}}\n",
+    ),
+    "a role without sequences": (DECODE, f"{DECODE}    engine: {{maxNumSeqs: 0}}\n"),
+    "a role's KV cache of words": (DECODE, f"{DECODE}    engine: {{kvCacheMemory: much}}\n"),
+    "a role's image with a space": (DECODE, f"{DECODE}    engine: {{image: my image}}\n"),
     "memory for no pod": ("memory: 64Gi", "memory: 1Mi"),
     "the metadata server as Prometheus": ("prometheus.monitoring.svc:9090", "169.254.169.254"),
     "a typo in a pod template": ("nodeSelector:", "nodeSelectr:"),

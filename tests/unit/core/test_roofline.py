@@ -42,7 +42,17 @@ def test_a_device_is_known_by_the_name_its_driver_gives_it(device: str, name: st
     assert sheet.name == name
 
 
-@pytest.mark.parametrize("device", ["cpu", "", "NVIDIA GeForce RTX 2060", "H1000"])
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        "",
+        "NVIDIA GeForce RTX 2060",
+        "H1000",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        "NVIDIA L4 shared",
+    ],
+)
 def test_a_device_without_a_data_sheet_tells_nothing(device: str) -> None:
     assert roofline(SMALL, Hardware(device)) is None
 

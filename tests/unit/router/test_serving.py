@@ -1,9 +1,13 @@
 """What a client gets when everything works."""
 
 import asyncio
+import json
 from typing import Any
 
-from tests.unit.router.pool import Pool, until
+from tandem_engine.router.openai.call import EndpointKind, parse_call
+from tandem_engine.router.openai.prefixes import PrefixMarks
+from tandem_engine.router.settings_in_force import parse_settings
+from tests.unit.router.pool import Pool, settings_document, until
 
 
 async def test_streams_the_decode_pods_tokens_and_ends_with_done(pool: Pool) -> None:
@@ -149,6 +153,34 @@ async def test_models_are_listed_with_their_longest_context(pool: Pool) -> None:
         listing = await response.json()
 
     assert [(card["id"], card["max_model_len"]) for card in listing["data"]] == [("tiny", 2048)]
+
+
+async def test_every_name_of_the_model_is_listed_and_served_under_the_engines_own(
+    pool: Pool,
+) -> None:
+    pool.configure(models=["tiny", "acme/tiny-1b"])
+
+    async with pool.client.get(pool.url + "/v1/models") as response:
+        listing = await response.json()
+    status, answer = await pool.complete(model="acme/tiny-1b")
+
+    assert [card["id"] for card in listing["data"]] == ["tiny", "acme/tiny-1b"]
+    async with pool.client.get(pool.url + "/v1/models/acme/tiny-1b") as response:
+        assert (await response.json())["id"] == "acme/tiny-1b"
+    # As vLLM answers that is started with both names.
+    assert (status, answer["model"]) == (200, "tiny")
+    assert [pool.engines[name].seen[0].body["model"] for name in ("p0", "d0")] == ["tiny"] * 2
+
+
+async def test_prompts_under_two_names_of_a_model_begin_alike() -> None:
+    settings = parse_settings(json.dumps(settings_document(models=["tiny", "other"])))
+    marks = PrefixMarks("key")
+
+    def marked(model: str) -> bytes:
+        body = json.dumps({"model": model, "prompt": "x" * 5000}).encode()
+        return parse_call(EndpointKind.COMPLETIONS, body, settings, prefixes=marks).marks
+
+    assert marked("tiny") == marked("other") != b""
 
 
 async def test_a_router_is_ready_without_any_decode_pod(pool: Pool) -> None:

@@ -9,8 +9,10 @@ import aiohttp
 import pytest
 
 from tandem_contracts.names import KEY_ENV
-from tandem_engine.serve.launcher import EngineError
+from tandem_engine.serve.engine_command import vllm_command
+from tandem_engine.serve.launcher import EngineError, Launcher
 from tests.unit.serve.engine import QUICK, Engine, until
+from tests.unit.serve.given import facts, settings
 
 Start = Callable[..., Engine]
 
@@ -92,6 +94,22 @@ async def test_an_engine_tells_the_shape_of_its_model(start: Start, model: Path)
     # Keys and values of 2 heads of 16 in 2 layers, 2 bytes each.
     assert info["shape"]["kv_bytes_per_token"] == 256
     assert (info["device"], info["devices"]) == ("cpu", 1)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "part", "told"),
+    [
+        ("NVIDIA H100 80GB HBM3", None, "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA H100 80GB HBM3", "MIG 1g.10gb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"),
+        (None, "MIG 1g.10gb", None),
+    ],
+)
+def test_an_engine_on_part_of_a_gpu_is_not_taken_for_a_whole_one(
+    gpu: str | None, part: str | None, told: str | None
+) -> None:
+    given = settings(device="cuda", gpu_part=part)
+
+    assert Launcher(given, vllm_command(given, facts()), gpu=gpu).device == told
 
 
 @pytest.mark.parametrize("config", ["{}", "no longer JSON", "[]"])

@@ -39,6 +39,17 @@ def test_gpus_are_those_of_the_pods_own_role() -> None:
     assert said == "spec.prefill.gpusPerReplica: write 1"
 
 
+def test_a_field_that_a_role_has_for_itself_is_named_there() -> None:
+    given = settings(role="prefill", own_field=("quantization", "extraArgs"))
+
+    said = in_pool_fields(given)("--extra-arg: --seed; write --quantization, not --block-size")
+
+    assert said == (
+        "spec.prefill.engine.extraArgs: --seed; write spec.prefill.engine.quantization,"
+        " not spec.engine.blockSize"
+    )
+
+
 def test_an_option_that_an_author_gave_to_vllm_keeps_its_name() -> None:
     worded = in_pool_fields(settings())
 

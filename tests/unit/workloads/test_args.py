@@ -129,7 +129,7 @@ ENGINES = st.fixed_dictionaries(
         "quantization": st.sampled_from(["fp8", "awq"]),
         "blockSize": st.sampled_from([8, 16, 32, 64, 128, 256]),
         "kvCacheMemory": st.sampled_from(["64Mi", "1Gi", 4_000_000_000]),
-        "extraArgs": st.lists(st.sampled_from(["--seed=1", "--enable-lora", "-ep"]), max_size=3),
+        "extraArgs": st.lists(st.sampled_from(["--seed=1", "--enable-dbo", "-ep"]), max_size=3),
     },
 )
 

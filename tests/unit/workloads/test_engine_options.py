@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.workloads.checks.engine_options import ALLOWED, REFUSED
+from tandem_operator.workloads.builders.vllm_options import ALLOWED
+from tandem_operator.workloads.checks.engine_options import BREAKING, REFUSED
 from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, world
 
@@ -28,7 +29,6 @@ def accepted(*arguments, **installation):
         "--structured-outputs-config.reasoning_parser_plugin=/tmp/x.py",
         "--otlp-traces-endpoint=http://elsewhere",
         "--chat-template=/proc/self/environ",
-        "--data-parallel-size=8",
         "--trust-remote",
         "--something-new=1",
     ],
@@ -57,9 +57,44 @@ def test_an_option_that_only_changes_how_an_engine_computes_is_taken(argument):
     assert accepted(argument)["status"] == "True"
 
 
+@pytest.mark.parametrize(
+    ("argument", "instead"),
+    [
+        ("--pipeline-parallel-size=2", "gpusPerReplica: 2"),
+        ("--pipeline_parallel_size=2", "gpusPerReplica: 2"),
+        ("--pipeline-parallel=2", "gpusPerReplica: 2"),
+        ("-pp=2", "gpusPerReplica: 2"),
+        ("-dp=2", "maxReplicas: 4"),
+        ("-n2", "maxReplicas: 4"),
+        ("--data-parallel-size=8", "maxReplicas: 4"),
+        ("--enable-lora", "merged weights"),
+        ("--lora-modules=a=/models/a", "merged weights"),
+        ("--kv-offloading-size=40", "leave it out"),
+        ("--runner=pooling", "leave it out"),
+        ("--no-enable-prompt-tokens-details", "leave it out"),
+        ("--served-model=other", "leave it out"),
+        ("--kv-transfer={}", "leave it out"),
+        ("-t=2", "leave it out"),
+        ("--no-disable-uvicorn", "leave it out"),
+    ],
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_an_option_that_breaks_every_pool_is_refused_whatever_an_installation_allows(
+    argument, instead, opened
+):
+    told = accepted(argument, any_extra_args=opened)
+
+    assert told["status"] == "False"
+    assert f"engine.extraArgs[1]: {argument.partition('=')[0]} is refused" in told["message"]
+    assert instead in told["message"]
+    assert "allowAnyExtraArgs" not in told["message"]
+
+
 def test_an_installation_may_open_it():
     assert accepted("--trust-remote-code", any_extra_args=True)["status"] == "True"
 
 
 def test_no_option_is_both_allowed_and_refused():
     assert not ALLOWED & REFUSED.keys()
+    assert not ALLOWED & BREAKING.keys()
+    assert not REFUSED.keys() & BREAKING.keys()

@@ -1,12 +1,21 @@
 """Pod templates: safe by default, the user's where they may be, Tandem's where they must be."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.pass_plan import plan
-from tests.unit.workloads.cluster import INSTALLATION, NOW_S, container, pool, template, world
+from tests.unit.workloads.cluster import (
+    INSTALLATION,
+    NOW_S,
+    child,
+    container,
+    pool,
+    template,
+    world,
+)
 
 COMPONENTS = ["prefill", "decode", "router"]
 NVIDIA = {"engine": {"device": "NVIDIA"}, "prefill": {"gpusPerReplica": 4}}
@@ -167,6 +176,23 @@ def test_a_volume_with_weights_is_mounted_read_only():
     assert mount == {"name": "model", "mountPath": "/mnt/model", "readOnly": True}
     assert volume["persistentVolumeClaim"] == {"claimName": "weights", "readOnly": True}
     assert options(engine["args"])["model"] == "/mnt/model/llama"
+
+
+def test_a_pod_asks_for_the_resource_that_its_pool_names():
+    slice_ = "nvidia.com/mig-1g.10gb"
+    made = planned({"engine": {"device": "NVIDIA", "accelerator": {"resource": slice_}}})
+
+    for role in Role:
+        engine = container(made, role)
+        assert engine["resources"]["requests"] == engine["resources"]["limits"] == {slice_: "1"}
+        assert options(engine["args"])["gpu-part"] == "MIG 1g.10gb"
+
+
+def test_a_pool_on_whole_gpus_says_nothing_of_parts():
+    named = {"resource": "nvidia.com/gpu-a100"}
+    made = planned({"engine": {"device": "NVIDIA", "accelerator": named}})
+
+    assert "gpu-part" not in options(container(made, "decode")["args"])
 
 
 def test_a_gated_repository_gets_its_token_from_the_secret():
@@ -330,6 +356,7 @@ def test_our_fields_win_over_a_pod_template_and_are_named():
         {"prefill": {"minReplicas": 2, "maxReplicas": 9}, "decode": {"management": "External"}},
         {"router": {"timeouts": {"idle": "5s"}, "limits": {"bodyBytes": 2048}}},
         {"metrics": {"source": "Direct"}},
+        {"model": {"aliases": ["llama", "gpt-4"]}},
     ],
 )
 def test_tuning_restarts_nothing(edit):
@@ -353,6 +380,14 @@ def test_an_slo_edit_changes_the_router_settings_and_no_other_object():
     assert changed == [("ConfigMap", "tiny-router")]
 
 
+def test_routers_are_told_every_name_of_the_model_and_the_engines_own_first():
+    made = planned({"model": {"aliases": ["llama", "gpt-4"]}})
+    settings = json.loads(child(made.children, "ConfigMap", "tiny-router")["data"]["router.json"])
+
+    assert settings["models"] == ["tiny", "llama", "gpt-4"]
+    assert "--served-model-name=tiny" in container(made, "decode")["args"]
+
+
 def revisions(*changes):
     made = planned(*changes)
     labels = [template(made, role)["metadata"]["labels"] for role in Role]
@@ -372,6 +407,9 @@ def test_both_roles_carry_one_revision():
         {"engine": {"dtype": "bfloat16"}},
         {"engine": {"blockSize": 64}},
         {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}},
+        {"prefill": {"engine": {"image": "other:2"}}},
+        {"engine": {"device": "NVIDIA"}},
+        {"decode": {"engine": {"quantization": "fp8"}}},
         {"model": {"source": {"image": {"path": "/models/other"}}}},
     ],
 )
@@ -385,8 +423,72 @@ def test_what_kv_blocks_depend_on_makes_a_new_revision(edit):
         {"prefill": {"resources": {"limits": {"cpu": "500m"}}}},
         {"engine": {"maxNumSeqs": 32}},
         {"engine": {"kvCacheMemory": "128Mi"}},
+        {"engine": {"extraArgs": ["--max-num-batched-tokens=4096"]}},
         {"decode": {"podTemplate": {"metadata": {"labels": {"team": "search"}}}}},
     ],
 )
 def test_what_kv_blocks_do_not_depend_on_keeps_the_revision(edit):
     assert revisions(edit) == revisions()
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"maxNumSeqs": 32},
+        {"kvCacheMemory": "128Mi"},
+        {"prefixCaching": False},
+        {"extraArgs": ["--max-num-batched-tokens=16384", "--no_enable_chunked_prefill"]},
+    ],
+)
+@pytest.mark.parametrize("role", Role)
+def test_what_one_role_has_for_itself_rolls_its_pods_and_no_others(role, own):
+    before, after = planned(), planned({role: {"engine": own}})
+
+    changed = [each for each in Role if template(before, each) != template(after, each)]
+
+    assert changed == [role]
+    assert revisions({role: {"engine": own}}) == revisions()
+
+
+def test_a_list_of_one_role_takes_the_place_of_the_list_of_both():
+    made = planned({"engine": {"extraArgs": ["--seed=1"]}, "decode": {"engine": {"extraArgs": []}}})
+
+    assert "--extra-arg=--seed=1" in container(made, "prefill")["args"]
+    assert not any(each.startswith("--extra-arg") for each in container(made, "decode")["args"])
+
+
+def test_each_role_runs_its_own_image():
+    made = planned({"prefill": {"engine": {"image": "acme/prefill:1"}}})
+
+    assert container(made, "prefill")["image"] == "acme/prefill:1"
+    assert container(made, "decode")["image"] == "tandem/engine-cpu:1"
+
+
+@pytest.mark.parametrize(
+    ("both", "prefill", "decode"),
+    [
+        (["--kv-cache-dtype=fp8"], ["--seed=1"], None),
+        ([], ["--kv-cache-dtype=fp8"], ["--kv-cache-dtype=auto"]),
+        ([], None, ["--speculative-config.method=ngram"]),
+        ([], ["--decode-context-parallel-size=2"], []),
+    ],
+)
+def test_roles_whose_options_give_other_kv_blocks_are_refused(both, prefill, decode):
+    made = planned(
+        {
+            "engine": {"device": "NVIDIA", "extraArgs": both},
+            "prefill": {"engine": None if prefill is None else {"extraArgs": prefill}},
+            "decode": {"engine": None if decode is None else {"extraArgs": decode}},
+        }
+    )
+
+    assert made.children == ()
+    assert "may shape KV blocks or text" in str(made.status)
+
+
+def test_the_same_options_in_another_order_and_spelling_are_the_same():
+    shared = ["--kv-cache-dtype=fp8", "--tokenizer-mode=slow"]
+    other = ["--tokenizer_mode=slow", "--seed=2", "--kv_cache_dtype=fp8"]
+    device = {"engine": {"device": "NVIDIA", "extraArgs": shared}}
+
+    assert revisions(device, {"prefill": {"engine": {"extraArgs": other}}}) == revisions(device)

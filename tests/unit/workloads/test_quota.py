@@ -10,6 +10,8 @@ from tandem_operator.workloads.observed.quota import NamespaceGpus, gpus_by_pool
 from tandem_operator.workloads.pass_plan import plan
 from tests.unit.workloads.cluster import NOW_S, after, child, pool, running, world
 
+GPU = "nvidia.com/gpu"
+SLICE = "nvidia.com/mig-1g.10gb"
 NVIDIA = {"engine": {"device": "NVIDIA"}}
 
 
@@ -41,16 +43,16 @@ def shared(gpus, *claims):
 def test_the_tightest_quota_on_gpus_counts():
     quotas = [quota(requests_cpu="4"), gpu_quota("16"), gpu_quota(8), {"spec": {}}]
 
-    assert hard_gpus(quotas) == 8
+    assert hard_gpus(quotas, GPU) == 8
 
 
 @pytest.mark.parametrize("quotas", [[], [quota(pods="4")], [{"spec": {}}]])
 def test_no_quota_on_gpus_is_none_and_not_zero(quotas):
-    assert hard_gpus(quotas) is None
+    assert hard_gpus(quotas, GPU) is None
 
 
 def test_a_quota_of_zero_is_zero():
-    assert hard_gpus([gpu_quota("0")]) == 0
+    assert hard_gpus([gpu_quota("0")], GPU) == 0
 
 
 LOW_PRIORITY = {"scopeName": "PriorityClass", "operator": "In", "values": ["batch-low"]}
@@ -68,7 +70,7 @@ LOW_PRIORITY = {"scopeName": "PriorityClass", "operator": "In", "values": ["batc
 def test_a_quota_on_some_pods_is_no_limit_on_all(scope, limit):
     some = {"spec": gpu_quota("2")["spec"] | scope}
 
-    assert hard_gpus([some, gpu_quota("8")]) == limit
+    assert hard_gpus([some, gpu_quota("8")], GPU) == limit
 
 
 def test_gpus_are_counted_as_a_quota_counts_them():
@@ -81,11 +83,21 @@ def test_gpus_are_counted_as_a_quota_counts_them():
         pod({"name": "no-gpu"}),
     ]
 
-    assert gpus_by_pool(pods) == {"tiny": 4, "": 6}
+    assert gpus_by_pool(pods, GPU) == {"tiny": 4, "": 6}
+
+
+def test_each_resource_has_a_quota_and_a_count_of_its_own():
+    both = {"resources": {"limits": {GPU: "2", SLICE: "3"}}}
+
+    assert hard_gpus([{"spec": {"hard": {f"requests.{SLICE}": "7"}}}, gpu_quota("4")], SLICE) == 7
+    assert gpus_by_pool([pod(both, pool="tiny"), pod(container("1"))], SLICE) == {
+        "tiny": 3,
+        "": 0,
+    }
 
 
 def test_what_others_use_is_not_shared_but_never_less_than_nothing():
-    gpus = NamespaceGpus(hard=8, used={"": 3, "tiny": 4, "gone": 2})
+    gpus = NamespaceGpus(resource=GPU, hard=8, used={"": 3, "tiny": 4, "gone": 2})
 
     assert gpus.seen_by("tiny", {}).gpus == 3
     assert replace(gpus, hard=4).seen_by("tiny", {}).gpus == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tandem_operator.api.crd import custom_resource_definition
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
-from tandem_operator.workloads.pass_plan import EventType, plan
+from tandem_operator.workloads.pass_plan import EventType, conclude, plan
 from tandem_operator.workloads.world import Rival
 from tests.unit.workloads.cluster import (
     NOW,
@@ -206,6 +206,30 @@ def test_a_new_pool_that_is_refused_does_not_serve():
 
     assert states(found)["Available"] == "False"
     assert verdict(found) == FAILED
+
+
+def test_a_new_pool_that_is_refused_tells_of_no_fleet_and_does_once_it_is_taken():
+    new = world(pool({"prefill": {"minReplicas": 3}}), routers=(report(),))
+    planned = plan(new, now_s=NOW_S)
+    refused = conclude(planned, REFUSED, world=new, now_s=NOW_S)
+    stored = pool({"prefill": {"minReplicas": 3}}, generation=2, status=refused.status)
+
+    taken = plan(world(stored, routers=(report(),)), now_s=NOW_S)
+
+    assert [event.message for event in refused.events if "->" in event.message] == []
+    assert "decision" not in refused.status
+    told_now = [event.message for event in taken.events if "->" in event.message]
+    assert any(message.startswith("prefill 0 -> 3") for message in told_now)
+
+
+def test_pods_that_serve_are_counted_whatever_their_generation():
+    live = serving(prefill=3)
+    rolling = applied(edited(live, NEW_PODS))
+
+    status = told(of_pods(rolling, [pod(live, "prefill") for _ in range(3)]))["status"]
+
+    assert status["prefill"]["summary"] == "3/3"
+    assert (status["prefill"]["ready"], status["prefill"]["updated"]) == (3, 0)
 
 
 def test_a_pool_below_its_minimum_serves_and_is_not_done():

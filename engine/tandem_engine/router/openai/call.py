@@ -106,7 +106,8 @@ def parse_call(
     _check_model(body.get("model"), settings)
     stream = _boolean(body, "stream")
     options = _stream_options(body, stream=stream)
-    body = checked(body)
+    # Engines know the first name alone, so an alias is in force with no engine's restart.
+    body = checked(body) | {"model": settings.models[0]}
     choices = max(_choices(body, "n", limits), _choices(body, "best_of", limits))
     max_output_tokens = _max_output_tokens(body)
     longest = settings.max_model_len

@@ -1,4 +1,4 @@
-"""One item of `spec.engine.extraArgs`: one option of vLLM, and none that is Tandem's own.
+"""One item of `extraArgs`: one option of vLLM, and none that is Tandem's own.
 
 What else an installation allows is no matter of the CRD:
 `workloads/checks/engine_options.py` knows.
@@ -56,7 +56,7 @@ ExtraArgument = Annotated[
         pattern="^--?[A-Za-z][A-Za-z0-9_.+-]*(=.*)?$",
         never=" --[a-z]",
         message=(
-            "engine.extraArgs must hold one option per item, in the form --option or"
+            "extraArgs must hold one option per item, in the form --option or"
             " --option=value; write for example --max-num-batched-tokens=4096"
         ),
     ),
@@ -67,7 +67,7 @@ ExtraArgument = Annotated[
             + "])"
         ),
         message=(
-            "engine.extraArgs must not set an option that Tandem sets ("
+            "extraArgs must not set an option that Tandem sets ("
             + ", ".join(TANDEMS_OPTIONS)
             + "); write for example --max-num-batched-tokens=4096"
         ),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.v1alpha1.engine import RoleEngine
 from tandem_operator.api.values import Count, PositiveQuantity
 
 
@@ -79,6 +80,8 @@ class Fleet(ApiModel):
     management: Management = Management.MANAGED
     """Managed: Tandem sets the replica count. External: a HorizontalPodAutoscaler, KEDA or a person
     does, and Tandem only recommends."""
+    engine: RoleEngine | None = None
+    """What this role's engines have of their own, in place of spec.engine."""
     resources: Resources = Resources()
     """Compute resources of the engine container."""
     pod_template: PodTemplate | None = None

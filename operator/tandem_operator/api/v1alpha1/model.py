@@ -127,24 +127,50 @@ class ModelCache(ApiModel):
     """The volume that holds it, mounted at /cache. Tandem deletes nothing from it."""
 
 
+def _name_rule(field: str) -> Rule:
+    return text_rule(
+        pattern="^[A-Za-z0-9][A-Za-z0-9._:/-]*$",
+        message=(
+            f"{field} must be letters, digits, '.', '_', '-', ':' or '/';"
+            " write for example llama-3.1-8b"
+        ),
+    )
+
+
 class Model(ApiModel):
     """The model that the pool serves."""
 
-    name: Annotated[
-        str,
-        Field(max_length=128),
-        text_rule(
-            pattern="^[A-Za-z0-9][A-Za-z0-9._:/-]*$",
-            message=(
-                "model.name must be letters, digits, '.', '_', '-', ':' or '/';"
-                " write for example llama-3.1-8b"
-            ),
-        ),
-    ]
+    name: Annotated[str, Field(max_length=128), _name_rule("model.name")]
     """Name that clients put into the `model` field of their requests."""
+    aliases: Annotated[
+        tuple[Annotated[str, Field(max_length=128), _name_rule("model.aliases")], ...],
+        Field(max_length=16),
+    ] = ()
+    """More names for the model. Clients may ask for any; answers carry `name`, as those of vLLM do.
+    An edit restarts nothing."""
     source: ModelSource
     """Where the weights are."""
     max_model_len: Annotated[Count, Field(ge=16, le=16_777_216)]
     """Longest request in tokens, prompt and output together. More costs KV cache memory."""
     cache: ModelCache | None = None
     """Cache that outlives a pod. Without it, each pod has its own and starts with an empty one."""
+
+    rules: ClassVar = (
+        Rule(
+            expression=(
+                "self.aliases.all(alias, alias != self.name"
+                " && self.aliases.exists_one(other, other == alias))"
+            ),
+            message=(
+                "model.aliases must hold each name once, and not model.name; write for example"
+                " aliases: [llama]"
+            ),
+            holds=lambda model: len({model.name, *model.aliases}) == 1 + len(model.aliases),
+            field=".aliases",
+        ),
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that clients may ask for; engines know the first."""
+        return (self.name, *self.aliases)

@@ -16,15 +16,15 @@ from tandem_operator.api.v1alpha1.placement import Placement
 from tandem_operator.api.v1alpha1.router import Router
 from tandem_operator.api.v1alpha1.scaling import Metrics, Scaling
 from tandem_operator.api.v1alpha1.slo import Slo
-from tandem_operator.api.values import quantity
 
 MAX_NAME_LENGTH = 40
 _SERVICE_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
-_MINIMUM_GPUS = " + ".join(
-    f"{role}.minReplicas * (has({role}.gpusPerReplica) ? {role}.gpusPerReplica : 1)"
-    for role in ("self.prefill", "self.decode")
-)
+_GPUS = {
+    role: f"(has(self.{role}.gpusPerReplica) ? self.{role}.gpusPerReplica : 1)"
+    for role in ("prefill", "decode")
+}
+_MINIMUM_GPUS = " + ".join(f"self.{role}.minReplicas * {gpus}" for role, gpus in _GPUS.items())
 
 
 class PoolSpec(ApiModel):
@@ -81,6 +81,46 @@ class PoolSpec(ApiModel):
                 or spec.prefill.gpus_per_replica is None is spec.decode.gpus_per_replica
             ),
         ),
+        Rule(
+            expression="self.engine.device != 'CPU' || !has(self.engine.accelerator)",
+            message=(
+                "engine.accelerator has no meaning with engine.device CPU; leave it out, or write"
+                " engine.device: NVIDIA"
+            ),
+            holds=lambda spec: (
+                spec.engine.device is not Device.CPU or spec.engine.accelerator is None
+            ),
+            field=".engine.accelerator",
+        ),
+        Rule(
+            expression=(
+                "!has(self.engine.accelerator)"
+                " || !self.engine.accelerator.resource.matches('/mig-|[.]shared$')"
+                f" || ({_GPUS['prefill']} == 1 && {_GPUS['decode']} == 1)"
+            ),
+            message=(
+                "engine.accelerator.resource is part of a GPU, and an engine cannot join parts;"
+                " write gpusPerReplica: 1 for both roles, or resource: nvidia.com/gpu"
+            ),
+            holds=lambda spec: (
+                spec.engine.gpu_part is None or spec.prefill.gpus == spec.decode.gpus == 1
+            ),
+            field=".engine.accelerator.resource",
+        ),
+        Rule(
+            expression=(
+                f"{_GPUS['prefill']} % {_GPUS['decode']} == 0"
+                f" || {_GPUS['decode']} % {_GPUS['prefill']} == 0"
+            ),
+            message=(
+                "decode.gpusPerReplica must be a multiple or a divisor of prefill.gpusPerReplica,"
+                " since vLLM moves KV blocks between no others; write the same for both"
+            ),
+            holds=lambda spec: (
+                0 in (spec.prefill.gpus % spec.decode.gpus, spec.decode.gpus % spec.prefill.gpus)
+            ),
+            field=".decode.gpusPerReplica",
+        ),
     )
 
     def minimum_gpus(self) -> int:
@@ -92,11 +132,9 @@ class PoolSpec(ApiModel):
         """The two fleets by the name of their role."""
         return {"prefill": self.prefill, "decode": self.decode}
 
-    @property
-    def kv_cache_bytes(self) -> int | None:
-        """`engine.kvCacheMemory` in bytes."""
-        memory = self.engine.kv_cache_memory
-        return None if memory is None else int(quantity(memory))
+    def engine_of(self, role: str) -> Engine:
+        """How the engines of a role run: `engine`, with what the role has of its own."""
+        return self.engine.with_own(self.fleets[role].engine)
 
 
 class PoolMetadata(ApiModel):

@@ -35,9 +35,9 @@ class Scaling(ApiModel):
     counts as 1. A rollout keeps within it too: it replaces one role's pods at a time, and a pool at
     its budget gives up a replica meanwhile. Without it: the replica bounds alone."""
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
-    """Rank of the pool where a ResourceQuota on GPUs (requests.nvidia.com/gpu) is too small for all
-    pools of the namespace. The minReplicas of all pools come first, then the highest priority.
-    Among equals, the pool that serves more good requests with a GPU comes first."""
+    """Rank of the pool where a ResourceQuota on its GPUs, such as requests.nvidia.com/gpu, is too
+    small for all pools of the namespace. The minReplicas of all pools come first, then the highest
+    priority. Among equals, the pool that serves more good requests with a GPU comes first."""
     stabilization: Annotated[
         Duration,
         duration_rule(name="scaling.stabilization", example="60s", least="0s", most="1h"),

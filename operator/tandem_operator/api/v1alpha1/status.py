@@ -78,7 +78,9 @@ class RoleStatus(ApiModel):
     current: int | None = None
     """Replicas that the Deployment asks for now."""
     ready: int | None = None
-    """Pods that are Ready at this generation."""
+    """Pods that are Ready, of this generation and of older ones, as a Deployment counts them."""
+    updated: int | None = None
+    """Pods of this generation, Ready or not."""
     desired: int | None = None
     """Replicas that Tandem decided on; in mode Recommend or Paused, would decide on."""
     pending: int | None = None

@@ -94,6 +94,9 @@ def notes_on(pool: InferencePool) -> list[str]:
         for role, bounds in spec.roles.items()
         if not bounds.managed
     ]
+    part = pool.spec.engine.gpu_part
+    if part is not None:
+        notes.append(f"Engines run on part of a GPU ({part}); profiles of whole GPUs do not hold.")
     return notes
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tandem_operator.api import API_VERSION, GROUP, KIND, InvalidPoolError, parse_pool
-from tandem_operator.api.parse import Fault, Steps
+from tandem_operator.api.parse import Fault, Steps, after_field
 from tandem_operator.api.spelling import nearest
 from tandem_operator.api.stored import without_nulls
 from tandem_operator.cli.command_errors import BadInputError
@@ -149,8 +149,7 @@ class _Pool:
                 yield self._at(_steps(path), path, OVERRIDDEN, severity=Severity.WARNING)
 
     def _objected(self, path: str, objection: Objection) -> Finding:
-        sentence = objection.sentence.removeprefix(f"{objection.field}: ")
-        return self._at(_steps(path), path, sentence)
+        return self._at(_steps(path), path, objection.sentence)
 
     def _at(
         self, steps: Steps, path: str, sentence: str, *, severity: Severity = Severity.ERROR
@@ -159,7 +158,7 @@ class _Pool:
             file=self.file,
             line=self.found.line(steps),
             field=path,
-            sentence=sentence,
+            sentence=after_field(path, sentence),
             severity=severity,
         )
 

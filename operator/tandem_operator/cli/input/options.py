@@ -149,7 +149,7 @@ class EngineOptions:
             cold_start=self._cold_start(engines.cold_start or USUAL_COLD_START),
             start=start,
             router=router_of(pool.spec.router),
-            prefix_caching=pool.spec.engine.prefix_caching,
+            prefix_caching=pool.spec.engine_of("prefill").prefix_caching,
             seed=seed,
             gpu_hour_price=price,
             differs=(*notes_on(pool), *(() if live is None else live.notes), *notes),

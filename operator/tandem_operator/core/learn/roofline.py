@@ -67,9 +67,17 @@ _DATA_SHEETS: tuple[tuple[frozenset[str], DataSheet], ...] = tuple(
 )
 
 
+_PARTS = frozenset({"MIG", "SHARED"})
+
+
 def data_sheet(device: str) -> DataSheet | None:
-    """The data sheet of a device by the name its driver gives it; `None` of one not listed."""
+    """The data sheet of a device by the name its driver gives it; `None` of one not listed.
+
+    Nor of a part of one: how fast a slice or a shared GPU is, no data sheet says.
+    """
     words = frozenset(device.upper().replace("-", " ").split())
+    if words & _PARTS:
+        return None
     return next((sheet for needed, sheet in _DATA_SHEETS if needed <= words), None)
 
 

@@ -43,7 +43,7 @@ def router_settings(
         schema_version=1,
         pool=pool.metadata.name,
         generation=pool.metadata.generation,
-        models=(spec.model.name,),
+        models=spec.model.names,
         max_model_len=spec.model.max_model_len,
         slo=SloSettings(
             ttft_s=bounds.ttft_s,

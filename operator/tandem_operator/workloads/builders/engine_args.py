@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from tandem_contracts.names import CONTROL_PORT, HTTP_PORT
-from tandem_operator.api import Device, PoolSpec
+from tandem_operator.api import Device, PoolSpec, quantity
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.builders.vllm_options import shared_options
 from tandem_operator.workloads.pool_names import PoolName
 
 MODEL_MOUNT = "/mnt/model"
@@ -17,7 +19,8 @@ KV_LEASE_S = 30
 
 def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: int) -> list[str]:
     """The launcher's arguments, one `--option=value` each."""
-    model, engine, fleet = spec.model, spec.engine, spec.fleets[role]
+    model, engine, fleet = spec.model, spec.engine_of(role), spec.fleets[role]
+    kv_cache = engine.kv_cache_memory
     options: dict[str, object | None] = {
         "role": role,
         "model": model_location(spec),
@@ -31,7 +34,8 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
         "dtype": engine.dtype,
         "quantization": engine.quantization,
         "block-size": engine.block_size,
-        "kv-cache-memory-bytes": spec.kv_cache_bytes,
+        "kv-cache-memory-bytes": None if kv_cache is None else int(quantity(kv_cache)),
+        "gpu-part": engine.gpu_part,
         "tensor-parallel-size": fleet.gpus if engine.device is Device.NVIDIA else None,
         "kv-lease-s": KV_LEASE_S,
         "drain-timeout-s": grace_period_s - STOP_MARGIN_S,
@@ -39,7 +43,13 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
     }
     caching = "--prefix-caching" if engine.prefix_caching else "--no-prefix-caching"
     given = [f"--{option}={value}" for option, value in options.items() if value is not None]
-    return [*given, caching, *map(_extra, engine.extra_args)]
+    own = fleet.engine.to_object() if fleet.engine is not None else {}
+    return [
+        *given,
+        caching,
+        *map(_extra, engine.extra_args),
+        *(f"--own-field={field}" for field in own),
+    ]
 
 
 def _extra(argument: str) -> str:
@@ -60,25 +70,34 @@ def model_location(spec: PoolSpec) -> str:
     return source.hugging_face.repo
 
 
-def revision_of(spec: PoolSpec, *, image: str, launcher_image: str) -> str:
-    """Hash over what engines of either role must have in common to exchange KV blocks.
+def revision_of(spec: PoolSpec, *, images: Mapping[Role, str], launcher_image: str) -> str:
+    """Hash over what engines of either role must know of each other to exchange KV blocks.
 
     A change of anything else (batch size, memory, resources) rolls pods that still pair with the
     old ones.
     """
-    engine = spec.engine
     common = {
-        "image": image,
+        # Neither changes a KV block: routers alone know the aliases.
+        "model": spec.model.model_copy(update={"cache": None, "aliases": ()}).to_object(),
         # It tells engines of each other's leases.
         "launcher_image": launcher_image,
-        "model": spec.model.model_copy(update={"cache": None}).to_object(),
-        "device": engine.device,
-        "dtype": engine.dtype,
-        "quantization": engine.quantization,
-        "block_size": engine.block_size,
-        "extra_args": engine.extra_args,
+        # Not for the blocks: engines on other hardware are learned apart.
+        "resource": spec.engine.gpu_resource,
+        "device": spec.engine.device,
+        "dtype": spec.engine.dtype,
+        "block_size": spec.engine.block_size,
+        "engines": {role: _exchange(spec, role, image=images[role]) for role in Role},
     }
     return digest(common)
+
+
+def _exchange(spec: PoolSpec, role: Role, *, image: str) -> Mapping[str, object]:
+    engine = spec.engine_of(role)
+    return {
+        "image": image,
+        "quantization": engine.quantization,
+        "extra_args": shared_options(engine.extra_args),
+    }
 
 
 def digest(value: object) -> str:

@@ -35,7 +35,6 @@ from tandem_operator.workloads.labels import TEMPLATE_ANNOTATION, labels_of, sel
 from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName, own_containers
 from tandem_operator.workloads.world import Installation, Object
 
-GPU_RESOURCE = "nvidia.com/gpu"
 GRACE_PERIOD_S = 300
 LEAST_GRACE_PERIOD_S = 2 * STOP_MARGIN_S
 USER_ID = 65532
@@ -56,10 +55,11 @@ def engine_template(
     """The pods of one role; `with_key`: they ask their callers for the pool's key."""
     defaults, given = _below(spec, role, name=name)
     grace_period_s = _grace_period_s(defaults, given)
-    image, launcher_image = engine_image(spec, installation), installation.launcher_image
+    images = {each: engine_image(spec, each, installation) for each in Role}
+    launcher_image = installation.launcher_image
     container = {
         "name": ENGINE,
-        "image": image,
+        "image": images[role],
         "command": list(launcher_copy.COMMAND),
         "args": engine_args(spec, role, name=name, grace_period_s=grace_period_s),
         "env": [*_engine_env(spec), *([key_env(name)] if with_key else [])],
@@ -77,13 +77,11 @@ def engine_template(
         ],
         **_probes(startup="/startup", liveness="/live", readiness="/ready", port=CONTROL_PORT),
     }
-    if spec.engine.device is Device.NVIDIA:
-        gpus = str(spec.fleets[role].gpus)
-        container["resources"] = {
-            "requests": {GPU_RESOURCE: gpus},
-            "limits": {GPU_RESOURCE: gpus},
-        }
-    revision = revision_of(spec, image=image, launcher_image=launcher_image)
+    resource = spec.engine.gpu_resource
+    if resource is not None:
+        gpus = {resource: str(spec.fleets[role].gpus)}
+        container["resources"] = {"requests": gpus, "limits": gpus}
+    revision = revision_of(spec, images=images, launcher_image=launcher_image)
     labels = labels_of(name, role) | {REVISION_LABEL: revision}
     own = {
         "metadata": {"labels": labels} | _annotated(name, with_key=with_key),
@@ -137,13 +135,13 @@ def asked_template(spec: PoolSpec, component: str, *, name: PoolName) -> Object:
     return asked
 
 
-def engine_image(spec: PoolSpec, installation: Installation) -> str:
+def engine_image(spec: PoolSpec, role: Role, installation: Installation) -> str:
     """The image of the spec, else the installation's for the device; empty if it has none."""
     by_device = {
         Device.CPU: installation.engine_image_cpu,
         Device.NVIDIA: installation.engine_image_gpu,
     }
-    return spec.engine.image or by_device[spec.engine.device]
+    return spec.engine_of(role).image or by_device[spec.engine.device]
 
 
 def _annotated(name: PoolName, *, with_key: bool) -> Object:

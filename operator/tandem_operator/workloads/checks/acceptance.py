@@ -5,6 +5,7 @@ from typing import Any
 
 from tandem_contracts.names import VLLM_IMAGE
 from tandem_operator.api import Device, PodTemplate, PoolSpec, Resources, quantity
+from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.pod_restrictions import Own, breaches
 from tandem_operator.workloads.builders.pod_templates import (
     LEAST_GRACE_PERIOD_S,
@@ -13,7 +14,7 @@ from tandem_operator.workloads.builders.pod_templates import (
 )
 from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks import addresses
-from tandem_operator.workloads.checks.engine_options import refused_options
+from tandem_operator.workloads.checks.engine_options import option_objections
 from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, own_containers
 from tandem_operator.workloads.world import Installation
@@ -28,13 +29,15 @@ def objections(
     spec: PoolSpec, installation: Installation, *, name: PoolName
 ) -> tuple[Objection, ...]:
     """Why the pool cannot run as it is written; empty when it can."""
-    return (*_objections(spec, installation), *_breaches(spec, installation, name))
+    return (
+        *_objections(spec, installation),
+        *option_objections(spec, any_option=installation.any_extra_args),
+        *_breaches(spec, installation, name),
+    )
 
 
 def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Iterator[Objection]:
     """What this installation does not allow whoever may create pools."""
-    if not installation.any_extra_args:
-        yield from refused_options(spec.engine.extra_args)
     if installation.any_pod_template:
         return
     hub = spec.model.source.hugging_face
@@ -49,7 +52,7 @@ def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Ite
 
 
 def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
-    if not engine_image(spec, installation):
+    if not all(engine_image(spec, role, installation) for role in Role):
         own = "registry.example.com/tandem/engine-cpu:1.0"
         example = own if spec.engine.device is Device.CPU else VLLM_IMAGE
         yield Objection(

@@ -12,9 +12,7 @@ from tandem_contracts.names import POOL_LABEL
 from tandem_operator.api import quantity
 from tandem_operator.core.quota.allocate import Claim
 from tandem_operator.core.quota.share import Quota
-from tandem_operator.workloads.builders.pod_templates import GPU_RESOURCE
 
-HARD_KEY = f"requests.{GPU_RESOURCE}"
 # Every pod of a pool is in this scope: none has a deadline.
 _WITHOUT_END = frozenset({"NotTerminating"})
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -25,9 +23,11 @@ class NamespaceGpus:
     """The GPUs that a namespace may use, and those that its pods request, by pool.
 
     Attributes:
+        resource: which of what nodes offer counts as a GPU.
         used: pods of no pool under the empty name.
     """
 
+    resource: str
     hard: int
     used: Mapping[str, int]
 
@@ -43,17 +43,18 @@ class NamespaceGpus:
         )
 
 
-def hard_gpus(quotas: Iterable[Mapping[str, Any]]) -> int | None:
-    """The tightest limit on the GPUs of all pods that serve; `None` where there is none.
+def hard_gpus(quotas: Iterable[Mapping[str, Any]], resource: str) -> int | None:
+    """The tightest limit on a resource of all pods that serve; `None` where there is none.
 
     A quota on some pods, of a priority class or such, is left to the API server: it refuses what is
     too much, and that is seen.
     """
+    key = f"requests.{resource}"
     specs = [quota.get("spec") or {} for quota in quotas]
     limits = [
-        int(quantity(hard[HARD_KEY]))
+        int(quantity(hard[key]))
         for spec in specs
-        if HARD_KEY in (hard := spec.get("hard") or {}) and _scopes(spec) <= _WITHOUT_END
+        if key in (hard := spec.get("hard") or {}) and _scopes(spec) <= _WITHOUT_END
     ]
     return min(limits, default=None)
 
@@ -63,33 +64,33 @@ def _scopes(spec: Mapping[str, Any]) -> set[str]:
     return {*(spec.get("scopes") or ()), *(each.get("scopeName", "") for each in selector)}
 
 
-def gpus_by_pool(pods: Iterable[Mapping[str, Any]]) -> Mapping[str, int]:
-    """GPUs that pods request, as a quota counts them: until a pod has ended or is gone."""
+def gpus_by_pool(pods: Iterable[Mapping[str, Any]], resource: str) -> Mapping[str, int]:
+    """What pods request of a resource, as a quota counts them: until a pod has ended or is gone."""
     used: dict[str, int] = {}
     for pod in pods:
         if (pod.get("status") or {}).get("phase") in _ENDED:
             continue
         pool = (pod["metadata"].get("labels") or {}).get(POOL_LABEL, "")
-        used[pool] = used.get(pool, 0) + _gpus_of(pod)
+        used[pool] = used.get(pool, 0) + _gpus_of(pod, resource)
     return used
 
 
-def _gpus_of(pod: Mapping[str, Any]) -> int:
+def _gpus_of(pod: Mapping[str, Any], resource: str) -> int:
     """What the containers request together, or an init container alone, whichever is more."""
     spec = pod.get("spec") or {}
-    together = sum(map(_requested, spec.get("containers") or ()))
+    together = sum(_requested(each, resource) for each in spec.get("containers") or ())
     most = 0
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
-            together += _requested(container)
+            together += _requested(container, resource)
         else:
-            most = max(most, _requested(container))
+            most = max(most, _requested(container, resource))
     return max(together, most)
 
 
-def _requested(container: Mapping[str, Any]) -> int:
+def _requested(container: Mapping[str, Any], resource: str) -> int:
     resources = container.get("resources") or {}
     for kind in ("requests", "limits"):
-        if GPU_RESOURCE in (resources.get(kind) or {}):
-            return int(quantity(resources[kind][GPU_RESOURCE]))
+        if resource in (resources.get(kind) or {}):
+            return int(quantity(resources[kind][resource]))
     return 0

@@ -11,7 +11,8 @@ from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.effects import WriteOutcome
-from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
+from tandem_operator.workloads.observed.live_objects import LiveObjects
+from tandem_operator.workloads.observed.turnover import staying
 from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Rival
 
@@ -48,12 +49,10 @@ class PoolFacts:
     now_s: float
     idle: str = ""
 
-    def serving(self, component: str) -> tuple[SeenPod, ...]:
-        """Ready pods; of the engines those of this generation, since older ones are leaving."""
-        ready = self.seen.of(component, PodPhase.READY)
-        if component == ROUTER:
-            return ready
-        return tuple(pod for pod in ready if pod.template == self.templates[component])
+    def updated(self, role: Role) -> int:
+        """Pods of this generation that nobody has told to end."""
+        template = self.templates[role]
+        return sum(pod.template == template for pod in staying(self.seen, role))
 
     def least(self, component: str) -> int:
         """The fewest replicas that are asked for; another owner of the count may ask for fewer."""

@@ -55,7 +55,8 @@ def status_of(facts: PoolFacts) -> PoolStatus:
         if facts.cost is None
         else cost_of(facts.cost, gpus=facts.gpus_held(), recent=facts.decision.recent),
         figures=figures_of(facts),
-        decision=_decision_status(facts),
+        # What was decided for a generation that is not in force happens to no fleet.
+        decision=_decision_status(facts) if facts.in_force else previous.decision,
     )
 
 
@@ -71,12 +72,7 @@ def rejected_status(
     current = conditions(rejection(sentences, seen), previous, generation=generation, now_s=now_s)
     replaced = {condition.type for condition in current}
     kept = [each for each in previous.conditions or () if each.type not in replaced]
-    roles = {
-        role.value: _counts(
-            seen, role, ready=len(seen.of(role, PodPhase.READY)), desired=_desired(previous, role)
-        )
-        for role in Role
-    }
+    roles = {role.value: _counts(seen, role, desired=_desired(previous, role)) for role in Role}
     update = {"observed_generation": generation, "conditions": [*current, *kept], **roles}
     return previous.model_copy(update=update)
 
@@ -88,10 +84,11 @@ def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def _role_status(facts: PoolFacts, role: Role) -> RoleStatus:
     decided = facts.decision.roles[role]
-    counts = _counts(facts.seen, role, ready=len(facts.serving(role)), desired=decided.to)
+    counts = _counts(facts.seen, role, desired=decided.to)
     capacity, utilization = decided.capacity_rps, decided.utilization
     return counts.model_copy(
         update={
+            "updated": facts.updated(role),
             "capacity": None if capacity is None else format_rate(capacity),
             "utilization": None if utilization is None else format_ratio(utilization),
         }
@@ -102,14 +99,15 @@ def _router_status(facts: PoolFacts) -> RouterStatus:
     busiest = facts.routers.busiest_share
     return RouterStatus(
         current=facts.seen.replicas.get(ROUTER),
-        ready=len(facts.serving(ROUTER)),
+        ready=len(facts.seen.of(ROUTER, PodPhase.READY)),
         desired=facts.routers.to,
         # In tenths: a pool at rest says the same thing twice.
         busy=None if busiest is None else format_ratio(round(busiest, 1)),
     )
 
 
-def _counts(seen: LiveObjects, role: Role, *, ready: int, desired: int | None) -> RoleStatus:
+def _counts(seen: LiveObjects, role: Role, *, desired: int | None) -> RoleStatus:
+    ready = len(seen.of(role, PodPhase.READY))
     pending = len(seen.of(role, PodPhase.STARTING)) + len(seen.of(role, PodPhase.UNSCHEDULED))
     return RoleStatus(
         current=seen.replicas.get(role),
