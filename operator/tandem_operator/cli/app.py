@@ -20,6 +20,7 @@ from tandem_operator.cli.commands.lint import lint
 from tandem_operator.cli.commands.plan import plan
 from tandem_operator.cli.commands.record import record
 from tandem_operator.cli.commands.simulate import simulate
+from tandem_operator.cli.commands.top import top
 
 EPILOGS = {
     "diff": (
@@ -41,6 +42,12 @@ EPILOGS = {
         "tandem lint pool.yaml",
         "tandem lint -R deploy --output github",
         "helm template ./my-pools | tandem lint -",
+    ),
+    "top": (
+        "Examples:",
+        "kubectl tandem top -A",
+        "kubectl tandem top 'chat-*' -n chat --sort budget --interval 5s",
+        "tandem top -A -o json",
     ),
     "plan": (
         "Examples:",
@@ -100,7 +107,7 @@ def about(
         ),
     ] = False,
 ) -> None:
-    """Check and simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
+    """Check and simulate pools, plan fleets, compare edits of an SLO, watch and explain pools."""
 
 
 def _add(to: typer.Typer, function: Callable[..., None]) -> None:
@@ -110,7 +117,7 @@ def _add(to: typer.Typer, function: Callable[..., None]) -> None:
     to.command(name, cls=TandemCommand, help=help_text, epilog="\n\n".join(EPILOGS[name]))(function)
 
 
-for function in (simulate, plan, diff, explain, record, lint):
+for function in (simulate, plan, diff, top, explain, record, lint):
     _add(app, function)
 _add(profile, export)
 app.add_typer(profile, name="profile")
