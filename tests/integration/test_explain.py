@@ -21,7 +21,7 @@ READER = {
             "resources": ["inferencepools"],
             "verbs": ["get", "list"],
         },
-        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
     ],
 }

@@ -126,16 +126,16 @@ class Lookout:
         Raises:
             FailedError: no such pool, no right to read it, or no answer.
         """
-        from tandem_operator.kube.kinds import CONFIG_MAP, EVENT  # noqa: PLC0415
+        from tandem_operator.kube.kinds import CONFIG_MAP, CORE_EVENT  # noqa: PLC0415
 
         kube, namespace, name = self._kube, self._namespace, self._pool
         with plain_errors():
             pool = await live_pool(kube, namespace, name)
-            query = {"fieldSelector": f"regarding.kind={KIND},regarding.name={name}"}
-            answer = await kube.request("GET", EVENT.path(namespace=namespace), query=query)
+            about = f"involvedObject.kind={KIND},involvedObject.name={name}"
+            events = await kube.list(CORE_EVENT, namespace=namespace, fields=about)
             memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name))
         self._version = str((pool.get("metadata") or {}).get("resourceVersion") or "")
-        return _evidence(pool, answer.get("items") or [], memory)
+        return _evidence(pool, events, memory)
 
     async def changed(self) -> None:
         """Wait until the pool is another than the one seen last, or for a while.

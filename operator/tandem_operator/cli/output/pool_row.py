@@ -17,8 +17,8 @@ from tandem_operator.api import (
     parse_pool,
     parse_status,
 )
+from tandem_operator.cli.diagnosis.advice import is_bad
 from tandem_operator.cli.input.pool_list import name_of, namespace_of
-from tandem_operator.cli.output.advice import is_bad
 from tandem_operator.core.role import Role
 from tandem_operator.core.slo import Slo
 from tandem_operator.workloads.pool_spec import policy_of
