@@ -17,6 +17,7 @@ from tandem_operator.cli.command_errors import BadInputError, SilentClusterError
 from tandem_operator.cli.commands.command import spelled_out
 from tandem_operator.cli.input.cluster_access import CLUSTER, ClusterOptions, Where
 from tandem_operator.cli.input.options import OUTPUT, JsonOption
+from tandem_operator.cli.input.pool_completion import pool_names
 from tandem_operator.cli.input.pool_evidence import LOOK_EVERY_S, Evidence, from_file, gather
 from tandem_operator.cli.output.destination import check_outputs, paper, screen, write_json
 from tandem_operator.cli.output.explained import show, to_json
@@ -31,7 +32,12 @@ def explain(
     *,
     pool: Annotated[
         str | None,
-        typer.Argument(metavar="POOL", help="Name of the InferencePool.", show_default=False),
+        typer.Argument(
+            metavar="POOL",
+            help="Name of the InferencePool.",
+            show_default=False,
+            autocompletion=pool_names,
+        ),
     ] = None,
     cluster: ClusterOptions,
     file: Annotated[

@@ -23,6 +23,7 @@ from tandem_operator.cli.input.cluster_access import (
     plain_errors,
 )
 from tandem_operator.cli.input.options import OUTPUT
+from tandem_operator.cli.input.pool_completion import pool_names
 from tandem_operator.cli.input.pool_list import list_pools, named
 from tandem_operator.cli.output.destination import STANDARD_OUTPUT, screen, write_json
 from tandem_operator.cli.output.pool_row import PoolRow, RowOrder, in_order, row_of
@@ -78,6 +79,7 @@ def top(
             metavar="[POOL...]",
             help="Names of pools, or patterns such as 'chat-*'; all if left out.",
             show_default=False,
+            autocompletion=pool_names,
         ),
     ] = None,
     cluster: ClusterOptions,
