@@ -15,7 +15,7 @@ from manifests.dashboards.panels import (
     number,
     states,
 )
-from manifests.dashboards.variables import NAMESPACE, POOL, choice, framed, shown
+from manifests.dashboards.variables import NAMESPACE, POOL, choice, cost_per_hour, framed, shown
 from manifests.promql import selected
 from tandem_operator.metrics import series
 from tandem_operator.metrics.series import MetricSeries
@@ -245,6 +245,7 @@ def _served(made: Dashboard) -> Dashboard:
                 "Arriving requests as a share of what the busier role can serve inside the SLO.",
                 Query(by_pool(series.UTILIZATION), NAME),
                 unit=Unit.SHARE,
+                width=12,
             )
         )
         .with_panel(
@@ -257,7 +258,17 @@ def _served(made: Dashboard) -> Dashboard:
                     NAME + " {{role}}: {{limit}}",
                 ),
                 words={1: ("holds", panels.ORANGE)},
-                width=8,
+                width=12,
+            )
+        )
+        .with_panel(
+            lines(
+                "Cost per hour",
+                "Price of the GPUs held now, for an hour. Only pools with spec.cost have one.",
+                Query(cost_per_hour("namespace", "pool"), NAME + " {{currency}}"),
+                unit=Unit.MONEY,
+                width=12,
+                stacked=True,
             )
         )
         .with_panel(
@@ -273,6 +284,6 @@ def _served(made: Dashboard) -> Dashboard:
                 by=("namespace", "pool"),
                 link=("Open the pool", ONE_POOL),
                 height=8,
-            ).span(8)
+            ).span(12)
         )
     )

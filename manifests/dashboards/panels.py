@@ -37,6 +37,8 @@ class Unit(StrEnum):
     COUNT = "none"
     BYTES = "bytes"
     TEXT = "string"
+    MONEY = "short"
+    """Amounts whose currency stands in the name of the line."""
     GPU_HOURS = "suffix: GPU-hours"
     GOODPUT_PER_GPU = "suffix: req/s per GPU"
 

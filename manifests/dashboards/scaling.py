@@ -5,7 +5,8 @@ from grafana_foundation_sdk.builders.timeseries import Panel
 
 from manifests.dashboards import panels
 from manifests.dashboards.panels import BOUNDS, Query, Unit, lines, number, states
-from manifests.dashboards.variables import NAMESPACE, POOL, shown
+from manifests.dashboards.router import rate_of
+from manifests.dashboards.variables import NAMESPACE, POOL, cost_per_hour, shown
 from manifests.promql import selected
 from tandem_operator.core.role import Role
 from tandem_operator.metrics import series
@@ -86,7 +87,20 @@ def _demand(made: Dashboard) -> Dashboard:
                 "P90 of the time from a new pod until it is Ready. The forecast looks that far.",
                 Query(shown(series.COLD_START, "role"), "{{role}}"),
                 unit=Unit.SECONDS,
-                width=12,
+            )
+        )
+        .with_panel(
+            lines(
+                "Cost",
+                "Price of the GPUs held, by the hour and by a million generated tokens. Only pools"
+                " with spec.cost have one.",
+                Query(cost_per_hour(), "{{currency}} per hour"),
+                Query(
+                    f"{cost_per_hour()} / 3600 * 1e6 / on () group_left ()"
+                    f" {rate_of('output_tokens_total')}",
+                    "{{currency}} per million tokens",
+                ),
+                unit=Unit.MONEY,
             )
         )
         .with_panel(
@@ -95,7 +109,7 @@ def _demand(made: Dashboard) -> Dashboard:
                 "Age of the oldest engine sample. Without fresh ones no fleet shrinks.",
                 Query(shown(series.METRICS_AGE), "age"),
                 unit=Unit.SECONDS,
-                width=6,
+                width=4,
                 steps=((None, panels.GREEN), (30.0, panels.ORANGE), (120.0, panels.RED)),
             )
         )
@@ -105,7 +119,7 @@ def _demand(made: Dashboard) -> Dashboard:
                 "Time since the operator ended a pass over the pool. The other series are as old.",
                 Query(f"time() - {shown(series.LAST_PASS)}", "age"),
                 unit=Unit.SECONDS,
-                width=6,
+                width=4,
                 steps=((None, panels.GREEN), (60.0, panels.ORANGE), (300.0, panels.RED)),
             )
         )

@@ -6,6 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from manifests.dashboards.panels import SOURCE, TAG
 from manifests.promql import largest, selected
+from tandem_operator.metrics import series
 from tandem_operator.metrics.series import MetricSeries
 
 NAMESPACE = 'namespace=~"$namespace"'
@@ -71,6 +72,14 @@ def marks(name: str, expr: str, *, color: str, title: str, tags: str) -> builder
         .tag_keys(tags)
         .target(prometheus.Dataquery().ref_id("Marks").expr(expr).datasource(SOURCE).range())
     )
+
+
+def cost_per_hour(*by: str) -> str:
+    """What the GPUs held cost in an hour, of pools that name a price; by currency, too."""
+    price = shown(series.GPU_HOUR_COST, "namespace", "pool", "currency")
+    held = shown(series.GPUS_HELD, "namespace", "pool")
+    spent = f"{price} * on (namespace, pool) group_left () {held}"
+    return f"sum by ({', '.join((*by, 'currency'))}) ({spent})"
 
 
 def shown(made: MetricSeries, *by: str, **labels: str) -> str:

@@ -12,7 +12,7 @@ from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.forwarding.upstream import FailureReason
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.scheduling.placement import DecodeOnly
-from tandem_operator.api import Condition, ConditionType
+from tandem_operator.api import Condition, ConditionType, Cost
 from tandem_operator.core.observation import Observation, PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
@@ -87,6 +87,7 @@ class Scraped(Tandem):
                 decision=self.decisions[-1],
                 ready={role.value: ready.count(role) for role in Role},
                 gpus_held=len(observation.pods),
+                cost=Cost(per_gpu_hour="2.49", currency="EUR"),
                 age_s=1.0,
                 at_s=now_s,
             )

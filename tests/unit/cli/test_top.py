@@ -49,13 +49,14 @@ def test_below_the_figures_stands_the_last_decision_of_each_pool(cluster):
 
 
 def test_wide_has_more_columns_and_every_condition_that_is_bad(cluster):
-    cluster.pool = pool()
+    cluster.pool = pool(cost={"perHour": "9.96 USD"})
 
     narrow, wide = tandem("top").stdout, tandem("top", "-o", "wide").stdout
 
     assert "CapacityBlocked +1" in narrow
     assert "CapacityBlocked, not SLOMet" in wide
     assert "router_queue" in wide
+    assert "9.96 USD" in wide
     assert "router_queue" not in narrow
 
 

@@ -76,6 +76,7 @@ class PoolRow:
     goodput_per_gpu: str | None
     requests_per_s: float | None
     gpus: int | None
+    cost_per_hour: str | None
     blame: Mapping[str, int]
     decided_s: float | None
     sentence: str | None
@@ -131,6 +132,7 @@ def row_of(obj: Mapping[str, Any]) -> PoolRow:
         goodput_per_gpu=None if slo is None else slo.goodput_per_gpu,
         requests_per_s=_arrivals(status),
         gpus=sum(held) if on_gpus and held else None,
+        cost_per_hour=None if status.cost is None else status.cost.per_hour,
         blame={} if slo is None else slo.blame or {},
         decided_s=None if decision is None else epoch_s(decision.time),
         sentence=None if decision is None else decision.reason,

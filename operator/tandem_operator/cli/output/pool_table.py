@@ -34,6 +34,7 @@ MORE_TITLES = (
     "goodput /GPU",
     "prefill used",
     "decode used",
+    "cost /hour",
     "mode",
     "most misses",
 )
@@ -100,5 +101,6 @@ def _fleet(fleet: FleetRow) -> str:
 def _more(row: PoolRow) -> tuple[str, ...]:
     cause = max(sorted(row.blame), key=lambda each: row.blame[each], default=None)
     used = (fleet.used for fleet in row.fleets.values())
-    figures = (row.budget_left_30d, row.goodput, row.goodput_per_gpu, *used, row.mode, cause)
+    goodput = (row.goodput, row.goodput_per_gpu)
+    figures = (row.budget_left_30d, *goodput, *used, row.cost_per_hour, row.mode, cause)
     return tuple(printable(each or UNKNOWN) for each in figures)
