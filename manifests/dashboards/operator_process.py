@@ -12,30 +12,30 @@ from manifests.dashboards.panels import (
     number,
     states,
 )
-from manifests.dashboards.variables import NAMESPACE, choice, framed
+from manifests.dashboards.variables import NAMESPACE, POOL, choice, framed
 from manifests.promql import largest, selected
 from tandem_operator.metrics import series
 from tandem_operator.metrics.series import MetricSeries
 
 UID = "tandem-operator"
+WHERE = 'namespace=~"$operator"'
 JOB = 'job=~"$job"'
 POOLS = "{{namespace}}/{{pool}}"
 QUANTILES = ("0.5", "0.95", "0.99")
 
 
 def of_process(made: MetricSeries | str, *matchers: str) -> str:
-    """A series of the operator's processes; `namespace` is where they run."""
-    return selected(made, NAMESPACE, JOB, *matchers)
+    """A series of the operator's processes; `$operator` is the namespace where they run."""
+    return selected(made, WHERE, JOB, *matchers)
 
 
 def of_pools(made: MetricSeries) -> str:
-    """A series of all pools that this operator serves; their `namespace` is their own."""
-    return largest(selected(made, JOB, 'pool=~"$pool"'), "namespace", "pool")
+    """A series of the chosen pools that this operator serves; their `namespace` is their own."""
+    return largest(selected(made, JOB, NAMESPACE, POOL), "namespace", "pool")
 
 
 def dashboard() -> Dashboard:
     """All of it."""
-    acting = (NAMESPACE,)
     made = (
         framed(
             uid=UID,
@@ -43,9 +43,10 @@ def dashboard() -> Dashboard:
             description="The operator itself: passes, failures, watches and its own scrape.",
             since="6h",
         )
-        .with_variable(choice("namespace", of=series.LEADER, every=True))
-        .with_variable(choice("job", of=series.LEADER, within=acting, every=True))
-        .with_variable(choice("pool", of=series.LAST_PASS, within=(JOB,), every=True))
+        .with_variable(choice("namespace", of=series.LEADER, every=True, name="operator"))
+        .with_variable(choice("job", of=series.LEADER, within=(WHERE,), every=True))
+        .with_variable(choice("namespace", of=series.LAST_PASS, within=(JOB,), every=True))
+        .with_variable(choice("pool", of=series.LAST_PASS, within=(JOB, NAMESPACE), every=True))
     )
     for row in (_now, _passes, _api, _scrape):
         made = row(made)

@@ -53,7 +53,6 @@ class Query:
 
 Steps = Sequence[tuple[float | None, str]]
 """Colours from a value on; the first has none."""
-PLAIN: Steps = ((None, GREEN),)
 BUDGET_LEFT: Steps = ((None, RED), (0.0, ORANGE), (0.25, GREEN))
 BURN: Steps = ((None, GREEN), (1.0, ORANGE), (6.0, RED))
 BAD_ABOVE_ZERO: Steps = ((None, GREEN), (1.0, RED))

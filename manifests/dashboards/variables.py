@@ -39,15 +39,19 @@ def framed(*, uid: str, title: str, description: str, since: str) -> builders.Da
 
 
 def choice(
-    label: str, *, of: MetricSeries, within: tuple[str, ...] = (), every: bool
+    label: str, *, of: MetricSeries, within: tuple[str, ...] = (), every: bool, name: str = ""
 ) -> builders.QueryVariable:
-    """A variable over the values of a label; `every`: several can be chosen, and all are."""
+    """A variable over the values of a label; `every`: several can be chosen, and all are.
+
+    `name`: of a variable that means something else than those of the label's name elsewhere, for
+    links between dashboards hand all values on.
+    """
     query = f"label_values({selected(of, *within)}, {label})"
     found = (
-        builders.QueryVariable(label)
-        .label(label)
+        builders.QueryVariable(name or label)
+        .label(name or label)
         .datasource(SOURCE)
-        .query({"query": query, "refId": f"variable-{label}"})
+        .query({"query": query, "refId": f"variable-{name or label}"})
         .definition(query)
         .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(models.VariableSort.ALPHABETICAL_ASC)

@@ -24,11 +24,12 @@ GRAFANA = {
     "$__interval": "20s",
     "$__range": "15m",
     "$job": ".*",
+    "$operator": ".*",
     "$namespace": ".*",
     "${pool}": POOL,
     "$pool": POOL,
 }
-EXPRESSIONS = list(expressions())
+EXPRESSIONS, CHOICES = list(expressions()), list(choices())
 Ask = Callable[..., Any]
 
 
@@ -135,7 +136,7 @@ def test_every_expression_has_an_answer_with_the_labels_of_its_legend(
         assert wanted <= line["metric"].keys()
 
 
-@pytest.mark.parametrize(("place", "query"), choices(), ids=[place for place, _ in choices()])
+@pytest.mark.parametrize(("place", "query"), CHOICES, ids=[place for place, _ in CHOICES])
 def test_every_variable_has_a_value(ask: Ask, place: str, query: str) -> None:
     selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", as_asked(query)).groups()
 

@@ -230,3 +230,11 @@ def test_text_of_others_cannot_move_the_cursor(cluster):
 )
 def test_an_age_is_told_in_its_largest_unit(value_s, told):
     assert age(value_s) == told
+
+
+def test_what_an_api_server_refuses_cannot_move_the_cursor(cluster):
+    cluster.list_refused = (500, "\x1b[2Jgone\nall is well")
+
+    told = failed(tandem("top"))
+
+    assert told == "tandem top: the API server refused: \\x1b[2Jgone\\nall is well"

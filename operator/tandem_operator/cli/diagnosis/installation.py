@@ -11,13 +11,13 @@ from tandem_operator.kube.kinds import POD_MONITOR
 from tandem_operator.kube.rights import Right
 
 LEAST_KUBERNETES = (1, 29)
-INSTALL = "See docs/how-to/install.md."
 UPGRADE_CRD = (
     "Install the chart tandem-crds of this version: helm upgrade --install tandem-crds"
     " charts/tandem-crds."
 )
 INSTALL_OPERATOR = (
-    f"Install the chart tandem: helm upgrade --install tandem charts/tandem. {INSTALL}"
+    "Install the chart tandem: helm upgrade --install tandem charts/tandem. See"
+    " docs/how-to/install.md."
 )
 # Helm's default; an installation may have other Roles of the same rights.
 GRANT = "Set rbac.create of the chart, or grant what operator/tandem_operator/kube/rights.py lists."
