@@ -13,6 +13,13 @@ from tests.unit.cli.saved import AT, STATUS, condition, pool
 FINE = [condition(kind, "True", "AsIs", "It is so.") for kind in ("Ready", "Available", "SLOMet")]
 DOWN = [condition("Ready", "False", "Starting", "Pods start."), *FINE[1:]]
 USED = {"current": 3, "ready": 2, "desired": 3, "capacity": "24", "utilization": "75.0%"}
+FIGURES = {
+    "prefillCapacityRequestsPerSecond": 24.0,
+    "prefillUtilizationRatio": 0.75,
+    "attainmentRatio": 0.912,
+    "errorBudgetRemainingRatio": -0.76,
+    "gpus": 4,
+}
 
 
 def called(name: str, namespace: str = "team", **status: Any) -> dict[str, Any]:
@@ -25,7 +32,7 @@ def words_of(output: str) -> list[list[str]]:
 
 
 def test_a_row_has_each_figure_beside_its_bound(cluster):
-    cluster.pool = pool(conditions=FINE, prefill=USED)
+    cluster.pool = pool(conditions=FINE, prefill=USED, figures=FIGURES)
 
     result = tandem("top")
 
@@ -61,7 +68,7 @@ def test_wide_has_more_columns_and_every_condition_that_is_bad(cluster):
 
 
 def test_json_has_every_figure_of_every_pool(cluster):
-    cluster.pool = pool(conditions=FINE, prefill=USED)
+    cluster.pool = pool(conditions=FINE, prefill=USED, figures=FIGURES)
 
     found = json.loads(tandem("top", "-o", "json").stdout)
 
@@ -108,14 +115,18 @@ def test_a_status_that_cannot_be_read_is_named_and_hides_no_other_pool(cluster, 
     assert rows["b"][1] == "Ready"
 
 
-def test_gpus_are_those_of_the_replicas_asked_for_and_none_on_cpu():
-    on_gpus, on_cpu = pool(), pool()
-    on_gpus["spec"]["prefill"]["gpusPerReplica"] = 2
-    on_gpus["spec"]["scaling"] = {}
+def test_gpus_are_those_held_and_none_on_cpu():
+    on_gpus, on_cpu = pool(figures=FIGURES), pool(figures=FIGURES)
     on_cpu["spec"]["engine"] = {"device": "CPU"}
 
-    assert row_of(on_gpus).gpus == 2 * 3 + 1
+    assert row_of(on_gpus).gpus == 4
     assert row_of(on_cpu).gpus is None
+
+
+def test_a_load_that_only_decode_knows_is_shown():
+    known = {"decodeCapacityRequestsPerSecond": 10.0, "decodeUtilizationRatio": 1.2}
+
+    assert row_of(pool(figures=known)).requests_per_s == 12.0
 
 
 @pytest.mark.parametrize(
@@ -129,14 +140,12 @@ def test_gpus_are_those_of_the_replicas_asked_for_and_none_on_cpu():
     ],
 )
 def test_the_worst_or_the_highest_comes_first_and_the_unknown_last(order, names):
-    def slo(attainment: str, left: str) -> dict[str, Any]:
-        budget = {"share": left, "window": "1h"}
-        return {"attainment": attainment, "errorBudgetRemaining": budget}
-
+    worse = {"attainmentRatio": 0.8, "errorBudgetRemainingRatio": -1.2}
+    more = {"prefillUtilizationRatio": 0.9}
     rows = [
-        called("a", slo=slo("99.1%", "40%"), prefill={**USED, "capacity": "10"}),
-        called("b", slo=slo("93%", "-120%"), prefill=USED),
-        called("c", slo=None, conditions=DOWN, prefill=None),
+        called("a", figures=FIGURES),
+        called("b", figures={**FIGURES, **worse, **more}),
+        called("c", conditions=DOWN),
     ]
 
     assert [row.name for row in in_order([row_of(each) for each in rows], order)] == names

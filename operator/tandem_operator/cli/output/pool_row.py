@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from tandem_operator.api import (
     Condition,
     ConditionType,
+    Device,
+    FiguresStatus,
     InvalidPoolError,
     PoolStatus,
     RoleStatus,
@@ -55,7 +57,7 @@ class PoolRow:
     Attributes:
         state: Ready, or what is wrong, the worst first.
         slo: the bounds in force; `None` where the spec cannot be read.
-        gpus: of the replicas asked for; `None` on CPU.
+        gpus: those that it holds; `None` on CPU.
         requests_per_s: what arrives, by the share of its capacity that a role uses.
         decided_s: when the last decision was made, in epoch seconds.
     """
@@ -70,7 +72,9 @@ class PoolRow:
     ttft_p95: str | None
     tpot_p95: str | None
     attainment: str | None
+    attainment_ratio: float | None
     budget_left: str | None
+    budget_left_ratio: float | None
     budget_left_30d: str | None
     goodput: str | None
     goodput_per_gpu: str | None
@@ -108,13 +112,9 @@ def row_of(obj: Mapping[str, Any]) -> PoolRow:
         for role in Role
     }
     slo, decision = status.slo, status.decision
+    figures = FiguresStatus() if status.figures is None else status.figures
     budget = None if slo is None else slo.error_budget_remaining
-    on_gpus = pool is not None and pool.spec.engine.device.value != "CPU"
-    held = [
-        row.current * policy.roles[Role(role)].gpus_per_replica
-        for role, row in fleets.items()
-        if policy is not None and row.current is not None
-    ]
+    on_gpus = pool is not None and pool.spec.engine.device is not Device.CPU
     return PoolRow(
         namespace=namespace_of(obj),
         name=name_of(obj),
@@ -126,12 +126,14 @@ def row_of(obj: Mapping[str, Any]) -> PoolRow:
         ttft_p95=None if slo is None or slo.ttft is None else slo.ttft.p95,
         tpot_p95=None if slo is None or slo.tpot is None else slo.tpot.p95,
         attainment=None if slo is None else slo.attainment,
+        attainment_ratio=figures.attainment_ratio,
         budget_left=None if budget is None else budget.share,
+        budget_left_ratio=figures.error_budget_remaining_ratio,
         budget_left_30d=None if budget is None else budget.share_30d,
         goodput=None if slo is None else slo.goodput,
         goodput_per_gpu=None if slo is None else slo.goodput_per_gpu,
-        requests_per_s=_arrivals(status),
-        gpus=sum(held) if on_gpus and held else None,
+        requests_per_s=_arrivals(figures),
+        gpus=figures.gpus if on_gpus else None,
         cost_per_hour=None if status.cost is None else status.cost.per_hour,
         blame={} if slo is None else slo.blame or {},
         decided_s=None if decision is None else epoch_s(decision.time),
@@ -166,25 +168,14 @@ def _urgency(status: PoolStatus) -> Urgency:
     return Urgency.LOOK if bad else Urgency.FINE
 
 
-def _arrivals(status: PoolStatus) -> float | None:
-    """The rate that a role is used by: a share of its capacity, both as status rounds them."""
-    for role in (status.prefill, status.decode):
-        capacity, used = (
-            (None, None)
-            if role is None
-            else (number_of(role.capacity), number_of(role.utilization))
-        )
-        if capacity is not None and used is not None:
-            return capacity * used / 100.0
-    return None
-
-
-def number_of(text: str | None) -> float | None:
-    """The number that a text of the status begins with: `91.2%`, `24`, `-76%`."""
-    try:
-        return None if text is None else float(text.removesuffix("%"))
-    except ValueError:
-        return None
+def _arrivals(figures: FiguresStatus) -> float | None:
+    """The rate by which a role is used."""
+    roles = (
+        (figures.prefill_capacity_requests_per_second, figures.prefill_utilization_ratio),
+        (figures.decode_capacity_requests_per_second, figures.decode_utilization_ratio),
+    )
+    known = ((rate, used) for rate, used in roles if rate is not None and used is not None)
+    return next((rate * used for rate, used in known), None)
 
 
 def epoch_s(time: str) -> float | None:
@@ -211,8 +202,8 @@ class RowOrder(StrEnum):
 _KEYS: Mapping[RowOrder, Callable[[PoolRow], float | None]] = {
     RowOrder.NAME: lambda row: 0.0,
     RowOrder.STATE: lambda row: -list(Urgency).index(row.urgency),
-    RowOrder.ATTAINMENT: lambda row: number_of(row.attainment),
-    RowOrder.BUDGET: lambda row: number_of(row.budget_left),
+    RowOrder.ATTAINMENT: lambda row: row.attainment_ratio,
+    RowOrder.BUDGET: lambda row: row.budget_left_ratio,
     RowOrder.REQUESTS: lambda row: _negative(row.requests_per_s),
     RowOrder.GPUS: lambda row: _negative(row.gpus),
     RowOrder.DECISION: lambda row: _negative(row.decided_s),
