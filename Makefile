@@ -58,7 +58,7 @@ test-tools: .venv/ready
 	@$(PYTHON) -m e2e.cluster tools >/dev/null
 	@$(PYTHON) -m e2e.cluster controlplane-binaries >/dev/null
 	@$(PYTHON) -m e2e.cluster policy-engine >/dev/null
-	@$(PYTHON) -m e2e.cluster promtool >/dev/null
+	@$(PYTHON) -m e2e.cluster prometheus-binaries >/dev/null
 
 engine-env: .venv/ready ## Real vLLM for tests and benchmarks on this machine, in the user's cache
 	@$(RUN) python images/engine/environment.py $(UV) $(TANDEM_CACHE)

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from manifests.promql import largest, selected
 from tandem_operator.metrics import series
 from tandem_operator.metrics.series import MetricSeries
 
@@ -88,13 +89,7 @@ POOL = "Pool {{ $labels.namespace }}/{{ $labels.pool }}"
 
 
 def _of(made: MetricSeries, **labels: str) -> str:
-    """The series by pool; two operators can show one pool while the Lease changes hands."""
-    return f"max by (namespace, pool) ({_selected(made, **labels)})"
-
-
-def _selected(made: MetricSeries, **labels: str) -> str:
-    chosen = ", ".join(f'{name}="{value}"' for name, value in labels.items())
-    return f"{made.name}{{{chosen}}}" if chosen else made.name
+    return largest(selected(made, **labels), "namespace", "pool")
 
 
 def _condition(kind: str, status: str) -> str:
@@ -150,7 +145,7 @@ STOPPED = Alert(
     expr=(
         f"({_condition('Available', 'true')} == 0)\n"
         "and (max by (namespace, pool) (max_over_time("
-        f"{_selected(series.CONDITION, condition='Available', status='true')}[1d])) == 1)\n"
+        f"{selected(series.CONDITION, condition='Available', status='true')}[1d])) == 1)\n"
     ),
     hold="3m",
     severity=Severity.CRITICAL,
@@ -208,7 +203,7 @@ PASSES_FAIL = Alert(
     name="TandemPassesFail",
     expr=(
         "sum by (namespace, job)"
-        f" (increase({_selected(series.RECONCILES, result='error')}[10m])) > 3"
+        f" (increase({selected(series.RECONCILES, result='error')}[10m])) > 3"
     ),
     hold="15m",
     severity=Severity.WARNING,

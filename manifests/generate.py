@@ -13,6 +13,7 @@ from e2e.cluster.tools import TOOLS, ensure
 from manifests import (
     alerts,
     chart_readme,
+    dashboards,
     metrics_reference,
     pod_schema,
     tuning_reference,
@@ -25,6 +26,7 @@ from tandem_operator.workloads.checks.pod_schema import FILE as POD_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[1]
 CHARTS = ROOT / "charts"
+DASHBOARDS = CHARTS / "tandem" / "files" / "dashboards"
 NAMESPACE = "tandem-system"
 INSTALL = ROOT / "manifests" / "install.yaml"
 
@@ -50,7 +52,7 @@ _OPTIONS_HEAD = (
 
 
 def from_models() -> Mapping[Path, str]:
-    """CRD, references, contracts, fields of pods, files of the chart, alerts."""
+    """CRD, references, contracts, fields of pods, files of the chart, alerts, dashboards."""
     contracts = ROOT / "docs" / "reference" / "contracts.md"
     values = (CHARTS / "tandem" / "values.yaml").read_text(encoding="utf-8")
     definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
@@ -67,6 +69,7 @@ def from_models() -> Mapping[Path, str]:
         CHARTS / "tandem" / "files" / "alerts.yaml": alerts.render(),
         ROOT / "manifests" / "alerts.yaml": alerts.render(),
         CHARTS / "tandem" / "README.md": chart_readme.render(values),
+        **{DASHBOARDS / name: text for name, text in dashboards.render().items()},
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from e2e.cluster import cluster, docker, doctor, images, prometheus, tools
 from e2e.cluster.binaries import api_binaries
-from e2e.cluster.gobuild import POLICIES, PROMTOOL, build, go_problem
+from e2e.cluster.gobuild import POLICIES, PROMETHEUS, PROMTOOL, build, go_problem
 from e2e.cluster.progress import CannotContinueError
 
 
@@ -46,7 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     add("tools", "Get kubectl, kind and helm where suitable ones are missing.", _tools)
     add("controlplane-binaries", "Get etcd and Kubernetes' API server for tests.", _api)
     add("policy-engine", "Get what judges NetworkPolicies in tests, if Go is here.", _policies)
-    add("promtool", "Get what tests the alerts, if Go is here.", _promtool)
+    add(
+        "prometheus-binaries",
+        "Get what tests alerts and dashboards.",
+        _metrics_tools,
+    )
     add("doctor", "Say what this machine has, lacks, and what would be done about it.", _doctor)
     building = add("images", "Build our images where their inputs changed.", _images)
     building.add_argument(
@@ -86,9 +90,10 @@ def _policies(_: argparse.Namespace) -> None:
     print(problem or build(POLICIES))
 
 
-def _promtool(_: argparse.Namespace) -> None:
+def _metrics_tools(_: argparse.Namespace) -> None:
     problem = go_problem()
-    print(problem or build(PROMTOOL))
+    for group in (PROMTOOL, PROMETHEUS):
+        print(problem or build(group))
 
 
 def _doctor(_: argparse.Namespace) -> None:

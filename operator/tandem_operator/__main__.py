@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from tandem_contracts import logs
 from tandem_operator.kube.client import ApiServerError, Kube, connect
 from tandem_operator.kube.kinds import POOL
 from tandem_operator.kube.lease import Lease, LeaseLostError, LeaseTerms
+from tandem_operator.kube.lease_name import lease_name
 from tandem_operator.loop import PoolKey, PoolLoop
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.exported import Exported
@@ -37,7 +37,6 @@ EXIT_LEASE_LOST = 3
 HEARTBEAT_LIMIT_S = 60.0
 RESYNC_EVERY_S = 300.0
 CRD_RETRY_S = 5.0
-LEASE_NAME = "tandem-operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +54,12 @@ class OperatorOptions:
     @property
     def lease_name(self) -> str:
         """One for each set of pools: operators of other pools need not wait for each other."""
-        return _lease_name(self.namespaces)
+        return lease_name(self.namespaces)
 
     @property
     def places(self) -> tuple[str | None, ...]:
         """Where pools are listed; `None`: everywhere at once."""
         return self.namespaces or (None,)
-
-
-def _lease_name(namespaces: Sequence[str]) -> str:
-    if not namespaces:
-        return LEASE_NAME
-    if len(namespaces) == 1:
-        return f"{LEASE_NAME}-{namespaces[0]}"
-    # The chart reckons the same: many names together are longer than a name can be.
-    return f"{LEASE_NAME}-{hashlib.sha256(','.join(namespaces).encode()).hexdigest()[:10]}"
 
 
 def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
@@ -169,7 +159,7 @@ def _namespaces_of(parsed: argparse.Namespace) -> tuple[str, ...]:
 def _lease_of(parsed: argparse.Namespace) -> str | None:
     if not parsed.leader_elect:
         return None
-    return f"{parsed.lease_namespace}/{_lease_name(_namespaces_of(parsed))}"
+    return f"{parsed.lease_namespace}/{lease_name(_namespaces_of(parsed))}"
 
 
 def _network_of(parsed: argparse.Namespace) -> Network | None:

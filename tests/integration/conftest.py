@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -32,3 +33,11 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
     control_plane.request("POST", "/api/v1/namespaces", body)
     yield name
     control_plane.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Tests that run in a shell's background ignore interrupts, and so would who they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -17,6 +17,8 @@ ENV = f"{OPERATOR}.env"
 MONITOR = "ServiceMonitor/tandem-operator"
 RULE = "PrometheusRule/tandem-operator"
 WITH_RULES = {"metrics": {"prometheusRule": {"enabled": True}}}
+DASHBOARD = "ConfigMap/tandem-operator-dashboard-fleet"
+WITH_DASHBOARDS: dict[str, Any] = {"dashboards": {"enabled": True}}
 SELECTED = {
     "app.kubernetes.io/component": "operator",
     "app.kubernetes.io/instance": "tandem",
@@ -312,6 +314,39 @@ RIGHT_VALUES = {
         f"{RULE}:spec.groups.0.rules.0.annotations.runbook_url",
         "https://wiki.example.com/t#tandempooloutage",
         WITH_RULES,
+    ),
+    "dashboards.enabled": RightValue(
+        WITH_DASHBOARDS, f"{DASHBOARD}:metadata.annotations.grafana_folder", "Tandem"
+    ),
+    "dashboards.namespace": RightValue(
+        {"dashboards": {"namespace": "monitoring"}},
+        f"{DASHBOARD}:metadata.namespace",
+        "monitoring",
+        WITH_DASHBOARDS,
+    ),
+    "dashboards.folder": RightValue(
+        {"dashboards": {"folder": "Models"}},
+        f"{DASHBOARD}:metadata.annotations.grafana_folder",
+        "Models",
+        WITH_DASHBOARDS,
+    ),
+    "dashboards.sidecar.label": RightValue(
+        {"dashboards": {"sidecar": {"label": "grafana"}}},
+        f"{DASHBOARD}:metadata.labels.grafana",
+        "1",
+        WITH_DASHBOARDS,
+    ),
+    "dashboards.sidecar.labelValue": RightValue(
+        {"dashboards": {"sidecar": {"labelValue": "yes"}}},
+        f"{DASHBOARD}:metadata.labels.grafana_dashboard",
+        "yes",
+        WITH_DASHBOARDS,
+    ),
+    "dashboards.sidecar.folderAnnotation": RightValue(
+        {"dashboards": {"sidecar": {"folderAnnotation": "k8s-folder"}}},
+        f"{DASHBOARD}:metadata.annotations.k8s-folder",
+        "Tandem",
+        WITH_DASHBOARDS,
     ),
     "networkPolicy.enabled": RightValue(
         {"networkPolicy": {"enabled": True}},

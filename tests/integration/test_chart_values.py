@@ -154,7 +154,12 @@ def test_the_pod_of_helm_test_asks_a_port_that_the_service_has() -> None:
 
 def test_every_object_has_the_common_labels_and_annotations() -> None:
     given = ("commonLabels.team=a", "commonAnnotations.note=b", "pools.admissionPolicy=true")
-    more = ("--set", "networkPolicy.enabled=true,replicas=2", *MONITORING, *RULES)
+    more = (
+        "--set",
+        "networkPolicy.enabled=true,replicas=2,dashboards.enabled=true",
+        *MONITORING,
+        *RULES,
+    )
 
     objects = render("--set", ",".join(given), *more)
 

@@ -1,14 +1,13 @@
 """`tandem explain` against a real API server, as a user who may only read."""
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.integration.commands import COMMAND, Screen, environment
 from tests.integration.operator_process import install_crd
 from tests.unit.cli.saved import STATUS, event, memory, pool
 
@@ -22,7 +21,7 @@ READER = {
             "resources": ["inferencepools"],
             "verbs": ["get", "list"],
         },
-        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
     ],
 }
@@ -57,19 +56,11 @@ def team(control_plane, namespace):
     return namespace
 
 
-COMMAND = (sys.executable, "-m", "tandem_operator.cli", "explain")
-
-
-def environment(control_plane, user: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
-    return {**kept, "KUBECONFIG": str(control_plane.user_kubeconfig(user))}
-
-
 @pytest.fixture
 def explain(control_plane):
     def explain(*words: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *words],
+            [*COMMAND, "explain", *words],
             env=environment(control_plane, user),
             capture_output=True,
             text=True,
@@ -140,29 +131,22 @@ def test_who_may_not_see_other_namespaces_is_not_told_of_their_pools(explain, co
     assert result.stderr.strip().endswith(f"no InferencePool chat in namespace {team}")
 
 
-@pytest.fixture
-def interruptible():
-    """Tests that run in a shell's background ignore interrupts, and so would who they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+def decide(control_plane, team: str, reason: str) -> None:
+    path = f"/apis/tandem-inference.io/v1alpha1/namespaces/{team}/inferencepools/chat"
+    now = control_plane.request("GET", path)
+    now["status"]["decision"]["reason"] = reason
+    control_plane.request("PUT", f"{path}/status", now)
 
 
 def test_a_watch_tells_the_next_decision_when_it_is_made(control_plane, team, interruptible):
-    path = f"/apis/tandem-inference.io/v1alpha1/namespaces/{team}/inferencepools/chat"
-
     with subprocess.Popen(
-        [*COMMAND, "chat", "-n", team, "--watch"],
+        [*COMMAND, "explain", "chat", "-n", team, "--watch"],
         env=environment(control_plane, "alice"),
         stdout=subprocess.PIPE,
         text=True,
     ) as watcher:
         first = next(line for line in watcher.stdout if "prefill 2 -> 3" in line)
-        now = control_plane.request("GET", path)
-        now["status"]["decision"]["reason"] = (
-            "prefill 3 -> 4: predicted TTFT p95 is 0.6 s (bound 0.45 s)"
-        )
-        control_plane.request("PUT", f"{path}/status", now)
+        decide(control_plane, team, "prefill 3 -> 4: predicted TTFT p95 is 0.6 s (bound 0.45 s)")
         second = next(line for line in watcher.stdout if "prefill 3 -> 4" in line)
         watcher.send_signal(signal.SIGINT)
         # It may still be in the middle of a table: who closes the pipe under it makes it fail.
@@ -171,3 +155,21 @@ def test_a_watch_tells_the_next_decision_when_it_is_made(control_plane, team, in
     assert first
     assert second
     assert watcher.returncode == 0
+
+
+@pytest.mark.parametrize("user", ["alice", "admin"], ids=["without the right to watch", "with it"])
+def test_on_a_screen_a_watch_draws_the_change_in_its_place(
+    control_plane, team, interruptible, user
+):
+    with Screen(
+        "explain", "chat", "-n", team, "--watch", env=environment(control_plane, user)
+    ) as on:
+        on.await_text("prefill 2 -> 3")
+        decide(control_plane, team, "prefill 3 -> 4: predicted TTFT p95 is 0.6 s")
+        on.await_text("prefill 3 -> 4")
+        on.interrupt()
+
+    assert on.returncode == 0
+    # Its own page, and at the end the last explanation on the user's.
+    assert on.text.count("\x1b[?1049h") == on.text.count("\x1b[?1049l") == 1
+    assert "prefill 3 -> 4" in on.text.partition("\x1b[?1049l")[2]

@@ -52,6 +52,10 @@ BY_SCHEMA = {
     "unknown switch of pools": WrongValue({"pools": {"allowAll": True}}, "allowAll"),
     "switch that is a text": WrongValue({"pools": {"admissionPolicy": "yes"}}, "admissionPolicy"),
     "section that is taken away": WrongValue({"caBundle": None}, "caBundle"),
+    "number as the label of dashboards": WrongValue(
+        {"dashboards": {"sidecar": {"labelValue": 1}}}, "labelValue"
+    ),
+    "dashboards without a sidecar": WrongValue({"dashboards": {"sidecar": None}}, "sidecar"),
     "unknown field of resources": WrongValue({"resources": {"limit": {}}}, "limit"),
 }
 

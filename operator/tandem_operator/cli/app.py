@@ -14,12 +14,14 @@ import typer
 from tandem_operator.cli.command_errors import EXIT_FAILED
 from tandem_operator.cli.commands.command import TandemCommand
 from tandem_operator.cli.commands.diff import diff
+from tandem_operator.cli.commands.doctor import doctor
 from tandem_operator.cli.commands.explain import explain
 from tandem_operator.cli.commands.export import export
 from tandem_operator.cli.commands.lint import lint
 from tandem_operator.cli.commands.plan import plan
 from tandem_operator.cli.commands.record import record
 from tandem_operator.cli.commands.simulate import simulate
+from tandem_operator.cli.commands.top import top
 
 EPILOGS = {
     "diff": (
@@ -29,6 +31,12 @@ EPILOGS = {
         " --gpu-hour-price 2.5",
         "git show main:pool.yaml | tandem diff - pool.yaml --generate day --rate 5 --peak 40"
         " --profile h200-llama-3.1-8b-tp1 --markdown comment.md --check",
+    ),
+    "doctor": (
+        "Examples:",
+        "kubectl tandem doctor",
+        "kubectl tandem doctor -n chat --operator-namespace tandem-system",
+        "tandem doctor -o json",
     ),
     "explain": (
         "Examples:",
@@ -41,6 +49,12 @@ EPILOGS = {
         "tandem lint pool.yaml",
         "tandem lint -R deploy --output github",
         "helm template ./my-pools | tandem lint -",
+    ),
+    "top": (
+        "Examples:",
+        "kubectl tandem top -A",
+        "kubectl tandem top 'chat-*' -n chat --sort budget --interval 5s",
+        "tandem top -A -o json",
     ),
     "plan": (
         "Examples:",
@@ -100,7 +114,7 @@ def about(
         ),
     ] = False,
 ) -> None:
-    """Check and simulate pools, plan fleets, compare edits of an SLO, and explain decisions."""
+    """Check and simulate pools, plan fleets, compare edits of an SLO, watch and explain pools."""
 
 
 def _add(to: typer.Typer, function: Callable[..., None]) -> None:
@@ -110,7 +124,7 @@ def _add(to: typer.Typer, function: Callable[..., None]) -> None:
     to.command(name, cls=TandemCommand, help=help_text, epilog="\n\n".join(EPILOGS[name]))(function)
 
 
-for function in (simulate, plan, diff, explain, record, lint):
+for function in (simulate, plan, diff, top, explain, doctor, record, lint):
     _add(app, function)
 _add(profile, export)
 app.add_typer(profile, name="profile")

@@ -16,4 +16,8 @@ class FailedError(Exception):
     """What was asked for makes sense and could not be done; the sentence says why."""
 
 
+class SilentClusterError(FailedError):
+    """An API server did not answer; it may the next time."""
+
+
 BAD_INPUT = (BadInputError, InvalidPoolError, ProfileError, TraceError)

@@ -80,6 +80,16 @@ def duration(value_s: float) -> str:
     return "".join(f"{count}{unit}" for count, unit in parts if count)
 
 
+def age(value_s: float) -> str:
+    """How long ago something was, in its largest unit: `12s`, `3m`, `5h`, `2d`."""
+    left = max(0, int(value_s))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        # Below two of a unit the next smaller one says more.
+        if left >= 2 * size:
+            return f"{left // size}{unit}"
+    return f"{left}s"
+
+
 def clock(at_s: float) -> str:
     """Time since the start, as minutes and seconds; hours where there are any."""
     minutes, rest = divmod(round(at_s), 60)

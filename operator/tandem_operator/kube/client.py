@@ -139,10 +139,20 @@ class Kube:
             raise
 
     async def list(
-        self, kind: ResourceKind, *, namespace: str | None, selector: str = "", fields: str = ""
+        self,
+        kind: ResourceKind,
+        *,
+        namespace: str | None,
+        selector: str = "",
+        fields: str = "",
+        cached: bool = False,
     ) -> list[Object]:
-        """All objects of a kind with the labels of `selector` and `fields`; `None`: everywhere."""
-        given = {"labelSelector": selector, "fieldSelector": fields}
+        """All objects of a kind with the labels of `selector` and `fields`; `None`: everywhere.
+
+        `cached`: as the API server remembers them, which spares its store and can be a moment old.
+        """
+        version = "0" if cached else ""
+        given = {"labelSelector": selector, "fieldSelector": fields, "resourceVersion": version}
         query = {name: value for name, value in given.items() if value}
         answer = await self.request("GET", kind.path(namespace=namespace), query=query)
         items: list[Object] = answer.get("items") or []
@@ -150,6 +160,35 @@ class Kube:
             item.setdefault("apiVersion", kind.api_version)
             item.setdefault("kind", kind.kind)
         return items
+
+    async def await_change(
+        self, kind: ResourceKind, *, namespace: str, name: str, since: str, most_s: float
+    ) -> None:
+        """Return once an object is no longer of the version `since`, or after `most_s`."""
+        query = {
+            "watch": "true",
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": since,
+            "timeoutSeconds": str(round(most_s)),
+        }
+        prepared = await self._api.param_serialize(
+            "GET",
+            kind.path(namespace=namespace),
+            query_params=list(query.items()),
+            header_params={"Accept": "application/json"},
+            auth_settings=["BearerToken"],
+        )
+        limit_s = most_s + self._timeout_s
+        async with asyncio.timeout(limit_s):
+            answer = await self._api.call_api(*prepared, _request_timeout=limit_s)
+            if answer.status != 200:
+                raw: bytes = await answer.read()  # type: ignore[no-untyped-call]
+                raise ApiServerError(answer.status, _object(raw), f"WATCH {kind.plural}")
+            try:
+                # Whatever comes is news, an error of an expired version too: who asks looks again.
+                await answer.response.content.readany()
+            finally:
+                answer.response.close()
 
     async def apply(
         self,

@@ -47,6 +47,8 @@ NODE = ResourceKind("v1", "Node", "nodes")
 AUTOSCALER = ResourceKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 RESOURCE_QUOTA = ResourceKind("v1", "ResourceQuota", "resourcequotas")
 EVENT = ResourceKind("events.k8s.io/v1", "Event", "events")
+# The same objects, in the group whose Events Kubernetes' own role `view` may list.
+CORE_EVENT = ResourceKind("v1", "Event", "events")
 LEASE = ResourceKind("coordination.k8s.io/v1", "Lease", "leases")
 
 CHILDREN = (

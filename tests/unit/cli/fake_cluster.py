@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -33,7 +33,9 @@ class FakeCluster:
         self.pool: Mapping[str, Any] | None = pool()
         self.memory: Mapping[str, Any] | None = memory()
         self.routers: dict[str, tuple[str, int]] = {}
+        self.listed: Sequence[Mapping[str, Any]] | None = None
         self.refused: int | None = None
+        self.list_refused: tuple[int, str] | None = None
         self.error: str | None = None
         self.forwarded: list[str] = []
         self.port = 0
@@ -48,6 +50,7 @@ class FakeCluster:
         core = "/api/v1/namespaces/team"
         app.router.add_get(f"{api}/{{name}}", self._pool)
         app.router.add_get(api, self._pools)
+        app.router.add_get("/apis/tandem-inference.io/v1alpha1/inferencepools", self._pools)
         app.router.add_get(f"{core}/configmaps/chat-memory", self._memory)
         app.router.add_get(f"{core}/pods", self._pods)
         app.router.add_get(f"{core}/pods/{{pod}}/portforward", self._forward)
@@ -65,7 +68,12 @@ class FakeCluster:
         return web.json_response(self.pool)
 
     async def _pools(self, request: web.Request) -> web.Response:
-        return web.json_response({"items": [] if self.pool is None else [self.pool]})
+        assert request.query["resourceVersion"] == "0"
+        if self.list_refused is not None:
+            status, message = self.list_refused
+            return web.json_response({"message": message}, status=status)
+        only = [] if self.pool is None else [self.pool]
+        return web.json_response({"items": only if self.listed is None else self.listed})
 
     async def _memory(self, request: web.Request) -> web.Response:
         if self.memory is None:

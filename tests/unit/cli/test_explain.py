@@ -60,6 +60,17 @@ def test_tells_the_decision_its_inputs_and_what_was_not_taken(explain):
     assert "new_number" in result.stdout
 
 
+def test_text_of_others_cannot_move_the_cursor(explain):
+    foul = "\x1b[2J\x07 gone"
+    told = pool(conditions=[condition("Ready", "False", "Starting", f"pod x: {foul}")])
+
+    result = explain(told, event(foul))
+
+    assert "pod x: \\x1b[2J" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "\x07" not in result.stdout
+
+
 BURSTS = Bursts(rate_rps=40.0, times=6, span_s=1800.0, late_share=0.09)
 HELD = Cover(
     floors={Role.PREFILL: 3, Role.DECODE: 1},

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from tandem_operator.cli.app import app
 from tandem_operator.cli.input.findings import Finding, Linted
 from tandem_operator.cli.output.finding_lines import LintFormat, rendered
 from tests.unit.api.bad_pools import BAD_POOLS
@@ -134,16 +132,6 @@ def test_a_pool_of_the_gateway_api_is_another_kind(group):
     text = GATEWAY.replace("inference.networking.k8s.io", group)
 
     assert "0 InferencePools; 1 other object skipped" in tandem("lint", "-", stdin=text).stderr
-
-
-def test_the_shell_completes_the_command_and_its_outputs():
-    def completed(words):
-        number = str(len(words.split(" ")) - 1)
-        env = {"_TANDEM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": number}
-        return CliRunner().invoke(app, [], prog_name="tandem", env=env).stdout.split()
-
-    assert completed("tandem li") == ["lint"]
-    assert completed("tandem lint --output ") == ["text", "json", "github"]
 
 
 def test_the_items_of_a_list_are_looked_at():

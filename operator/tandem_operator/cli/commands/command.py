@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 
 from tandem_operator.cli.command_errors import BAD_INPUT, EXIT_BAD_INPUT, EXIT_FAILED, FailedError
 from tandem_operator.cli.output.destination import STANDARD_OUTPUT
+from tandem_operator.cli.output.printable import printable
 
 BARE_OUTPUTS = frozenset({"--json", "--markdown"})
 
@@ -31,10 +32,10 @@ class TandemCommand(TyperCommand):
         try:
             return super().invoke(ctx)
         except BAD_INPUT as error:
-            typer.echo(f"{ctx.command_path}: {error}", err=True)
+            typer.echo(printable(f"{ctx.command_path}: {error}"), err=True)
             raise typer.Exit(EXIT_BAD_INPUT) from None
         except FailedError as error:
-            typer.echo(f"{ctx.command_path}: {error}", err=True)
+            typer.echo(printable(f"{ctx.command_path}: {error}"), err=True)
             raise typer.Exit(EXIT_FAILED) from None
 
 

@@ -2,21 +2,29 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
-from tandem_operator.cli.command_errors import BadInputError
+from tandem_operator.cli.command_errors import BadInputError, SilentClusterError
 from tandem_operator.cli.commands.command import spelled_out
 from tandem_operator.cli.input.cluster_access import CLUSTER, ClusterOptions, Where
 from tandem_operator.cli.input.options import OUTPUT, JsonOption
-from tandem_operator.cli.input.pool_evidence import Evidence, from_file, gather
-from tandem_operator.cli.output.destination import check_outputs, screen, write_json
+from tandem_operator.cli.input.pool_completion import pool_names
+from tandem_operator.cli.input.pool_evidence import LOOK_EVERY_S, Evidence, from_file, gather
+from tandem_operator.cli.output.destination import check_outputs, paper, screen, write_json
 from tandem_operator.cli.output.explained import show, to_json
+from tandem_operator.cli.output.printable import printable
 
-LOOK_EVERY_S = 5.0
+LEAST_S = 1.0
+"""Between two looks: numbers of a busy pool change with each pass."""
 
 
 @spelled_out
@@ -24,7 +32,12 @@ def explain(
     *,
     pool: Annotated[
         str | None,
-        typer.Argument(metavar="POOL", help="Name of the InferencePool.", show_default=False),
+        typer.Argument(
+            metavar="POOL",
+            help="Name of the InferencePool.",
+            show_default=False,
+            autocompletion=pool_names,
+        ),
     ] = None,
     cluster: ClusterOptions,
     file: Annotated[
@@ -38,7 +51,11 @@ def explain(
     watch: Annotated[
         bool,
         typer.Option(
-            "--watch", "-w", help="Go on, and tell each new decision.", rich_help_panel=CLUSTER
+            "--watch",
+            "-w",
+            help="Go on: draw the explanation anew when the pool changes; where nobody watches,"
+            " tell each new decision.",
+            rich_help_panel=CLUSTER,
         ),
     ] = False,
     events: Annotated[
@@ -62,34 +79,64 @@ def explain(
         ):
             if value is not None:
                 raise BadInputError(f"{option} needs a cluster; leave out --file")
-        _tell(from_file(file, pool, cluster.namespace), events, json)
+        _tell(from_file(file, pool, cluster.namespace), events=events, json=json)
         return
     if pool is None:
         raise BadInputError("name a pool, such as `tandem explain qwen`, or give --file")
     where = cluster.where(pool)
+    console = screen(json)
+    told = partial(_tell, events=events, json=json)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_follow(where, watch, lambda found: _tell(found, events, json)))
+        if watch and json is None and console.is_terminal:
+            asyncio.run(_watch(where, console, events))
+        else:
+            asyncio.run(_follow(where, watch, told))
 
 
 async def _follow(where: Where, watch: bool, tell: Callable[[Evidence], None]) -> None:
-    async with gather(where) as look:
-        await _each(look, tell, watch)
-
-
-async def _each(
-    look: Callable[[], Awaitable[Evidence]], tell: Callable[[Evidence], None], watch: bool
-) -> None:
-    said = None
-    while True:
-        found = await look()
-        if found.news != said:
-            tell(found)
+    """Tell it all again with each new decision."""
+    async with gather(where) as lookout:
+        found = await lookout.look()
+        tell(found)
+        while watch:
             said = found.news
-        if not watch:
-            return
-        await asyncio.sleep(LOOK_EVERY_S)
+            await lookout.changed()
+            found = await lookout.look()
+            if found.news != said:
+                tell(found)
 
 
-def _tell(found: Evidence, events: int, json: str | None) -> None:
+async def _watch(where: Where, console: Console, events: int) -> None:
+    """Draw it in the place of the one before whenever the pool changes; leave the last one."""
+    async with gather(where) as lookout:
+        found = await lookout.look()
+        try:
+            with Live(console=console, screen=True, auto_refresh=False) as live:
+                fault = ""
+                while True:
+                    live.update(_page(console, found, events, fault), refresh=True)
+                    try:
+                        await asyncio.gather(lookout.changed(), asyncio.sleep(LEAST_S))
+                        found, fault = await lookout.look(), ""
+                    except SilentClusterError as error:
+                        fault = f"{error}; shown as it was before"
+                        await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            show(console, found, events=events)
+
+
+def _page(console: Console, found: Evidence, events: int, fault: str) -> Group:
+    """As much of the explanation as there is room for, below a line on how old it is."""
+    sheet = paper(console)
+    with sheet.capture() as drawn:
+        show(sheet, found, events=events)
+    now = time.strftime("%H:%M:%S")
+    head = Text(f"{now}, Ctrl-C ends", style="dim")
+    if fault:
+        head = Text(printable(f"{now}, {fault}"), style="red")
+    return Group(head, Text.from_ansi(drawn.get()))
+
+
+def _tell(found: Evidence, *, events: int, json: str | None) -> None:
     show(screen(json), found, events=events)
     write_json(json, to_json(found))

@@ -8,6 +8,7 @@ from tandem_operator.cli.commands.command import spelled_out
 from tandem_operator.cli.input.cluster_access import ClusterOptions
 from tandem_operator.cli.input.live import profile_text, read_live
 from tandem_operator.cli.input.options import OUTPUT
+from tandem_operator.cli.input.pool_completion import pool_names
 from tandem_operator.cli.output.destination import check_outputs, screen, write
 from tandem_operator.sim.engines.learned_profile import origins
 
@@ -15,7 +16,12 @@ from tandem_operator.sim.engines.learned_profile import origins
 @spelled_out
 def export(
     *,
-    pool: Annotated[str, typer.Argument(metavar="POOL", help="Name of the InferencePool.")],
+    pool: Annotated[
+        str,
+        typer.Argument(
+            metavar="POOL", help="Name of the InferencePool.", autocompletion=pool_names
+        ),
+    ],
     cluster: ClusterOptions,
     output: Annotated[
         str | None,

@@ -9,6 +9,7 @@ import typer
 from tandem_operator.cli.commands.command import spelled_out
 from tandem_operator.cli.input.cluster_access import ClusterOptions, Where, connected, plain_errors
 from tandem_operator.cli.input.options import OUTPUT
+from tandem_operator.cli.input.pool_completion import pool_names
 from tandem_operator.cli.input.pool_evidence import live_pool
 from tandem_operator.cli.input.recording import OnProgress, Recording, record_pool, since_of
 from tandem_operator.cli.output.destination import bars, check_outputs, screen, write
@@ -18,7 +19,12 @@ from tandem_operator.sim.traces.recorded import trace_lines
 @spelled_out
 def record(
     *,
-    pool: Annotated[str, typer.Argument(metavar="POOL", help="Name of the InferencePool.")],
+    pool: Annotated[
+        str,
+        typer.Argument(
+            metavar="POOL", help="Name of the InferencePool.", autocompletion=pool_names
+        ),
+    ],
     since: Annotated[
         str,
         typer.Option(metavar="DURATION", help="How much of the past; routers keep 20 minutes."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tandem_operator.cli.command_errors import FailedError
+from tandem_operator.cli.command_errors import FailedError, SilentClusterError
 
 if TYPE_CHECKING:
     from tandem_operator.kube.client import Kube
@@ -107,4 +107,4 @@ def plain_errors() -> Iterator[None]:
         raise FailedError(f"the API server refused: {error.message}") from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         why = str(error) or type(error).__name__
-        raise FailedError(f"the API server does not answer: {why}") from None
+        raise SilentClusterError(f"the API server does not answer: {why}") from None

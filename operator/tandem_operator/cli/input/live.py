@@ -20,6 +20,7 @@ from tandem_operator.cli.input.cluster_access import (
     plain_errors,
 )
 from tandem_operator.cli.input.manifest import read_pool
+from tandem_operator.cli.input.pool_completion import pool_names
 from tandem_operator.cli.input.pool_evidence import live_memory, live_pool
 from tandem_operator.cli.input.recording import OnProgress, Recording, record_pool
 from tandem_operator.core.memory import Memory
@@ -35,6 +36,7 @@ LivePoolOption = Annotated[
         " 20 minutes, and what it learned of its engines.",
         rich_help_panel=CLUSTER,
         show_default=False,
+        autocompletion=pool_names,
     ),
 ]
 

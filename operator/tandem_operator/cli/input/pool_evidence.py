@@ -1,6 +1,7 @@
 """What there is to explain a pool from: the object, its Events, the operator's memory of it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from tandem_operator.api import (
 from tandem_operator.cli.command_errors import BadInputError, FailedError
 from tandem_operator.cli.input.cluster_access import Where, connected, plain_errors
 from tandem_operator.cli.input.manifest import is_pool, objects
+from tandem_operator.cli.input.pool_list import list_pools, name_of, namespace_of
 from tandem_operator.core.memory import Memory
 from tandem_operator.workloads.pool_names import MEMORY_KEY, PoolName
 from tandem_operator.workloads.stored_memory import MemoryFormatError, memory_from_json
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from tandem_operator.kube.client import Kube
 
 Object = Mapping[str, Any]
+LOOK_EVERY_S, WATCH_S = 5.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
     pools = [
         obj
         for obj in every
-        if name in (None, _name(obj)) and (namespace is None or _is_in(obj, namespace))
+        if name in (None, name_of(obj)) and (namespace is None or _is_in(obj, namespace))
     ]
     if len(pools) != 1:
         called = f" {name}" if name else ""
@@ -95,10 +98,10 @@ def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
             + (f"; there are {there}" if there else "")
         )
     [pool] = pools
-    around = [obj for obj in found if _is_in(obj, _namespace(pool))]
+    around = [obj for obj in found if _is_in(obj, namespace_of(pool))]
     events = [obj for obj in around if obj.get("kind") == "Event"]
     maps = [obj for obj in around if obj.get("kind") == "ConfigMap"]
-    memory = next((obj for obj in maps if _name(obj) == _memory_name(_name(pool))), None)
+    memory = next((obj for obj in maps if name_of(obj) == _memory_name(name_of(pool))), None)
     try:
         return _evidence(pool, events, memory)
     except ValidationError as error:
@@ -107,20 +110,70 @@ def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
         raise BadInputError(f"{path}: status.{field}: {fault['msg']}") from None
 
 
+class Lookout:
+    """A way to look at a pool in its cluster, again and again."""
+
+    def __init__(self, kube: "Kube", *, namespace: str, pool: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._pool = pool
+        self._version = ""
+        self._may_watch = True
+
+    async def look(self) -> Evidence:
+        """The pool as it is now.
+
+        Raises:
+            FailedError: no such pool, no right to read it, or no answer.
+        """
+        from tandem_operator.kube.kinds import CONFIG_MAP, CORE_EVENT  # noqa: PLC0415
+
+        kube, namespace, name = self._kube, self._namespace, self._pool
+        with plain_errors():
+            pool = await live_pool(kube, namespace, name)
+            about = f"involvedObject.kind={KIND},involvedObject.name={name}"
+            events = await kube.list(CORE_EVENT, namespace=namespace, fields=about)
+            memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name))
+        self._version = str((pool.get("metadata") or {}).get("resourceVersion") or "")
+        return _evidence(pool, events, memory)
+
+    async def changed(self) -> None:
+        """Wait until the pool is another than the one seen last, or for a while.
+
+        Who may read the pool and not watch it waits for the while.
+
+        Raises:
+            SilentClusterError: the API server does not answer.
+        """
+        from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
+        from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
+
+        if not self._may_watch:
+            await asyncio.sleep(LOOK_EVERY_S)
+            return
+        with plain_errors():
+            try:
+                await self._kube.await_change(
+                    POOL,
+                    namespace=self._namespace,
+                    name=self._pool,
+                    since=self._version,
+                    most_s=WATCH_S,
+                )
+            except ApiServerError as error:
+                self._may_watch = error.status != 403
+                await asyncio.sleep(LOOK_EVERY_S)
+
+
 @asynccontextmanager
-async def gather(where: Where) -> AsyncIterator[Callable[[], Awaitable[Evidence]]]:
-    """A way to look at the pool in its cluster, again and again.
+async def gather(where: Where) -> AsyncIterator[Lookout]:
+    """The pool that is meant, to look at.
 
     Raises:
-        FailedError: no cluster, no such pool, or no right to read it.
+        FailedError: no cluster.
     """
     async with connected(where) as (kube, namespace):
-
-        async def look() -> Evidence:
-            with plain_errors():
-                return await _look(kube, namespace, where.pool)
-
-        yield look
+        yield Lookout(kube, namespace=namespace, pool=where.pool)
 
 
 async def live_pool(kube: "Kube", namespace: str, name: str) -> Object:
@@ -133,7 +186,7 @@ async def live_pool(kube: "Kube", namespace: str, name: str) -> Object:
 
     pool = await kube.get(POOL, namespace=namespace, name=name)
     if pool is None:
-        there = [_name(each) for each in await kube.list(POOL, namespace=namespace)]
+        there = [name_of(each) for each in await list_pools(kube, namespace)]
         known = ", ".join(sorted(there)) or await _elsewhere(kube)
         raise FailedError(
             f"no InferencePool {name} in namespace {namespace}"
@@ -149,24 +202,13 @@ async def live_memory(kube: "Kube", namespace: str, name: str) -> tuple[Memory |
     return _memory(await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name)))
 
 
-async def _look(kube: "Kube", namespace: str, name: str) -> Evidence:
-    from tandem_operator.kube.kinds import CONFIG_MAP, EVENT  # noqa: PLC0415
-
-    pool = await live_pool(kube, namespace, name)
-    query = {"fieldSelector": f"regarding.kind={KIND},regarding.name={name}"}
-    answer = await kube.request("GET", EVENT.path(namespace=namespace), query=query)
-    memory = await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name))
-    return _evidence(pool, answer.get("items") or [], memory)
-
-
 async def _elsewhere(kube: "Kube") -> str:
     """The pools of all namespaces; nothing for who may not list them."""
     from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
-    from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
 
     try:
-        found = await kube.list(POOL, namespace=None)
-    except ApiServerError:
+        found = await list_pools(kube, None)
+    except (ApiServerError, FailedError):
         return ""
     return _listed(found)
 
@@ -179,11 +221,11 @@ def _evidence(pool: Object, events: Iterable[Object], memory: Object | None) -> 
         fault = str(error)
     remembered, memory_fault = _memory(memory)
     metadata = pool.get("metadata") or {}
-    name, uid = _name(pool), metadata.get("uid")
+    name, uid = name_of(pool), metadata.get("uid")
     posted = [_posted(each) for each in events if _is_about(each, name, uid)]
     return Evidence(
         name=name,
-        namespace=_namespace(pool),
+        namespace=namespace_of(pool),
         pool=parsed,
         fault=fault,
         status=parse_status(pool),
@@ -224,15 +266,7 @@ def _posted(event: Object) -> PostedEvent:
 
 
 def _listed(pools: Iterable[Object]) -> str:
-    return ", ".join(sorted(f"{_namespace(each)}/{_name(each)}" for each in pools))
-
-
-def _name(obj: Object) -> str:
-    return str((obj.get("metadata") or {}).get("name", ""))
-
-
-def _namespace(obj: Object) -> str:
-    return str((obj.get("metadata") or {}).get("namespace") or "default")
+    return ", ".join(sorted(f"{namespace_of(each)}/{name_of(each)}" for each in pools))
 
 
 def _is_in(obj: Object, namespace: str) -> bool:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import StringIO
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from tandem_operator.cli.command_errors import BadInputError
 from tandem_operator.cli.experiments.experiment import OnProgress
+from tandem_operator.cli.output.printable import WrittenOut
 
 STANDARD_OUTPUT = "-"
 FILE_WIDTH = 160
@@ -22,9 +24,24 @@ def screen(*outputs: str | None) -> Console:
     """Where tables go: standard output, or standard error where an output has taken that."""
     # What is printed quotes Kubernetes and users: brackets in it are no markup.
     console = Console(stderr=STANDARD_OUTPUT in outputs, markup=False, highlight=False)
+    console.push_render_hook(WrittenOut())
     if not console.is_terminal:
         console.width = FILE_WIDTH
     return console
+
+
+def paper(console: Console) -> Console:
+    """A console whose text is kept, in the width and colours of another."""
+    kept = Console(
+        file=StringIO(),
+        force_terminal=True,
+        width=console.width,
+        no_color=console.no_color,
+        markup=False,
+        highlight=False,
+    )
+    kept.push_render_hook(WrittenOut())
+    return kept
 
 
 def write_json(target: str | None, value: Any) -> None:

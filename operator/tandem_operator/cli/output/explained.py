@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tandem_operator.api import CostStatus, LatencyStatus, RoleStatus
+from tandem_operator.cli.diagnosis.advice import is_bad, to_do
 from tandem_operator.cli.input.pool_evidence import Evidence
-from tandem_operator.cli.output.advice import is_bad, to_do
 from tandem_operator.cli.output.figure_table import FigureTable
 from tandem_operator.cli.output.tables import slo_json, slo_text
 from tandem_operator.cli.units import UNKNOWN, amount, latency

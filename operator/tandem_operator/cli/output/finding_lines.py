@@ -6,6 +6,7 @@ from dataclasses import asdict
 from enum import StrEnum
 
 from tandem_operator.cli.input.findings import Finding, Linted
+from tandem_operator.cli.output.printable import printable
 
 
 class LintFormat(StrEnum):
@@ -22,12 +23,12 @@ def rendered(linted: Linted, form: LintFormat) -> Iterator[str]:
         yield json.dumps(asdict(linted), indent=1)
         return
     line_of = _annotation if form is LintFormat.GITHUB else _line
-    yield from (_printable(line_of(each)) for each in linted.findings)
+    yield from (printable(line_of(each)) for each in linted.findings)
 
 
 def told_beside(linted: Linted) -> Iterator[str]:
     """The lines for standard error: what could not be read, and the summary."""
-    yield from map(_printable, linted.unreadable)
+    yield from map(printable, linted.unreadable)
     yield summary(linted)
 
 
@@ -41,11 +42,6 @@ def summary(linted: Linted) -> str:
 
 def _line(finding: Finding) -> str:
     return f"{finding.file}:{finding.line}: {_words(finding)}"
-
-
-def _printable(text: str) -> str:
-    """A manifest of somebody else must not move the cursor or begin a line of its own."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _words(finding: Finding) -> str:

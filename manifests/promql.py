@@ -1,0 +1,15 @@
+"""What alerts and dashboards share of Prometheus' language: how a series is selected."""
+
+from tandem_operator.metrics.series import MetricSeries
+
+
+def selected(made: MetricSeries | str, *matchers: str, **labels: str) -> str:
+    """The series that has these labels and matches those matchers."""
+    name = made if isinstance(made, str) else made.name
+    chosen = ", ".join((*matchers, *(f'{label}="{value}"' for label, value in labels.items())))
+    return f"{name}{{{chosen}}}" if chosen else name
+
+
+def largest(of: str, *by: str) -> str:
+    """One value for each `by`; two operators can show one pool while the Lease changes hands."""
+    return f"max by ({', '.join(by)}) ({of})" if by else f"max({of})"

@@ -1,0 +1,1 @@
+"""What is wrong with a pool or with a cluster, and what to do about it: pure."""

@@ -1,0 +1,146 @@
+"""Have the nodes the GPUs that pools ask for, and what is between them?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from tandem_operator.api import Device, InvalidPoolError, parse_pool, parse_status, quantity
+from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
+from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
+from tandem_operator.cli.input.pool_list import name_of, namespace_of
+from tandem_operator.workloads.builders.pod_templates import GPU_RESOURCE
+
+_NVIDIA_LABELS = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present")
+PLUGIN = (
+    "Install NVIDIA's device plugin or GPU operator, and wait until its pods run on the GPU nodes."
+)
+TCP = (
+    "Without RDMA, KV blocks travel over TCP, at about 2.6 GB/s on an H100;"
+    " docs/how-to/change-pods.md shows how pods get RDMA."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """GPUs that a pool asks for: a replica, now, and at its most."""
+
+    title: str
+    replica: int
+    now: int
+    most: int
+
+
+def gpus(facts: ClusterFacts) -> Iterator[CheckResult]:
+    """Whether what pools ask for fits on nodes that take pods."""
+    asked = [each for pool in facts.pools if (each := _asked(pool)) is not None]
+    found = _allocatable(facts.nodes)
+    each_node = [_count(node, GPU_RESOURCE) for node in _open(facts.nodes)]
+    total, largest = sum(each_node), max(each_node, default=0)
+    others = {name: n for name, n in found.items() if name != GPU_RESOURCE}
+    if others:
+        told = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
+        yield note(Topic.NODES, f"nodes have {told}; Tandem's engines ask for {GPU_RESOURCE} only")
+    if not total:
+        yield from _none(facts.nodes, asked)
+        return
+    now, most = sum(each.now for each in asked), sum(each.most for each in asked)
+    stated = f"nodes have {total} {GPU_RESOURCE}; pools ask for {now}, and for {most} at most"
+    too_large = [each for each in asked if each.replica > largest]
+    for each in too_large:
+        yield problem(
+            Topic.NODES,
+            f"a replica of {each.title} needs {each.replica} GPUs, and no node has more than"
+            f" {largest}",
+            "Lower gpusPerReplica, or add larger nodes: a replica runs on one node.",
+        )
+    if now > total:
+        yield problem(Topic.NODES, stated, "Add GPU nodes, or set scaling.gpuBudget of the pools.")
+    elif not too_large:
+        yield ok(Topic.NODES, stated)
+
+
+def _none(nodes: Sequence[Object], asked: Sequence[Asked]) -> Iterator[CheckResult]:
+    seen = [name_of(node) for node in nodes if _looks_like_a_gpu_node(node)]
+    if seen:
+        some = ", ".join(seen[:5]) + (" and more" if len(seen) > 5 else "")
+        yield problem(
+            Topic.NODES, f"nodes with NVIDIA GPUs offer no {GPU_RESOURCE}: {some}", PLUGIN
+        )
+    elif asked:
+        titles = ", ".join(each.title for each in asked[:5])
+        yield problem(
+            Topic.NODES,
+            f"no node that takes pods has {GPU_RESOURCE}, and pools ask for it: {titles}",
+            f"Add GPU nodes. {PLUGIN}",
+        )
+    else:
+        yield ok(Topic.NODES, "no node has GPUs, and no pool asks for one")
+
+
+def rdma(facts: ClusterFacts) -> Iterator[CheckResult]:
+    """Whether nodes offer RDMA; a note in any case."""
+    found = {
+        key: count
+        for key, count in _allocatable(facts.nodes, of="rdma", besides="hca").items()
+        if count
+    }
+    told = ", ".join(f"{count} {key}" for key, count in sorted(found.items()))
+    yield (
+        note(Topic.RDMA, f"nodes offer {told}")
+        if told
+        else note(Topic.RDMA, "nodes offer no RDMA resource", TCP)
+    )
+
+
+def _asked(pool: Object) -> Asked | None:
+    """What a pool on GPUs asks for; `None` on CPU, or where its spec cannot be read."""
+    try:
+        parsed, status = parse_pool(pool), parse_status(pool)
+    except (InvalidPoolError, ValidationError):
+        return None
+    if parsed.spec.engine.device is Device.CPU:
+        return None
+    now = most = 0
+    for role, fleet in parsed.spec.fleets.items():
+        told = status.prefill if role == "prefill" else status.decode
+        current = None if told is None else told.current
+        now += fleet.gpus * (fleet.min_replicas if current is None else current)
+        most += fleet.gpus * fleet.max_replicas
+    budget = parsed.spec.scaling.gpu_budget
+    return Asked(
+        title=f"{namespace_of(pool)}/{name_of(pool)}",
+        replica=max(fleet.gpus for fleet in parsed.spec.fleets.values()),
+        now=now,
+        most=most if budget is None else min(most, budget),
+    )
+
+
+def _open(nodes: Sequence[Object]) -> list[Object]:
+    """Nodes that are not cordoned."""
+    return [node for node in nodes if not (node.get("spec") or {}).get("unschedulable")]
+
+
+def _allocatable(
+    nodes: Sequence[Object], *, of: str = "gpu", besides: str = "gpu"
+) -> Mapping[str, int]:
+    """How much open nodes offer of each resource whose name holds one of two words."""
+    found: dict[str, int] = {}
+    for node in _open(nodes):
+        for name in (node.get("status") or {}).get("allocatable") or {}:
+            if of in name or besides in name:
+                found[name] = found.get(name, 0) + _count(node, name)
+    return found
+
+
+def _count(node: Object, resource: str) -> int:
+    value = ((node.get("status") or {}).get("allocatable") or {}).get(resource, 0)
+    try:
+        return int(quantity(value))
+    except ValueError:
+        return 0
+
+
+def _looks_like_a_gpu_node(node: Object) -> bool:
+    labels = (node.get("metadata") or {}).get("labels") or {}
+    return any(labels.get(label) == "true" for label in _NVIDIA_LABELS)

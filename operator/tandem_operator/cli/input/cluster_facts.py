@@ -1,0 +1,80 @@
+"""What a cluster says of itself, as plain data: what `tandem doctor` judges."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tandem_operator.kube.rights import Right
+
+Object = Mapping[str, Any]
+
+
+class Topic(StrEnum):
+    """A part of the cluster that is read at once, or cannot be read."""
+
+    SERVER = "API server"
+    DEFINITION = "CRD"
+    OPERATOR = "operator"
+    OPERATOR_RIGHTS = "rights of the operator"
+    USER_RIGHTS = "your rights"
+    NODES = "GPUs"
+    RDMA = "RDMA"
+    NETWORK = "NetworkPolicies"
+    METRICS = "metrics"
+    POOLS = "pools"
+    PODS = "images"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFacts:
+    """One Deployment of an operator.
+
+    Attributes:
+        version: as its label says.
+        namespaces: those that it serves; empty: all.
+        refused: rights that its account lacks, each with its namespace; `None`: unknown.
+    """
+
+    namespace: str
+    name: str
+    image: str
+    version: str
+    wanted: int
+    ready: int
+    account: str
+    namespaces: tuple[str, ...] = ()
+    refused: tuple[tuple[str, Right], ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """As kubectl names it."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """Everything that was read, and why the rest was not.
+
+    Attributes:
+        namespace: the only one whose pools are looked at; `None`: all.
+        definition: the CRD; `None` where there is none.
+        user_refused: what the user may not do, and the commands that need it.
+        pods: of operators and pools.
+        monitors: the kinds of the Prometheus Operator that the cluster knows.
+        services: whether each Service exists that a pool names as its Prometheus.
+        unread: why a part could not be read.
+    """
+
+    cli_version: str
+    server_version: str
+    namespace: str | None
+    definition: Object | None = None
+    operators: tuple[OperatorFacts, ...] = ()
+    user_refused: tuple[tuple[Right, str], ...] = ()
+    nodes: tuple[Object, ...] = ()
+    pools: tuple[Object, ...] = ()
+    pods: tuple[Object, ...] = ()
+    monitors: frozenset[str] = frozenset()
+    services: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    unread: Mapping[Topic, str] = field(default_factory=dict)

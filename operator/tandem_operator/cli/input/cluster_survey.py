@@ -1,0 +1,248 @@
+"""Reads what `tandem doctor` judges: a few lists and reviews of rights, nothing that changes."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from tandem_operator.api import GROUP, PLURAL
+from tandem_operator.cli.command_errors import FailedError
+from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, OperatorFacts, Topic
+from tandem_operator.cli.input.pool_list import list_pools
+from tandem_operator.kube.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    NODE,
+    POD,
+    POD_MONITOR,
+    POOL,
+    SERVICE,
+    ResourceKind,
+)
+from tandem_operator.kube.lease_name import lease_name
+from tandem_operator.kube.rights import CLUSTER_RIGHTS, LEASE_RIGHTS, POOL_RIGHTS, Right
+
+if TYPE_CHECKING:
+    from tandem_operator.kube.client import Kube
+
+DEFINITION = ResourceKind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"
+)
+SERVICE_MONITOR = ResourceKind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
+REVIEWS = "/apis/authorization.k8s.io/v1"
+OF_OPERATORS = "app.kubernetes.io/name=tandem,app.kubernetes.io/component=operator"
+OF_TANDEM = "app.kubernetes.io/name=tandem"
+AT_ONCE = 8
+_OF_A_SERVICE = re.compile(r"https?://([a-z0-9-]+)\.([a-z0-9-]+)\.svc([.:/]|$)")
+
+_VIEW = "top, explain, plan --pool"
+USER_RIGHTS = (
+    (Right(POOL.group, POOL.plural, ("get", "list")), _VIEW),
+    (Right(CONFIG_MAP.group, CONFIG_MAP.plural, ("get",)), "explain, profile export"),
+    (Right("", "events", ("list",)), "explain"),
+    (Right(POD.group, POD.plural, ("list",)), "record"),
+    (Right(POD.group, f"{POD.plural}/portforward", ("create", "get")), "record"),
+)
+
+
+class Survey:
+    """One look at a cluster; what its user may not read is named, and the rest is read."""
+
+    def __init__(self, kube: "Kube", *, namespace: str | None, operator_namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._operator_namespace = operator_namespace
+        self._unread: dict[Topic, str] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def facts(self) -> ClusterFacts:
+        """All that can be read.
+
+        Raises:
+            ApiServerError: the server refuses even to tell its version.
+        """
+        version = await self._kube.request("GET", "/version")
+        definition = await self._definition()
+        pools, nodes, pods = (
+            await self._pools(),
+            await self._list(Topic.NODES, NODE, namespace=None),
+            await self._list(Topic.PODS, POD, namespace=self._namespace, selector=OF_TANDEM),
+        )
+        return ClusterFacts(
+            cli_version=metadata.version("tandem-inference"),
+            server_version=str(version.get("gitVersion") or ""),
+            namespace=self._namespace,
+            definition=definition,
+            operators=await self._operators(),
+            user_refused=await self._user_refused(),
+            nodes=nodes,
+            pools=pools,
+            pods=pods,
+            monitors=await self._monitors(),
+            services=await self._services(pools),
+            unread=dict(self._unread),
+        )
+
+    @contextlib.contextmanager
+    def _reading(self, topic: Topic) -> Iterator[None]:
+        from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
+
+        try:
+            yield
+        except (ApiServerError, FailedError) as error:
+            self._unread[topic] = getattr(error, "message", str(error))
+
+    async def _list(
+        self, topic: Topic, kind: ResourceKind, *, namespace: str | None, selector: str = ""
+    ) -> tuple[Object, ...]:
+        with self._reading(topic):
+            return tuple(
+                await self._kube.list(kind, namespace=namespace, selector=selector, cached=True)
+            )
+        return ()
+
+    async def _definition(self) -> Object | None:
+        with self._reading(Topic.DEFINITION):
+            path = f"{DEFINITION.root}/{DEFINITION.plural}/{PLURAL}.{GROUP}"
+            return await self._found(path)
+        return None
+
+    async def _found(self, path: str) -> Object | None:
+        from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
+
+        try:
+            return await self._kube.request("GET", path)
+        except ApiServerError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _pools(self) -> tuple[Object, ...]:
+        with self._reading(Topic.POOLS):
+            return tuple(await list_pools(self._kube, self._namespace))
+        return ()
+
+    async def _operators(self) -> tuple[OperatorFacts, ...]:
+        found = await self._list(Topic.OPERATOR, DEPLOYMENT, namespace=None, selector=OF_OPERATORS)
+        if Topic.OPERATOR in self._unread:
+            del self._unread[Topic.OPERATOR]
+            found = await self._list(
+                Topic.OPERATOR,
+                DEPLOYMENT,
+                namespace=self._operator_namespace,
+                selector=OF_OPERATORS,
+            )
+        return tuple([await self._with_rights(each) for each in found])
+
+    async def _with_rights(self, deployment: Object) -> OperatorFacts:
+        found = operator_of(deployment)
+        account = f"system:serviceaccount:{found.namespace}:{found.account}"
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{found.namespace}"]
+        who = {"user": account, "groups": [*groups, "system:authenticated"]}
+        lease = lease_name(found.namespaces)
+        wanted = [
+            (place, right, "") for place in found.namespaces or ("",) for right in POOL_RIGHTS
+        ]
+        wanted += [("", right, "") for right in CLUSTER_RIGHTS if not found.namespaces]
+        wanted += [(found.namespace, right, lease) for right in LEASE_RIGHTS]
+        refused = None
+        with self._reading(Topic.OPERATOR_RIGHTS):
+            refused = await self._refused("SubjectAccessReview", wanted, who)
+        return replace(found, refused=refused)
+
+    async def _user_refused(self) -> tuple[tuple[Right, str], ...]:
+        wanted = [(self._namespace or "", right, "") for right, _ in USER_RIGHTS]
+        with self._reading(Topic.USER_RIGHTS):
+            refused = await self._refused("SelfSubjectAccessReview", wanted, {})
+            lacking = {(right.group, right.resource): right for _, right in refused}
+            return tuple(
+                (lacking[right.group, right.resource], commands)
+                for right, commands in USER_RIGHTS
+                if (right.group, right.resource) in lacking
+            )
+        return ()
+
+    async def _refused(
+        self,
+        kind: str,
+        wanted: Iterable[tuple[str, Right, str]],
+        who: Mapping[str, Any],
+    ) -> tuple[tuple[str, Right], ...]:
+        """Those rights, with the verbs that are not granted.
+
+        Of the three parts of one wanted, the first is a namespace, the last an object's name; "" of
+        either means all.
+        """
+        asked = [
+            (place, right, name, verb) for place, right, name in wanted for verb in right.verbs
+        ]
+
+        async def allowed(place: str, right: Right, name: str, verb: str) -> bool:
+            resource, _, sub = right.resource.partition("/")
+            what = {"group": right.group, "resource": resource, "subresource": sub, "name": name}
+            spec = {**who, "resourceAttributes": {"namespace": place, "verb": verb, **what}}
+            body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+            async with self._slots:
+                answer = await self._kube.request("POST", f"{REVIEWS}/{kind.lower()}s", body=body)
+            return bool((answer.get("status") or {}).get("allowed"))
+
+        granted = await asyncio.gather(*(allowed(*each) for each in asked))
+        verbs: dict[tuple[str, Right], list[str]] = {}
+        for (place, right, _, verb), is_granted in zip(asked, granted, strict=True):
+            if not is_granted:
+                verbs.setdefault((place, right), []).append(verb)
+        return tuple(
+            (place, Right(right.group, right.resource, tuple(lacking)))
+            for (place, right), lacking in verbs.items()
+        )
+
+    async def _monitors(self) -> frozenset[str]:
+        with self._reading(Topic.METRICS):
+            return frozenset(
+                {
+                    kind.kind
+                    for kind in (POD_MONITOR, SERVICE_MONITOR)
+                    if await self._kube.serves(kind)
+                }
+            )
+        return frozenset()
+
+    async def _services(self, pools: Iterable[Object]) -> dict[tuple[str, str], bool]:
+        found: dict[tuple[str, str], bool] = {}
+        for namespace, name in {service for pool in pools if (service := prometheus_of(pool))}:
+            with self._reading(Topic.METRICS):
+                path = SERVICE.path(namespace=namespace, name=name)
+                found[namespace, name] = await self._found(path) is not None
+        return found
+
+
+def operator_of(deployment: Object) -> OperatorFacts:
+    """What a Deployment of the chart says of its operator."""
+    head, spec = deployment.get("metadata") or {}, deployment.get("spec") or {}
+    pod = ((spec.get("template") or {}).get("spec")) or {}
+    containers = pod.get("containers") or [{}]
+    arguments = [str(each) for each in containers[0].get("args") or ()]
+    option = "--namespace="
+    return OperatorFacts(
+        namespace=str(head.get("namespace") or ""),
+        name=str(head.get("name") or ""),
+        image=str(containers[0].get("image") or ""),
+        version=str((head.get("labels") or {}).get("app.kubernetes.io/version") or ""),
+        wanted=int(spec.get("replicas") or 0),
+        ready=int((deployment.get("status") or {}).get("readyReplicas") or 0),
+        account=str(pod.get("serviceAccountName") or "default"),
+        namespaces=tuple(
+            sorted({each.removeprefix(option) for each in arguments if each.startswith(option)})
+        ),
+    )
+
+
+def prometheus_of(pool: Object) -> tuple[str, str] | None:
+    """Namespace and name of the Service that a pool names as its Prometheus, if it names one."""
+    metrics = (pool.get("spec") or {}).get("metrics") or {}
+    url = str((metrics.get("prometheus") or {}).get("url") or "")
+    found = _OF_A_SERVICE.match(url)
+    return None if found is None else (found[2], found[1])

@@ -1,0 +1,16 @@
+"""The name of an operator's Lease, which templates/_names.tpl of the chart reckons too."""
+
+import hashlib
+from collections.abc import Sequence
+
+LEASE_NAME = "tandem-operator"
+
+
+def lease_name(namespaces: Sequence[str]) -> str:
+    """One for each set of pools; no namespaces: those of all."""
+    if not namespaces:
+        return LEASE_NAME
+    if len(namespaces) == 1:
+        return f"{LEASE_NAME}-{namespaces[0]}"
+    # Many names together are longer than a name can be.
+    return f"{LEASE_NAME}-{hashlib.sha256(','.join(namespaces).encode()).hexdigest()[:10]}"
