@@ -249,6 +249,20 @@ def test_a_cluster_without_gpus_is_well_for_pools_on_cpu():
     assert exit_code(found) == OK
 
 
+def test_slices_of_gpus_are_counted_apart_from_whole_ones():
+    sliced = pool(conditions=FINE)
+    sliced["spec"]["engine"] = {
+        "device": "NVIDIA",
+        "accelerator": {"resource": "nvidia.com/mig-1g.10gb"},
+    }
+    slices = {"nvidia.com/mig-1g.10gb": "1"}
+    nodes = ({**node(), "status": {"allocatable": slices}},)
+
+    found = worst(hardware.gpus(facts(pools=(sliced,), nodes=nodes)))
+
+    assert found.sentence.startswith("nodes have 1 nvidia.com/mig-1g.10gb; pools ask for 4")
+
+
 def test_accelerators_of_others_and_rdma_are_notes():
     nodes = (node(amd_com__gpu="4", rdma__hca_shared="2"),)
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from tandem_operator.api import Device, InvalidPoolError, parse_pool, parse_status, quantity
+from tandem_operator.api import InvalidPoolError, parse_pool, parse_status, quantity
+from tandem_operator.api.v1alpha1.engine import GPU_RESOURCE
 from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
 from tandem_operator.cli.input.pool_list import name_of, namespace_of
-from tandem_operator.workloads.builders.pod_templates import GPU_RESOURCE
 
 _NVIDIA_LABELS = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present")
 PLUGIN = (
@@ -26,26 +26,38 @@ class Asked:
     """GPUs that a pool asks for: a replica, now, and at its most."""
 
     title: str
+    resource: str
     replica: int
     now: int
     most: int
 
 
 def gpus(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether what pools ask for fits on nodes that take pods."""
+    """Whether what pools ask for fits on nodes that take pods, resource by resource."""
     asked = [each for pool in facts.pools if (each := _asked(pool)) is not None]
+    resources = dict.fromkeys((GPU_RESOURCE, *(each.resource for each in asked)))
     found = _allocatable(facts.nodes)
-    each_node = [_count(node, GPU_RESOURCE) for node in _open(facts.nodes)]
-    total, largest = sum(each_node), max(each_node, default=0)
-    others = {name: n for name, n in found.items() if name != GPU_RESOURCE}
+    others = {name: n for name, n in found.items() if name not in resources}
     if others:
         told = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
-        yield note(Topic.NODES, f"nodes have {told}; Tandem's engines ask for {GPU_RESOURCE} only")
+        yield note(Topic.NODES, f"nodes have {told}, which no pool asks for")
+    for resource in resources:
+        of_it = [each for each in asked if each.resource == resource]
+        # A cluster whose pools ask for slices need not have whole GPUs.
+        if of_it or len(resources) == 1:
+            yield from _of_resource(resource, facts.nodes, of_it)
+
+
+def _of_resource(
+    resource: str, nodes: Sequence[Object], asked: Sequence[Asked]
+) -> Iterator[CheckResult]:
+    each_node = [_count(node, resource) for node in _open(nodes)]
+    total, largest = sum(each_node), max(each_node, default=0)
     if not total:
-        yield from _none(facts.nodes, asked)
+        yield from _none(resource, nodes, asked)
         return
     now, most = sum(each.now for each in asked), sum(each.most for each in asked)
-    stated = f"nodes have {total} {GPU_RESOURCE}; pools ask for {now}, and for {most} at most"
+    stated = f"nodes have {total} {resource}; pools ask for {now}, and for {most} at most"
     too_large = [each for each in asked if each.replica > largest]
     for each in too_large:
         yield problem(
@@ -60,18 +72,16 @@ def gpus(facts: ClusterFacts) -> Iterator[CheckResult]:
         yield ok(Topic.NODES, stated)
 
 
-def _none(nodes: Sequence[Object], asked: Sequence[Asked]) -> Iterator[CheckResult]:
+def _none(resource: str, nodes: Sequence[Object], asked: Sequence[Asked]) -> Iterator[CheckResult]:
     seen = [name_of(node) for node in nodes if _looks_like_a_gpu_node(node)]
     if seen:
         some = ", ".join(seen[:5]) + (" and more" if len(seen) > 5 else "")
-        yield problem(
-            Topic.NODES, f"nodes with NVIDIA GPUs offer no {GPU_RESOURCE}: {some}", PLUGIN
-        )
+        yield problem(Topic.NODES, f"nodes with NVIDIA GPUs offer no {resource}: {some}", PLUGIN)
     elif asked:
         titles = ", ".join(each.title for each in asked[:5])
         yield problem(
             Topic.NODES,
-            f"no node that takes pods has {GPU_RESOURCE}, and pools ask for it: {titles}",
+            f"no node that takes pods has {resource}, and pools ask for it: {titles}",
             f"Add GPU nodes. {PLUGIN}",
         )
     else:
@@ -99,7 +109,8 @@ def _asked(pool: Object) -> Asked | None:
         parsed, status = parse_pool(pool), parse_status(pool)
     except (InvalidPoolError, ValidationError):
         return None
-    if parsed.spec.engine.device is Device.CPU:
+    resource = parsed.spec.engine.gpu_resource
+    if resource is None:
         return None
     now = most = 0
     for role, fleet in parsed.spec.fleets.items():
@@ -110,6 +121,7 @@ def _asked(pool: Object) -> Asked | None:
     budget = parsed.spec.scaling.gpu_budget
     return Asked(
         title=f"{namespace_of(pool)}/{name_of(pool)}",
+        resource=resource,
         replica=max(fleet.gpus for fleet in parsed.spec.fleets.values()),
         now=now,
         most=most if budget is None else min(most, budget),
