@@ -73,19 +73,24 @@ def fetch_checked(address: str, checksum_address: str, target: Path) -> None:
 def fetch_etcd(folder: Path) -> None:
     """Download etcd's release and keep the server of it."""
     stem = f"etcd-{names.ETCD}-linux-{names.ARCH}"
-    sums = _read(f"{_ETCD_RELEASES}/{names.ETCD}/SHA256SUMS").decode()
-    expected = next(
-        line.split()[0] for line in sums.splitlines() if line.endswith(f"{stem}.tar.gz")
-    )
-    archive = folder / "etcd.tar.gz"
-    _fetch(f"{_ETCD_RELEASES}/{names.ETCD}/{stem}.tar.gz", archive, expected)
-    with tarfile.open(archive) as tar, (folder / "etcd").open("wb") as target:
-        member = tar.extractfile(f"{stem}/etcd")
-        if member is None:
-            raise CannotContinueError(f"{archive.name} holds no etcd binary.")
-        shutil.copyfileobj(member, target)
+    release = f"{_ETCD_RELEASES}/{names.ETCD}"
+    sums, archive = f"{release}/SHA256SUMS", f"{release}/{stem}.tar.gz"
+    fetch_from_archive(archive, sums, member=f"{stem}/etcd", target=folder / "etcd")
+
+
+def fetch_from_archive(address: str, sums_address: str, *, member: str, target: Path) -> None:
+    """Download a release and keep one program of it; its SHA-256 stands in a list beside it."""
+    name = address.rpartition("/")[2]
+    sums = (line.split() for line in _read(sums_address).decode().splitlines())
+    archive = target.with_name(name)
+    _fetch(address, archive, next(words[0] for words in sums if words[-1:] == [name]))
+    with tarfile.open(archive) as tar, target.open("wb") as output:
+        program = tar.extractfile(member)
+        if program is None:
+            raise CannotContinueError(f"{name} holds no {member}.")
+        shutil.copyfileobj(program, output)
     archive.unlink()
-    (folder / "etcd").chmod(0o755)
+    target.chmod(0o755)
 
 
 def _at(etcd: Path, api: Path) -> ApiBinaries:

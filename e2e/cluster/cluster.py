@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import docker, gobuild, names, nodeimage, rootfs, worker
+from e2e.cluster import docker, kind, names, worker
+from e2e.cluster.kind import KindCluster, Supply, refuse_strangers
 from e2e.cluster.progress import CannotContinueError, answers, run, say, step
 from e2e.cluster.store import locked
 from e2e.cluster.tools import ensure_tools, kubectl
@@ -19,23 +19,9 @@ _SETTLE_S = 30.0
 _RESTART_S = 90.0
 _POLL_S = 0.5
 _DNS = ("-l", "k8s-app=kube-dns")
-_KIND_LABEL = f"io.x-k8s.kind.cluster={names.CLUSTER}"
+_OURS = KindCluster(names.CLUSTER, names.KUBECONFIG)
 # Written into the node when it is whole, so that what a killed run left is told from a slow start.
 _COMPLETE = "/kind/tandem-complete"
-_OWN_NETWORK = "networking:\n  disableDefaultCNI: true  # The node image brings a conflist.\n"
-
-
-class Supply(StrEnum):
-    """Where the node image and the base images come from."""
-
-    STOCK = "published"
-    SELF_BUILT = "made here"
-
-
-_NODE_IMAGES = {
-    Supply.STOCK: nodeimage.stock_image,
-    Supply.SELF_BUILT: nodeimage.self_built_image,
-}
 
 
 class NodeState(StrEnum):
@@ -52,7 +38,7 @@ def up() -> None:
     with locked("cluster"):
         docker.ensure_engine()
         tools = ensure_tools()
-        refuse_strangers(_containers())
+        refuse_strangers(_OURS.containers(), name=_OURS.name)
         worker.remove()
         if not _revive(tools):
             _create(tools)
@@ -67,12 +53,12 @@ def down() -> None:
                 say(f"docker: {problem} Nothing was removed.")
                 return
             docker.ensure_engine()
-        if not _containers():
+        if not _OURS.containers():
             say(f"cluster {names.CLUSTER}: there is none")
         else:
-            refuse_strangers(_containers())
+            refuse_strangers(_OURS.containers(), name=_OURS.name)
             worker.remove()
-            _delete(ensure_tools())
+            _delete()
         names.KUBECONFIG.unlink(missing_ok=True)
 
 
@@ -83,7 +69,7 @@ def is_running() -> bool:
 
 def node_state() -> NodeState:
     """Tell how far the node's container got."""
-    containers = _containers()
+    containers = _OURS.containers()
     if not containers:
         return NodeState.ABSENT
     if not containers[0]["State"]["Running"]:
@@ -120,25 +106,9 @@ def await_rollout(deployment: str, *, namespace: str) -> None:
     kubectl("rollout", "status", f"deployment/{deployment}", "-n", namespace, "--timeout=120s")
 
 
-def choose_supply(*, can_pull: Callable[[], bool], problem: Callable[[], str | None]) -> Supply:
-    """Published images where a registry answers, else made here, else one sentence why neither."""
-    if can_pull():
-        say("images: a registry answers, published images are used")
-        return Supply.STOCK
-    if reason := problem():
-        raise CannotContinueError(f"No registry answers and images cannot be made here: {reason}")
-    say("images: no registry answers, images are made here")
-    return Supply.SELF_BUILT
-
-
 def kind_config(supply: Supply) -> str:
-    """The cluster's description; our own node image has no kindnet and brings its own network."""
-    text = (names.HERE / "kind.yaml").read_text()
-    return text if supply is Supply.STOCK else text + _OWN_NETWORK
-
-
-def _self_built_problem() -> str | None:
-    return gobuild.go_problem() or rootfs.can_make()
+    """The cluster's description."""
+    return kind.network_of(supply, (names.HERE / "kind.yaml").read_text())
 
 
 def _revive(tools: dict[str, Path]) -> bool:
@@ -158,22 +128,15 @@ def _revive(tools: dict[str, Path]) -> bool:
     else:
         say(f"cluster {names.CLUSTER}: an earlier run did not finish it")
     say(f"cluster {names.CLUSTER}: it is made again")
-    _delete(tools)
+    _delete()
     return False
 
 
 def _create(tools: dict[str, Path]) -> None:
-    supply = choose_supply(can_pull=docker.can_pull, problem=_self_built_problem)
-    image = _NODE_IMAGES[supply]()
-    names.KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
+    supply = kind.supply()
+    image = kind.node_image(supply)
     with step(f"cluster {names.CLUSTER}", f"creating it from {image}"):
-        run(
-            [
-                *(tools["kind"], "create", "cluster", "--name", names.CLUSTER, "--config", "-"),
-                *("--image", image, "--wait", "180s", "--kubeconfig", names.KUBECONFIG),
-            ],
-            stdin=kind_config(supply),
-        )
+        _OURS.create(image=image, config=kind_config(supply))
         if not _is_healthy_within(tools, _RESTART_S):
             raise CannotContinueError(
                 f"The new cluster did not become healthy; see `docker logs {names.NODE}`."
@@ -181,33 +144,9 @@ def _create(tools: dict[str, Path]) -> None:
         run(["docker", "exec", names.NODE, "touch", _COMPLETE])
 
 
-def _delete(tools: dict[str, Path]) -> None:
+def _delete() -> None:
     with step(f"cluster {names.CLUSTER}", "removing it"):
-        run(
-            [
-                *(tools["kind"], "delete", "cluster", "--name", names.CLUSTER),
-                *("--kubeconfig", names.KUBECONFIG),
-            ]
-        )
-
-
-def refuse_strangers(containers: list[dict[str, Any]]) -> None:
-    """Stop before touching a cluster of our name that somebody else made."""
-    key, _, value = names.OWNED.partition("=")
-    for container in containers:
-        if (container["Config"]["Labels"] or {}).get(key) != value:
-            raise CannotContinueError(
-                f"A kind cluster named `{names.CLUSTER}` exists that does not carry our label "
-                f"`{names.OWNED}`; remove it yourself (`kind delete cluster --name "
-                f"{names.CLUSTER}`) if it is not needed."
-            )
-
-
-def _containers() -> list[dict[str, Any]]:
-    listing = run(["docker", "ps", "--all", "--quiet", "--filter", f"label={_KIND_LABEL}"])
-    if not listing.split():
-        return []
-    return list(json.loads(run(["docker", "inspect", *listing.split()])))
+        _OURS.delete()
 
 
 def _is_healthy_within(tools: dict[str, Path], limit_s: float) -> bool:
@@ -238,7 +177,7 @@ def _is_healthy(kubectl: Path) -> bool:
         pods = json.loads(
             run([*own, "get", "pods", "-n", "kube-system", *_DNS, "-o", "json"], timeout_s=10)
         )
-        started = _containers()[0]["State"]["StartedAt"]
+        started = _OURS.containers()[0]["State"]["StartedAt"]
     except (CannotContinueError, IndexError):
         return False
     return is_node_ready(nodes["items"]) and has_started_since(started, pods["items"])

@@ -1,4 +1,4 @@
-"""Static binaries of Kubernetes, etcd, CoreDNS and kind, from committed Go modules.
+"""Static binaries of Kubernetes, etcd, CoreDNS, kind and crane, from committed Go modules.
 
 Used where no release can be downloaded. Each group is a cache entry of its own, so that a test that
 needs an API server does not wait for a kubelet.
@@ -62,6 +62,7 @@ NODE = Group(
 )
 COREDNS = Group("coredns", "coredns", {"coredns": "github.com/coredns/coredns"})
 KIND = Group("kind", "kind", {"kind": "sigs.k8s.io/kind"})
+CRANE = Group("crane", "crane", {"crane": "github.com/google/go-containerregistry/cmd/crane"})
 # Of all ways to discover targets, the one used here; the others are most of the time to build.
 PROMETHEUS = Group(
     "prometheus",

@@ -1,4 +1,4 @@
-"""kubectl, kind and helm: the ones on PATH where they suit, else our own in the cache directory."""
+"""kubectl, kind, helm and crane: those on PATH where they suit, else our own in the cache."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from e2e.cluster.progress import CannotContinueError, answers, run, say
 from e2e.cluster.store import fingerprint, obtain
 
 Version = tuple[int, int]
-_VERSION = re.compile(r"v(\d+)\.(\d+)")
+_VERSION = re.compile(r"\bv?(\d+)\.(\d+)")
 _KUBERNETES_MINOR = int(names.KUBERNETES.split(".")[1])
 _PROBE_S = 4.0
+_CRANE_RELEASES = "https://github.com/google/go-containerregistry/releases/download"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _make_kubectl() -> Path:
 
 def _make_kind() -> Path:
     address = f"https://kind.sigs.k8s.io/dl/{names.KIND}/kind-linux-{names.ARCH}"
-    if not gobuild.is_built(gobuild.KIND) and _downloads(address):
+    if not gobuild.is_built(gobuild.KIND) and _downloads(f"{address}.sha256sum"):
         folder = obtain(
             "released-kind",
             fingerprint(address),
@@ -100,6 +101,24 @@ def _make_kind() -> Path:
         )
         return folder / "kind"
     return gobuild.build(gobuild.KIND) / "kind"
+
+
+def _make_crane() -> Path:
+    release = f"{_CRANE_RELEASES}/{names.CRANE}"
+    machine = {"amd64": "x86_64"}.get(names.ARCH, names.ARCH)
+    archive = f"{release}/go-containerregistry_Linux_{machine}.tar.gz"
+    sums = f"{release}/checksums.txt"
+    if not gobuild.is_built(gobuild.CRANE) and _downloads(sums):
+        folder = obtain(
+            "released-crane",
+            fingerprint(archive),
+            doing="downloading",
+            make=lambda target: binaries.fetch_from_archive(
+                archive, sums, member="crane", target=target / "crane"
+            ),
+        )
+        return folder / "crane"
+    return gobuild.build(gobuild.CRANE) / "crane"
 
 
 def _make_helm() -> Path:
@@ -133,7 +152,7 @@ def _pip() -> list[str | Path]:
 
 def _downloads(address: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{address}.sha256sum", timeout=_PROBE_S) as answer:
+        with urllib.request.urlopen(address, timeout=_PROBE_S) as answer:
             return bool(answer.status == 200)
     except (OSError, urllib.error.URLError):
         return False
@@ -162,4 +181,12 @@ TOOLS = (
         "3.14 or newer",
         _make_helm,
     ),
+)
+# Only a release and its test need it, and no cluster.
+CRANE = Tool(
+    "crane",
+    ("version",),
+    lambda version: (0, 20) <= version < (1, 0),
+    "0.20 or newer",
+    _make_crane,
 )

@@ -8,18 +8,11 @@ import pytest
 import yaml
 
 from e2e.cluster import cluster, docker, names
-from e2e.cluster.cluster import (
-    NodeState,
-    Supply,
-    choose_supply,
-    has_started_since,
-    is_node_ready,
-    kind_config,
-    refuse_strangers,
-)
+from e2e.cluster.cluster import NodeState, has_started_since, is_node_ready, kind_config
 from e2e.cluster.docker import forget_stale_pid, lacks_sys_resource, start_until_it_answers
 from e2e.cluster.doctor import Finding, verdict
 from e2e.cluster.images import IMAGES
+from e2e.cluster.kind import Supply, choose_supply, refuse_strangers
 from e2e.cluster.progress import CannotContinueError
 from e2e.cluster.tools import TOOLS, Version, version_of
 
@@ -71,7 +64,7 @@ def container(labels: dict[str, str] | None) -> dict[str, Any]:
 
 
 def test_our_own_cluster_may_be_touched() -> None:
-    refuse_strangers([container({names.OWNED_LABEL: "true"})])
+    refuse_strangers([container({names.OWNED_LABEL: "true"})], name=names.CLUSTER)
 
 
 @pytest.mark.parametrize("labels", [None, {}, {names.OWNED_LABEL: "false"}])
@@ -79,7 +72,9 @@ def test_somebody_elses_cluster_of_the_same_name_is_left_alone(
     labels: dict[str, str] | None,
 ) -> None:
     with pytest.raises(CannotContinueError, match="does not carry our label"):
-        refuse_strangers([container({names.OWNED_LABEL: "true"}), container(labels)])
+        refuse_strangers(
+            [container({names.OWNED_LABEL: "true"}), container(labels)], name=names.CLUSTER
+        )
 
 
 @pytest.mark.parametrize(
@@ -267,7 +262,7 @@ def test_a_cluster_whose_node_cannot_be_started_is_made_again(
     asked: list[str] = []
     monkeypatch.setattr(cluster, "node_state", lambda: NodeState.STOPPED)
     monkeypatch.setattr(cluster, "answers", lambda command, **_: asked.append(command[1]))
-    monkeypatch.setattr(cluster, "_delete", lambda _: asked.append("delete"))
+    monkeypatch.setattr(cluster, "_delete", lambda: asked.append("delete"))
 
     assert not cluster._revive({})
 
