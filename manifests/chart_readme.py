@@ -14,21 +14,20 @@ import yaml
 HEAD = """\
 # tandem
 
-This chart installs the operator of Tandem. `make crds` makes this page from `values.yaml`. The
-kind `InferencePool` is in the chart `tandem-crds`, so that `helm upgrade` updates it and `helm
-uninstall` keeps every pool.
+This chart installs the operator of Tandem and the kind `InferencePool`. `helm upgrade` updates the
+kind, and `helm uninstall` keeps it, and so every pool. `make crds` makes this page from
+`values.yaml`.
 
 ```console
-$ helm upgrade --install tandem-crds charts/tandem-crds \\
-    -n tandem-system --create-namespace
-$ helm upgrade --install tandem charts/tandem -n tandem-system --wait \\
-    -f my-values.yaml
+$ helm upgrade --install tandem oci://$REGISTRY/charts/tandem \\
+    -n tandem-system --create-namespace --wait
 $ helm test tandem -n tandem-system
 ```
 
-Tandem publishes no images yet. Build them, push them, and write your registry into
-`image.registry`, `routerImage.registry` and `launcherImage.registry`. Pools on GPUs run vLLM's own
-image. [How to install](../../docs/how-to/install.md) shows each step.
+Tandem publishes no images yet. `make release` pushes images and charts to a registry of yours. The
+chart in it names these images by digest. [How to install](../../docs/how-to/install.md) shows each
+step. From a checkout, name your registry in `image.registry`, `routerImage.registry` and
+`launcherImage.registry`. Pools on GPUs run vLLM's own image.
 
 A wrong value ends `helm` with a sentence that names it. `values.schema.json` holds types, ranges
 and names. `templates/_checks.tpl` holds the other rules.
@@ -69,18 +68,25 @@ def render(text: str) -> str:
 
 def documented_values(text: str) -> Iterator[ChartValue]:
     """Every key that has a comment, in the order of the file."""
-    parents: list[tuple[int, str]] = []
     comment: list[str] = []
-    for line in text.splitlines():
+    for line, path in lines_with_paths(text):
         if line.lstrip().startswith("#"):
             comment.append(line.strip(" #"))
             continue
-        if found := _KEY.match(line):
+        if path and comment:
+            yield ChartValue(path, " ".join(comment))
+        comment = []
+
+
+def lines_with_paths(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each line of a `values.yaml`, and the path of the key that it begins with, if it does."""
+    parents: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        found = _KEY.match(line)
+        if found:
             indent = len(found[1])
             parents = [parent for parent in parents if parent[0] < indent] + [(indent, found[2])]
-            if comment:
-                yield ChartValue(tuple(key for _, key in parents), " ".join(comment))
-        comment = []
+        yield line, tuple(key for _, key in parents) if found else ()
 
 
 def _default(value: ChartValue, defaults: Any, *, is_group: bool) -> str:

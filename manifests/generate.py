@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from e2e.cluster.images import IMAGES
 from e2e.cluster.tools import TOOLS, ensure
 from manifests import (
     alerts,
@@ -34,9 +35,12 @@ INSTALL = ROOT / "manifests" / "install.yaml"
 REGISTRY = "registry.example.com"
 
 _INSTALL_HEAD = f"""\
-# Tandem without Helm, rendered from charts/ by `make crds`. Its own images are of a registry that
-# does not exist: Tandem publishes none yet. Write your own instead:
+# Tandem without Helm, rendered from charts/tandem by `make crds`. Its own images are of a registry
+# that does not exist: Tandem publishes none yet. Write your own instead:
 #   sed 's|{REGISTRY}|YOUR-REGISTRY|' install.yaml | kubectl apply --server-side -f -
+"""
+
+_NAMESPACE = f"""\
 ---
 apiVersion: v1
 kind: Namespace
@@ -59,6 +63,7 @@ def from_models() -> Mapping[Path, str]:
     return {
         ROOT / "crds" / name: definition,
         CHARTS / "tandem-crds" / "templates" / name: definition,
+        CHARTS / "tandem" / "files" / "crd.yaml": definition,
         ROOT / "docs" / "reference" / "api.md": reference.render(),
         ROOT / "docs" / "reference" / "tuning.md": tuning_reference.render(),
         ROOT / "docs" / "reference" / "metrics.md": metrics_reference.render(),
@@ -74,11 +79,11 @@ def from_models() -> Mapping[Path, str]:
 
 
 def install_manifest() -> str:
-    """Both charts with their default values and a registry to replace, as one file."""
+    """The chart with its default values and a registry to replace, as one file."""
     # Not of all images: vLLM's own has a registry that exists.
-    ours = ("image", "routerImage", "launcherImage", "engineImages.cpu")
+    ours = (".".join(image.value) for image in IMAGES)
     registries = ("--set", ",".join(f"{image}.registry={REGISTRY}" for image in ours))
-    return _INSTALL_HEAD + _render("tandem-crds") + _render("tandem", *registries)
+    return _INSTALL_HEAD + _NAMESPACE + render_chart(CHARTS / "tandem", *registries)
 
 
 @functools.cache
@@ -87,8 +92,18 @@ def helm_program() -> Path:
     return ensure(next(tool for tool in TOOLS if tool.name == "helm"))
 
 
-def _render(chart: str, *values: str) -> str:
-    words = ("template", chart, str(CHARTS / chart), "--namespace", NAMESPACE, "--skip-tests")
+def released_manifest(chart: Path, *, version: str) -> str:
+    """A released chart, whose values name its images, as one file."""
+    head = (
+        f"# Tandem {version} without Helm: kubectl apply --server-side -f install.yaml\n"
+        "# Every image is named by its digest.\n"
+    )
+    return head + _NAMESPACE + render_chart(chart)
+
+
+def render_chart(chart: Path, *values: str) -> str:
+    """The objects of a chart as the release `tandem`; a folder, or a packed one."""
+    words = ("template", "tandem", str(chart), "--namespace", NAMESPACE, "--skip-tests")
     result = subprocess.run(  # noqa: S603 - a fixed command
         [helm_program(), *words, *values], capture_output=True, text=True, check=False, timeout=60
     )

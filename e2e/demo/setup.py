@@ -68,7 +68,7 @@ def install_operator(*, images: dict[str, str]) -> None:
     helm("upgrade", "--install", "tandem-crds", str(charts / "tandem-crds"), *place)
     helm(
         *("upgrade", "--install", "tandem", str(charts / "tandem"), *place),
-        *("--wait", "--timeout", "120s"),
+        *("--set", "crds.enabled=false", "--wait", "--timeout", "120s"),
         *_chart_values(images),
     )
 

@@ -33,7 +33,8 @@ async def _crd(kube: Kube) -> str | None:
     if served:
         return None
     return (
-        f"The API server does not serve {POOL.plural}.{POOL.group}; install the chart tandem-crds."
+        f"The API server does not serve {POOL.plural}.{POOL.group}; set crds.enabled to true, or "
+        "install the chart tandem-crds."
     )
 
 

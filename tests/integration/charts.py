@@ -14,6 +14,8 @@ from manifests.generate import CHARTS, NAMESPACE, REGISTRY, helm_program
 CHART = CHARTS / "tandem"
 CRDS = CHARTS / "tandem-crds"
 IMAGES = ("--set", f"global.imageRegistry={REGISTRY}")
+# The kind comes from the chart tandem-crds.
+APART = ("--set", "crds.enabled=false")
 MONITORING = ("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor")
 RULES = (
     *("--api-versions", "monitoring.coreos.com/v1/PrometheusRule"),

@@ -42,7 +42,8 @@ def build(folder: Path, *, images: dict[str, Any] | None = None) -> OlderRelease
     [definition] = (folder / "tandem-crds" / "templates").glob("*.yaml")
     definition.write_text(yaml.safe_dump(older_definition()))
     # An image without a tag has the chart's version.
-    _edit(folder / "tandem" / "values.yaml", images or {"global": {"imageRegistry": REGISTRY}})
+    values = images or {"global": {"imageRegistry": REGISTRY}}
+    _edit(folder / "tandem" / "values.yaml", values | {"crds": {"enabled": False}})
     return OlderRelease(crds=_package(folder, "tandem-crds"), operator=_package(folder, "tandem"))
 
 

@@ -99,6 +99,11 @@ RIGHT_VALUES = {
         "docker.io/vllm/vllm-openai:v0.33.0",
         OTHERS,
     ),
+    "crds.enabled": RightValue(
+        {"crds": {"enabled": False}},
+        "CustomResourceDefinition/inferencepools.tandem-inference.io",
+        None,
+    ),
     "nameOverride": RightValue(
         {"nameOverride": "size"}, "Deployment/tandem-size:spec.selector.matchLabels", SELECTED
     ),

@@ -16,7 +16,7 @@ from manifests.generate import INSTALL, NAMESPACE, REGISTRY
 from tandem_operator.workloads.builders.services import router_role
 from tandem_operator.workloads.pool_names import PoolName
 from tests.integration import older_release
-from tests.integration.charts import CHART, CRDS, IMAGES, ensure_namespace, run_helm
+from tests.integration.charts import APART, CHART, CRDS, IMAGES, ensure_namespace, run_helm
 from tests.integration.operator_process import Pool, eventually, operator
 from tests.unit.api.bad_pools import GOOD, merged
 
@@ -34,7 +34,7 @@ def installed() -> Iterator[ControlPlane]:
         ensure_namespace(plane, TEAM)
         run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
         run_helm(
-            *("install", "tandem", CHART, *PLACE, *IMAGES, "--set", "replicas=2"),
+            *("install", "tandem", CHART, *PLACE, *IMAGES, *APART, "--set", "replicas=2"),
             kubeconfig=plane.kubeconfig,
         )
         yield plane
@@ -123,7 +123,8 @@ def test_the_notes_say_which_namespaces_are_served_and_how_to_check(
     given = ("--set", "watchNamespaces={a,b},httpProxy=http://proxy:1", "--dry-run=client")
 
     notes = run_helm(
-        "install", "t", CHART, *PLACE, *IMAGES, *given, kubeconfig=installed.kubeconfig
+        *("install", "t", CHART, *PLACE, *IMAGES, *APART, *given),
+        kubeconfig=installed.kubeconfig,
     )
 
     assert "serves the pools of a, b." in notes
@@ -202,7 +203,7 @@ def test_uninstalling_both_charts_keeps_crd_and_pools(
 ) -> None:
     plane = empty_plane
     run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
-    run_helm("install", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
+    run_helm("install", "tandem", CHART, *PLACE, *IMAGES, *APART, kubeconfig=plane.kubeconfig)
     plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(GOOD))
 
     run_helm("uninstall", "tandem", *PLACE, kubeconfig=plane.kubeconfig)
@@ -227,7 +228,7 @@ def test_upgrade_from_an_older_release_keeps_pools_as_they_are(
     before = read_pool(plane)
 
     run_helm("upgrade", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
-    run_helm("upgrade", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
+    run_helm("upgrade", "tandem", CHART, *PLACE, *IMAGES, *APART, kubeconfig=plane.kubeconfig)
 
     after = read_pool(plane)
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
@@ -238,6 +239,43 @@ def test_upgrade_from_an_older_release_keeps_pools_as_they_are(
     found = plane.run_kubectl("get", "deployment", "tandem-operator", *PLACE, "-o", image)
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     assert found == f"{REGISTRY}/tandem/operator:{version}"
+
+
+def test_one_release_installs_upgrades_and_keeps_the_kind(empty_plane: ControlPlane) -> None:
+    plane = empty_plane
+    run_helm("install", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
+    plane.run_kubectl("apply", "-f", "-", stdin=json.dumps(GOOD))
+    of_ours = "commonLabels.team=a"
+
+    run_helm(
+        *("upgrade", "tandem", CHART, *PLACE, *IMAGES, "--set", of_ours),
+        kubeconfig=plane.kubeconfig,
+    )
+    assert POOLS in plane.run_kubectl("get", "crd", "-l", "team=a", "-o", "name")
+    run_helm("uninstall", "tandem", *PLACE, kubeconfig=plane.kubeconfig)
+    assert "good" in plane.run_kubectl("get", "ipool")
+
+    # A later installation takes the kept definition over again.
+    run_helm("install", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
+
+
+def test_a_kind_of_another_release_is_refused_with_both_ways_out(empty_plane: ControlPlane) -> None:
+    plane = empty_plane
+    run_helm("install", "tandem-crds", CRDS, *PLACE, kubeconfig=plane.kubeconfig)
+
+    with pytest.raises(
+        RuntimeError, match=r"another release \(tandem-crds in namespace"
+    ) as refused:
+        run_helm("install", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
+    assert "set crds.enabled to false, or give the CRD to this release" in str(refused.value)
+
+    # The command of docs/how-to/upgrade-and-uninstall.md.
+    run_helm("uninstall", "tandem-crds", *PLACE, kubeconfig=plane.kubeconfig)
+    plane.run_kubectl(
+        *("annotate", "crd", POOLS, "--overwrite"),
+        *("meta.helm.sh/release-name=tandem", f"meta.helm.sh/release-namespace={NAMESPACE}"),
+    )
+    run_helm("install", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)
 
 
 def read_pool(plane: ControlPlane) -> dict[str, Any]:

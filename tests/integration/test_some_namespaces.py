@@ -3,7 +3,7 @@
 import pytest
 
 from tandem_operator.api.v1alpha1 import GROUP as GROUP_NAME
-from tests.integration.charts import CHART, CRDS, IMAGES, run_helm
+from tests.integration.charts import APART, CHART, CRDS, IMAGES, run_helm
 from tests.integration.operator_process import Pool, eventually, operator
 
 pytestmark = pytest.mark.timeout(300)
@@ -23,7 +23,10 @@ def plane(fresh_control_plane):
     place = ("--namespace", SYSTEM)
     watched = ("--set", f"watchNamespaces={{{','.join(SERVED)}}}")
     run_helm("install", "tandem-crds", CRDS, *place, kubeconfig=plane.kubeconfig)
-    run_helm("install", "tandem", CHART, *place, *IMAGES, *watched, kubeconfig=plane.kubeconfig)
+    run_helm(
+        *("install", "tandem", CHART, *place, *IMAGES, *APART, *watched),
+        kubeconfig=plane.kubeconfig,
+    )
     return plane
 
 

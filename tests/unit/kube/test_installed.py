@@ -48,7 +48,7 @@ async def test_nothing_is_missing_where_the_crd_is_served_and_the_operator_answe
 async def test_a_crd_that_is_not_served_is_missing(health):
     [fault] = await faults(Discovery(False), health[0])
 
-    assert "inferencepools.tandem-inference.io; install the chart tandem-crds" in fault
+    assert "inferencepools.tandem-inference.io; set crds.enabled to true, or install" in fault
 
 
 async def test_an_api_server_that_refuses_is_quoted(health):
