@@ -8,14 +8,14 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TANDEM_CACHE)/uv/bin/uv)
 RUN := $(UV) run --frozen
 PYTHON ?= python3
 
-.PHONY: benchmark-promise benchmark-replay docs help demo test faults lint check cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
+.PHONY: benchmark-promise benchmark-replay docs help demo test faults lint check release quickstart-test cluster-up cluster-down images prometheus crds fmt clean doctor engine-env test-tools
 
 help: ## Print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(UV):
 	@echo "==> uv (package manager) into $(TANDEM_CACHE)/uv"
-	@$(PYTHON) -m venv $(TANDEM_CACHE)/uv && $(TANDEM_CACHE)/uv/bin/pip install --quiet uv==0.13.9
+	@$(PYTHON) -m venv $(TANDEM_CACHE)/uv && $(TANDEM_CACHE)/uv/bin/pip install --quiet --require-hashes -r images/uv.txt
 
 .venv/ready: pyproject.toml uv.lock | $(UV)
 	@echo "==> Python packages into .venv"
@@ -38,6 +38,13 @@ benchmark-replay: ## Tandem against NVIDIA's planner in NVIDIA's simulator (QUIC
 
 benchmark-promise: .venv/ready ## Is attainment held, and at what cost; results in build/benchmarks/promise (QUICK=1: minutes; TRACES=folder of public traces; SAMPLE=2; ONLY='mmpp-*')
 	@$(RUN) python -m benchmarks.promise $(if $(QUICK),--quick) $(if $(TRACES),--traces $(TRACES)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ONLY),--only '$(ONLY)') $(ARGS)
+
+release: .venv/ready ## Images, charts, wheel, SBOMs and checksums of VERSION=0.1.0 in build/release (REGISTRY=registry.example.com/team PUSH=1 GPU=1 TRIAL=1 HELP=1)
+	@$(RUN) python -m release --version '$(VERSION)' $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(PUSH),--push) $(if $(GPU),--gpu) \
+		$(if $(TRIAL),--trial) $(if $(HELP),--help)
+
+quickstart-test: .venv/ready ## The three commands of the README, on a bare cluster and from a registry on loopback
+	@$(RUN) python -m e2e.stages quickstart
 
 cluster-up: ## Make the kind cluster, or repair it (KUBECONFIG=build/kubeconfig)
 	@$(PYTHON) -m e2e.cluster up
@@ -69,6 +76,7 @@ lint: .venv/ready
 	$(RUN) mypy
 	PYTHONPATH=contracts:operator:engine $(RUN) lint-imports
 	$(RUN) python -m docs.lint
+	$(RUN) zizmor --quiet --offline --strict-collection --pedantic .github/workflows
 
 check: lint docs ## Lint, types, import contracts, prose, the site and unit tests: two minutes on two cores
 	$(RUN) pytest tests/unit tests/golden -m "not simulates" -n 4 --dist worksteal

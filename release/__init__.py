@@ -1,0 +1,1 @@
+"""Releases: everything that a version of Tandem consists of, with the digests that name it."""

@@ -1,0 +1,145 @@
+"""The images of a release: labelled with their version, named by digest, pushed if asked to."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster import docker, images
+from e2e.cluster.images import ENGINE_CPU, Image
+from e2e.cluster.progress import CannotContinueError, answers, run, say, step
+from e2e.cluster.tools import CRANE, ensure
+from release.order import Order, Source
+
+_ANSWER_S = 60.0
+# vLLM's own image with the launcher. A later --build-arg wins over the base of the other images.
+ENGINE_CUDA = Image(
+    "tandem/engine-cuda",
+    "ENGINE_CUDA_IMAGE",
+    ("engineImages", "gpu"),
+    ENGINE_CPU.dockerfile,
+    ENGINE_CPU.inputs,
+    ("FLAVOR=cuda", "BASE_IMAGE=vllm/vllm-openai:v0.32.0"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a registry holds under a name: an image or a chart, and the digest that names it."""
+
+    name: str
+    digest: str
+
+    @property
+    def reference(self) -> str:
+        """The name that always means the same contents."""
+        return f"{self.name}@{self.digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedImage:
+    """A row of the table of images, as this release has it."""
+
+    image: Image
+    local_tag: str
+    published: Published
+
+
+def images_of(order: Order) -> tuple[Image, ...]:
+    """The table of images; a new row of e2e/cluster/images.py is in it."""
+    return (*images.IMAGES, ENGINE_CUDA) if order.gpu else images.IMAGES
+
+
+def release_image(image: Image, order: Order, source: Source, work: Path) -> ReleasedImage:
+    """Build an image, label it, find its digest, and push it if the order says so."""
+    tag = _label(image, images.build(image), order, source)
+    name = f"{order.registry}/{image.repository}"
+    with step(name, "pushing" if order.push else "finding its digest"):
+        digest = _ship(tag, f"{name}:{order.version}", order, work)
+    return ReleasedImage(image, tag, Published(name, digest))
+
+
+def _label(image: Image, built: str, order: Order, source: Source) -> str:
+    """Docker has the labelled image of the same commit in its cache, so its digest stays."""
+    labels = {
+        "title": image.repository.rpartition("/")[2],
+        "version": order.version,
+        "revision": source.commit,
+        "licenses": "Apache-2.0",
+    }
+    words = " ".join(f"org.opencontainers.image.{key}={value}" for key, value in labels.items())
+    tag = f"{image.repository}:release-{order.version}"
+    before = _image_id(tag) if docker.has_image(tag) else None
+    run(["docker", "build", "--tag", tag, "-"], stdin=f"FROM {built}\nLABEL {words}\n")
+    if before not in {None, _image_id(tag)}:
+        # Nameless now, it would keep gigabytes of an older build.
+        answers(["docker", "rmi", str(before)], timeout_s=_ANSWER_S)
+    return tag
+
+
+def _ship(tag: str, target: str, order: Order, work: Path) -> str:
+    there = published_manifest(target) if order.push else None
+    if there and there.manifest["config"]["digest"] == _image_id(tag):
+        say(f"{target}: there already")
+        return there.digest
+    archive = work / "image.tar"
+    try:
+        run(["docker", "save", "--output", archive, tag])
+        if there or not order.push:
+            digest = crane("digest", "--tarball", archive).strip()
+        if there and not order.trial and there.digest != digest:
+            raise CannotContinueError(taken(target, order))
+        if order.push:
+            digest = crane("push", archive, target).strip().rpartition("@")[2]
+        return digest
+    finally:
+        archive.unlink(missing_ok=True)
+
+
+def taken(target: str, order: Order) -> str:
+    """Why a release does not replace one of the same version."""
+    return (
+        f"{target} is in the registry with other contents; release another version than "
+        f"{order.version}, or write TRIAL=1 to replace it."
+    )
+
+
+def _image_id(tag: str) -> str:
+    return run(["docker", "image", "inspect", "--format", "{{.Id}}", tag]).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest that a registry holds."""
+
+    digest: str
+    manifest: dict[str, Any]
+
+
+def published_manifest(target: str) -> Manifest | None:
+    """What a registry holds under a tag, or nothing; a registry that fails says so at the push."""
+    if not answers([_crane_program(), "manifest", target], timeout_s=_ANSWER_S):
+        return None
+    text = crane("manifest", target)
+    return Manifest(f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", json.loads(text))
+
+
+def crane(*words: str | Path) -> str:
+    """Run crane, which knows registries, and archives that Docker saves."""
+    return run([_crane_program(), *words])
+
+
+@functools.cache
+def _crane_program() -> Path:
+    return ensure(CRANE)
+
+
+def base_digest() -> Published:
+    """The base of our images, by the digest of what was really used."""
+    base = images.base_image()
+    name, _, digest = base.partition("@")
+    return Published(name, digest or _image_id(base))

@@ -1,0 +1,111 @@
+"""Where a release comes from, its checksums, and who signs it."""
+
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from release.files import files_in, sha256, write_sums
+from release.images import Published
+from release.order import Order, Source
+from release.provenance import statement
+from release.signature import sign, unsigned_because
+
+ORDER = Order("0.1.0", "ghcr.io/you", push=True)
+SOURCE = Source("c" * 40, 1_700_000_000)
+IMAGE = Published("ghcr.io/you/tandem/operator", "sha256:" + "1" * 64)
+BASE = Published("python:3.11-slim-bookworm", "sha256:" + "2" * 64)
+
+
+def said(files: dict[str, Path], environment: dict[str, str] | None = None) -> dict:
+    return statement(
+        *(ORDER, SOURCE),
+        published=[IMAGE],
+        files=files,
+        base=BASE,
+        environment=environment or {},
+    )
+
+
+def test_provenance_names_commit_images_files_and_base(tmp_path: Path) -> None:
+    wheel = tmp_path / "a.whl"
+    wheel.write_text("wheel")
+
+    found = said({"a.whl": wheel})
+
+    assert found["_type"] == "https://in-toto.io/Statement/v1"
+    assert found["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert found["subject"] == [
+        {"name": IMAGE.name, "digest": {"sha256": "1" * 64}},
+        {"name": "a.whl", "digest": {"sha256": sha256(wheel)}},
+    ]
+    commit, base, *locks = found["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert commit["digest"] == {"gitCommit": SOURCE.commit}
+    assert base == {"uri": f"pkg:docker/{BASE.name}", "digest": {"sha256": "2" * 64}}
+    assert [one["name"] for one in locks] == ["uv.lock", "engine/uv.lock"]
+
+
+def test_a_workflow_that_builds_is_named_with_its_repository() -> None:
+    workflow = {
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "you/tandem",
+        "GITHUB_WORKFLOW_REF": "you/tandem/.github/workflows/release.yaml@refs/tags/v0.1.0",
+    }
+
+    predicate = said({}, workflow)["predicate"]
+
+    builder = predicate["runDetails"]["builder"]["id"]
+    assert builder == f"https://github.com/{workflow['GITHUB_WORKFLOW_REF']}"
+    source = predicate["buildDefinition"]["resolvedDependencies"][0]["uri"]
+    assert source == "git+https://github.com/you/tandem"
+    own = said({})["predicate"]["runDetails"]["builder"]["id"]
+    assert own.endswith("#own-machine")
+
+
+def test_checksums_are_as_sha256sum_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    for name in ("values.yaml", "charts/tandem.tgz"):
+        (tmp_path / name).write_text(name)
+
+    write_sums(tmp_path, files_in(tmp_path))
+
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert checked.stdout == "charts/tandem.tgz: OK\nvalues.yaml: OK\n"
+
+
+@pytest.mark.parametrize(
+    ("cosign", "key", "reason"),
+    [
+        (None, None, "COSIGN_KEY is not set"),
+        ("/bin/cosign", None, "COSIGN_KEY is not set"),
+        (None, "cosign.key", "cosign is not on the PATH"),
+    ],
+)
+def test_what_is_not_signed_says_why(cosign: str | None, key: str | None, reason: str) -> None:
+    assert reason in (unsigned_because(cosign, key) or "")
+
+
+def test_checksums_and_what_was_pushed_are_signed_with_the_key(tmp_path: Path) -> None:
+    cosign, log = tmp_path / "cosign", tmp_path / "log"
+    cosign.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+    cosign.chmod(cosign.stat().st_mode | stat.S_IXUSR)
+    sums = tmp_path / "SHA256SUMS"
+
+    sign(
+        ORDER,
+        published=[IMAGE],
+        sums=sums,
+        environment={"PATH": str(tmp_path), "COSIGN_KEY": "cosign.key"},
+    )
+
+    assert log.read_text().splitlines() == [
+        f"sign-blob --key cosign.key --yes --output-signature {sums}.sig {sums}",
+        f"sign --key cosign.key --yes {IMAGE.reference}",
+    ]
