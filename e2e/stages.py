@@ -105,6 +105,11 @@ STAGES = (
         targets=("cluster-up", "images", "prometheus"),
         pytest=("e2e",),
     ),
+    Stage(
+        "quickstart",
+        "the README's three commands, on a bare cluster and from a registry",
+        pytest=("tests/quickstart", "-s"),
+    ),
 )
 
 

@@ -1,0 +1,1 @@
+"""The README's three commands, run as they stand there: on a bare cluster, from a registry."""
