@@ -36,7 +36,6 @@ def _parser() -> argparse.ArgumentParser:
         "--registry", default=NO_REGISTRY, help="where images and charts go: HOST or HOST/PATH"
     )
     parser.add_argument("--push", action="store_true", help="push images and charts there")
-    parser.add_argument("--gpu", action="store_true", help="with the engine image for NVIDIA GPUs")
     parser.add_argument(
         "--trial",
         action="store_true",

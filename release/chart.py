@@ -30,9 +30,6 @@ def image_values(released: Iterable[ReleasedImage], order: Order) -> dict[str, A
             "digest": one.published.digest,
         }
         put(values, one.image.value, place)
-    if not order.gpu:
-        # No image of ours is there: pools on GPUs must name one.
-        put(values, ("engineImages", "gpu"), {"repository": ""})
     return values
 
 

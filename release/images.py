@@ -10,21 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster import docker, images
-from e2e.cluster.images import ENGINE_CPU, Image
+from e2e.cluster.images import Image
 from e2e.cluster.progress import CannotContinueError, answers, run, say, step
 from e2e.cluster.tools import CRANE, ensure
 from release.order import Order, Source
 
 _ANSWER_S = 60.0
-# vLLM's own image with the launcher. A later --build-arg wins over the base of the other images.
-ENGINE_CUDA = Image(
-    "tandem/engine-cuda",
-    "ENGINE_CUDA_IMAGE",
-    ("engineImages", "gpu"),
-    ENGINE_CPU.dockerfile,
-    ENGINE_CPU.inputs,
-    ("FLAVOR=cuda", "BASE_IMAGE=vllm/vllm-openai:v0.32.0"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +38,6 @@ class ReleasedImage:
     image: Image
     local_tag: str
     published: Published
-
-
-def images_of(order: Order) -> tuple[Image, ...]:
-    """The table of images; a new row of e2e/cluster/images.py is in it."""
-    return (*images.IMAGES, ENGINE_CUDA) if order.gpu else images.IMAGES
 
 
 def release_image(image: Image, order: Order, source: Source, work: Path) -> ReleasedImage:

@@ -29,7 +29,6 @@ class Order:
     version: str
     registry: str
     push: bool = False
-    gpu: bool = False
     trial: bool = False
 
 

@@ -43,7 +43,6 @@ def statement(
                 "externalParameters": {
                     "version": order.version,
                     "registry": order.registry,
-                    "gpu": order.gpu,
                     "trial": order.trial,
                 },
                 "resolvedDependencies": [

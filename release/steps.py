@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.cluster import docker
+from e2e.cluster.images import IMAGES
 from e2e.cluster.names import BUILD, ROOT
 from e2e.cluster.progress import run, say, step
 from e2e.cluster.store import locked
@@ -18,7 +19,7 @@ from manifests.generate import released_manifest
 from release import chart
 from release.contents import components_of
 from release.files import files_in, write_sums
-from release.images import Published, ReleasedImage, base_digest, images_of, release_image
+from release.images import Published, ReleasedImage, base_digest, release_image
 from release.notes import notes_of
 from release.order import CHARTS, Order, Source, check_order, source_of
 from release.provenance import statement
@@ -42,7 +43,7 @@ def release(order: Order, *, into: Path = RELEASES) -> Path:
         folder.mkdir()
         work.mkdir()
         (folder / "RELEASE_NOTES.md").write_text(notes)
-        images = [release_image(one, order, source, work) for one in images_of(order)]
+        images = [release_image(one, order, source, work) for one in IMAGES]
         published = [*(one.published for one in images)]
         published += _charts(images, order, source, folder=folder, work=work)
         _wheel(folder, source)

@@ -13,7 +13,7 @@ from e2e.cluster.progress import CannotContinueError
 from manifests.generate import helm_program, released_manifest, render_chart
 from release.chart import image_values, package, values_file, with_values
 from release.files import sha256
-from release.images import ENGINE_CUDA, Published, ReleasedImage, images_of
+from release.images import Published, ReleasedImage
 from release.order import Order, Source, project_version
 
 VERSION = project_version()
@@ -29,13 +29,13 @@ def released(order: Order) -> list[ReleasedImage]:
             f"{image.repository}:x",
             Published(f"{order.registry}/{image.repository}", f"sha256:{number:064x}"),
         )
-        for number, image in enumerate(images_of(order), start=1)
+        for number, image in enumerate(IMAGES, start=1)
     ]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["cpu", "gpu"])
-def order(request: pytest.FixtureRequest) -> Order:
-    return Order(VERSION, PLACE, gpu=request.param)
+@pytest.fixture(scope="module")
+def order() -> Order:
+    return Order(VERSION, PLACE)
 
 
 @pytest.fixture(scope="module")
@@ -46,26 +46,20 @@ def chart(order: Order, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def images_in(manifest: str) -> set[str]:
-    """Every image that the operator runs, or gives pools."""
+    """Every image of ours that the operator runs, or gives pools."""
     [deployment] = [
         one for one in yaml.safe_load_all(manifest) if one and one["kind"] == "Deployment"
     ]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     given = {v["value"] for v in container["env"] if v["name"].endswith("_IMAGE")}
-    return {container["image"], *given} - {""}
-
-
-def test_the_table_of_images_is_that_of_the_cluster_and_the_gpu_engine_on_request() -> None:
-    assert images_of(Order(VERSION, PLACE)) == IMAGES
-    assert images_of(Order(VERSION, PLACE, gpu=True)) == (*IMAGES, ENGINE_CUDA)
+    return {image for image in (container["image"], *given) if "/vllm/vllm-openai:" not in image}
 
 
 def test_every_image_has_a_place_of_its_own_in_the_values() -> None:
     values = yaml.safe_load((ROOT / "charts/tandem/values.yaml").read_text())
-    images = images_of(Order(VERSION, PLACE, gpu=True))
 
-    assert len({image.value for image in images}) == len(images)
-    for image in images:
+    assert len({image.value for image in IMAGES}) == len(IMAGES)
+    for image in IMAGES:
         place: Any = values
         for key in image.value:
             place = place[key]
