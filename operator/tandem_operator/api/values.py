@@ -136,12 +136,21 @@ def text_rule(*, pattern: str, message: str, never: str | None = None) -> Rule:
     )
 
 
-URL_PATTERN = (
-    r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
-    "(:[0-9]{1,5})?(/[-A-Za-z0-9._~]+)*/?$"
-)
-"""Of a host, a port and a plain path."""
-URL_NEVER = "[.][.]|/[.](/|$)"
+def url_rule(*, name: str, example: str) -> Rule:
+    """An http or https URL of a host, a port and a plain path."""
+    return text_rule(
+        pattern=(
+            r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
+            "(:[0-9]{1,5})?(/[-A-Za-z0-9._~]+)*/?$"
+        ),
+        never="[.][.]|/[.](/|$)",
+        message=(
+            f"{name} must be an http or https URL of a host, a port and a plain path, without user,"
+            f" query, fragment or '..'; write for example {example}"
+        ),
+    )
+
+
 Count = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]
 Duration = Annotated[str, Field(max_length=16)]

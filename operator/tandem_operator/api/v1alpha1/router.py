@@ -8,14 +8,13 @@ from pydantic import Field
 from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.v1alpha1.fleet import PodTemplate, Resources
 from tandem_operator.api.values import (
-    URL_NEVER,
-    URL_PATTERN,
     Count,
     Duration,
     ImageReference,
     duration_rule,
     duration_s,
     text_rule,
+    url_rule,
 )
 
 
@@ -136,14 +135,7 @@ class Tracing(ApiModel):
     endpoint: Annotated[
         str,
         Field(max_length=512),
-        text_rule(
-            pattern=URL_PATTERN,
-            never=URL_NEVER,
-            message=(
-                "tracing.endpoint must be an http or https URL of a host, a port and a plain path;"
-                " write for example http://otel-collector.observability.svc:4318"
-            ),
-        ),
+        url_rule(name="tracing.endpoint", example="http://otel-collector.observability.svc:4318"),
     ]
     """Base URL of a collector that takes OTLP over HTTP, without /v1/traces."""
     sampling: Annotated[

@@ -7,12 +7,10 @@ from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.values import (
-    URL_NEVER,
-    URL_PATTERN,
     Count,
     Duration,
     duration_rule,
-    text_rule,
+    url_rule,
 )
 
 
@@ -64,15 +62,7 @@ class Prometheus(ApiModel):
     url: Annotated[
         str,
         Field(max_length=512),
-        text_rule(
-            pattern=URL_PATTERN,
-            never=URL_NEVER,
-            message=(
-                "prometheus.url must be an http or https URL of a host, a port and a plain path,"
-                " without user, query, fragment or '..'; write for example"
-                " http://prometheus.monitoring.svc:9090"
-            ),
-        ),
+        url_rule(name="prometheus.url", example="http://prometheus.monitoring.svc:9090"),
     ]
     """Base URL, such as http://prometheus.monitoring.svc:9090. Where the installation lists servers
     (pools.prometheusUrls), it is one of them; where it does not, any but the operator's own pod,
