@@ -24,6 +24,18 @@ def environment(control_plane: ControlPlane, user: str) -> dict[str, str]:
     return {**kept, "KUBECONFIG": str(control_plane.user_kubeconfig(user))}
 
 
+def tandem(control_plane: ControlPlane, *words: str, user: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user of the cluster, without a terminal."""
+    return subprocess.run(
+        [*COMMAND, *words],
+        env=environment(control_plane, user),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
 class Screen:
     """A terminal of 50 lines of 160 characters with `tandem` on it, and all that it has drawn."""
 

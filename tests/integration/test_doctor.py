@@ -1,7 +1,6 @@
 """`tandem doctor` against a real API server, from an empty cluster to one with pools on it."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from manifests.generate import NAMESPACE
 from tests.integration.charts import ensure_namespace, render
-from tests.integration.commands import COMMAND, environment
+from tests.integration.commands import tandem
 from tests.integration.operator_process import install_crd
 from tests.integration.test_top import make_pool
 
@@ -32,14 +31,7 @@ def plane() -> Iterator[ControlPlane]:
 
 def doctor(plane: ControlPlane, *words: str, user: str = "admin") -> tuple[int, dict[str, Any]]:
     """The exit code, and what it found by part of the cluster and state."""
-    done = subprocess.run(
-        [*COMMAND, "doctor", "-o", "json", *words],
-        env=environment(plane, user),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = tandem(plane, "doctor", "-o", "json", *words, user=user)
     found: dict[str, Any] = {}
     for each in json.loads(done.stdout)["checks"]:
         states = found.setdefault(each["topic"], {})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.commands import COMMAND, Screen, environment
+from tests.integration.commands import COMMAND, Screen, environment, tandem
 from tests.integration.operator_process import install_crd
 from tests.unit.cli.saved import STATUS, event, memory, pool
 
@@ -59,14 +59,7 @@ def team(control_plane, namespace):
 @pytest.fixture
 def explain(control_plane):
     def explain(*words: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, "explain", *words],
-            env=environment(control_plane, user),
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        return tandem(control_plane, "explain", *words, user=user)
 
     return explain
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.integration.commands import COMMAND, Screen, environment
+from tests.integration.commands import Screen, environment, tandem
 from tests.integration.operator_process import install_crd
 from tests.unit.cli.saved import STATUS, pool
 
@@ -41,14 +41,7 @@ def team(control_plane, namespace):
 @pytest.fixture
 def top(control_plane):
     def top(*words: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, "top", *words],
-            env=environment(control_plane, user),
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        return tandem(control_plane, "top", *words, user=user)
 
     return top
 
