@@ -68,7 +68,7 @@ def _now(made: Dashboard) -> Dashboard:
         .with_panel(
             number(
                 "Pools",
-                "Pools that an operator has passed over.",
+                "Pools for which an operator has made a pass.",
                 Query(f"count({by_pool(series.LAST_PASS)})", "pools"),
                 unit=Unit.COUNT,
             )
@@ -172,7 +172,8 @@ def _kept(made: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Burn rate, 1h",
-                "How many times as fast as the objective allows the error budget is spent.",
+                "Speed at which the pool spends its error budget. At 1, the speed is what the"
+                " objective allows.",
                 Query(by_pool(series.BURN_RATE, window="1h"), NAME),
                 unit=Unit.TIMES,
             )
@@ -251,8 +252,7 @@ def _served(made: Dashboard) -> Dashboard:
         .with_panel(
             states(
                 "Limits that hold a pool below the need of its load",
-                "A limit of the spec or of a quota. More replicas would be useful, and it forbids"
-                " them.",
+                "A limit of the spec or of a quota that forbids replicas which the load needs.",
                 Query(
                     shown(series.LIMIT_HIT, "namespace", "pool", "role", "limit"),
                     NAME + " {{role}}: {{limit}}",

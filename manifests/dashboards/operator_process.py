@@ -78,7 +78,7 @@ def _now(made: Dashboard) -> Dashboard:
         .with_panel(
             number(
                 "Pools",
-                "Pools that it has passed over.",
+                "Pools for which the operator has made a pass.",
                 Query(f"count({of_pools(series.LAST_PASS)})", "pools"),
                 unit=Unit.COUNT,
             )
@@ -95,7 +95,7 @@ def _now(made: Dashboard) -> Dashboard:
         .with_panel(
             number(
                 "Oldest pass",
-                "Time since the pool that waits longest was passed over.",
+                "Time since the last pass over the pool that has waited longest.",
                 Query(f"max(time() - {of_pools(series.LAST_PASS)})", "oldest"),
                 unit=Unit.SECONDS,
                 steps=((None, panels.GREEN), (60.0, panels.ORANGE), (300.0, panels.RED)),
@@ -132,7 +132,7 @@ def _passes(made: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Duration of a pass",
-                "Percentiles of the time from the begin of a pass to its last write.",
+                "Percentiles of the time from the start of a pass to its last write.",
                 *(
                     Query(
                         f"histogram_quantile({edge}, sum by (le)"

@@ -120,7 +120,8 @@ def _now(made: Dashboard) -> Dashboard:
         .with_panel(
             number(
                 "Burn rate, 1h",
-                "How many times as fast as the objective allows the error budget is spent.",
+                "Speed at which the pool spends its error budget. At 1, the speed is what the"
+                " objective allows.",
                 Query(shown(series.BURN_RATE, window="1h"), "burn rate"),
                 width=3,
                 unit=Unit.TIMES,
@@ -175,8 +176,8 @@ def _budget(made: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Burn rate",
-                "How many times as fast as the objective allows the error budget is spent, over"
-                " each window.",
+                "Speed at which the pool spends its error budget in each window. At 1, the speed is"
+                " what the objective allows.",
                 *(Query(shown(series.BURN_RATE, window=window), window) for window in WINDOWS),
                 unit=Unit.TIMES,
             )

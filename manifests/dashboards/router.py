@@ -52,8 +52,8 @@ def blamed(made: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Ended requests by outcome",
-                "gone: the client left. refused: the request was at fault, and no other count has"
-                " it.",
+                "gone: the client left. refused: the request was at fault. No other count includes"
+                " refused requests.",
                 Query(rate_of("requests_total", "outcome"), "{{outcome}}"),
                 unit=Unit.REQUESTS_PER_S,
                 stacked=True,
@@ -76,7 +76,8 @@ def blamed(made: Dashboard) -> Dashboard:
         .with_panel(
             lines(
                 "Share of late requests by prompt length",
-                "Each line is a bucket of prompts, named by its most tokens.",
+                "Each line is a range of prompt lengths. Its name is the longest prompt of the"
+                " range, in tokens.",
                 Query(
                     f"{rate_of('slo_requests_total', 'prompt_bucket', matcher=_VIOLATED)}"
                     f" / {rate_of('slo_requests_total', 'prompt_bucket')}",
@@ -122,9 +123,9 @@ def routed(made: Dashboard) -> Dashboard:
         )
         .with_panel(
             lines(
-                "Second tries, ways without prefill, ejections",
-                "How often a request was tried again or went to a decode pod alone, and how often"
-                " a pod was put out.",
+                "Retries, requests without prefill, ejections",
+                "How often the router retried a request, sent it only to a decode pod, or ejected a"
+                " pod.",
                 Query(rate_of("retries_total", "reason"), "retry: {{reason}}"),
                 Query(rate_of("decode_only_total", "reason"), "decode only: {{reason}}"),
                 Query(rate_of("ejections_total", "role", "reason"), "ejected {{role}}: {{reason}}"),

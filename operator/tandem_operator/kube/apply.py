@@ -13,6 +13,7 @@ from tandem_operator.kube.client import CHILD_MANAGER, ApiServerError, Kube, Obj
 from tandem_operator.kube.compare import HASH_ANNOTATION, Path, differences, with_hash
 from tandem_operator.kube.conflicts import (
     Conflict,
+    describe,
     forcible,
     not_ours,
     owners_of,
@@ -133,12 +134,15 @@ class ChildWriter:
                 claims.append(_Claims(body, body))
                 continue
             try:
-                claims.append(await self._rehearse(body))
+                claim = await self._rehearse(body)
             except ApiServerError as error:
                 why = refusal_of(error)
                 if why is None:
                     raise
                 return ApplyReport(refused=f"{key[0]} {key[1]}: {why}")
+            if isinstance(claim, str):
+                return ApplyReport(blocked=f"{key[0]} {key[1]}: {claim}", conflicts=1)
+            claims.append(claim)
         for each in claims:
             await self._write(each)
         return ApplyReport(
@@ -259,8 +263,11 @@ class ChildWriter:
             return False
         return (ROLE.kind, body["roleRef"]["name"]) not in observed
 
-    async def _rehearse(self, body: Object) -> _Claims:
-        """The child in a dry run, without the fields that another manager keeps."""
+    async def _rehearse(self, body: Object) -> _Claims | str:
+        """The child in a dry run, without the fields that another manager keeps.
+
+        A sentence where the server names a field that is not found in the child.
+        """
         kind = BY_NAME[body["kind"]]
         try:
             await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
@@ -268,8 +275,10 @@ class ChildWriter:
             conflicts = parse_conflicts(error.body) if error.status == 409 else ()
             left = not_ours(conflicts, prefixes=_OURS)
             sent = without(body, [each.field for each in left])
-            if not conflicts or sent is None:
+            if not conflicts:
                 raise
+            if sent is None:
+                return f"another manager owns {describe(left)}."
             taken = tuple(each for each in conflicts if each not in left)
             await self._kube.apply(
                 kind, sent, manager=CHILD_MANAGER, force=bool(taken), dry_run=True

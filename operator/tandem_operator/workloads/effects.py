@@ -26,7 +26,8 @@ class WriteOutcome:
 
     Attributes:
         refused: why the API server refused an object in the dry run; nothing was touched then.
-        blocked: whose object has the name of one of ours; nothing was touched then.
+        blocked: whose object has the name of one of ours, or whose fields cannot be told apart from
+            ours; nothing was touched then.
         taken: which fields were taken back from whom, being ours by contract.
         left: which fields another manager keeps; all else is in force.
         rekeyed: whether the key of the engines was made anew while pods ran with the one before.

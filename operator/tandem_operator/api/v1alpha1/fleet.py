@@ -81,7 +81,7 @@ class Fleet(ApiModel):
     """Managed: Tandem sets the replica count. External: a HorizontalPodAutoscaler, KEDA or a person
     does, and Tandem only recommends."""
     engine: RoleEngine | None = None
-    """What this role's engines have of their own, in place of spec.engine."""
+    """Engine settings of this role. A field here replaces the same field of spec.engine."""
     resources: Resources = Resources()
     """Compute resources of the engine container."""
     pod_template: PodTemplate | None = None

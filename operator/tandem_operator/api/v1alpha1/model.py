@@ -146,8 +146,8 @@ class Model(ApiModel):
         tuple[Annotated[str, Field(max_length=128), _name_rule("model.aliases")], ...],
         Field(max_length=16),
     ] = ()
-    """More names for the model. Clients may ask for any; answers carry `name`, as those of vLLM do.
-    An edit restarts nothing."""
+    """More names for the model. Clients may ask for any of them. Answers carry `name`, as the
+    answers of vLLM do. An edit restarts nothing."""
     source: ModelSource
     """Where the weights are."""
     max_model_len: Annotated[Count, Field(ge=16, le=16_777_216)]

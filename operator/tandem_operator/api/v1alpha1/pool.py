@@ -114,7 +114,7 @@ class PoolSpec(ApiModel):
             ),
             message=(
                 "decode.gpusPerReplica must be a multiple or a divisor of prefill.gpusPerReplica,"
-                " since vLLM moves KV blocks between no others; write the same for both"
+                " since vLLM cannot move KV blocks otherwise; write the same number for both"
             ),
             holds=lambda spec: (
                 0 in (spec.prefill.gpus % spec.decode.gpus, spec.decode.gpus % spec.prefill.gpus)

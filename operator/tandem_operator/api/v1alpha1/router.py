@@ -146,7 +146,8 @@ class Tracing(ApiModel):
             message="tracing.sampling must be a percentage up to 100%; write for example 5%",
         ),
     ] = "5%"
-    """Share of requests that get a span. The traceparent of a client decides before it."""
+    """Share of requests that get a span. If a client sends a traceparent, its sampled flag decides
+    instead."""
 
     @property
     def sampling_ratio(self) -> float:
@@ -191,7 +192,8 @@ class Router(ApiModel):
     request_log: RequestLog = RequestLog.OFF
     """
     Which requests get a line in the router's log when they end. Missed: those that were late,
-    failed or were shed. All: every request. A line holds the request's id, times, token counts,
+    failed or were shed. All: every request. A request that is
+    shed before its body is read gets no line. A line holds the request's id, times, token counts,
     pods and blame, and none of its content. An edit restarts nothing.
     """
     tracing: Tracing | None = None

@@ -53,8 +53,8 @@ def explain(
         typer.Option(
             "--watch",
             "-w",
-            help="Go on: draw the explanation anew when the pool changes; where nobody watches,"
-            " tell each new decision.",
+            help="Draw the explanation again when the pool changes. If the output is not a"
+            " terminal, write each new decision.",
             rich_help_panel=CLUSTER,
         ),
     ] = False,

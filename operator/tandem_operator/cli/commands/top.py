@@ -115,7 +115,8 @@ def top(
         bool,
         typer.Option(
             "--once",
-            help="Look once; so it does where nobody watches, and for JSON.",
+            help="Look once. The command always looks once for JSON, or if the output is not a"
+            " terminal.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,

@@ -52,6 +52,6 @@ def unknown(topic: Topic, why: str) -> CheckResult:
         topic,
         CheckState.UNKNOWN,
         f"cannot be read: {why}",
-        "Ask an administrator to run `tandem doctor`, or for the right that is named. With -n it"
-        " needs rights in one namespace only.",
+        "Ask an administrator to run `tandem doctor`, or to grant you the right that is named. With"
+        " -n, `tandem doctor` needs rights in one namespace only.",
     )

@@ -12,8 +12,8 @@ from tandem_operator.kube.rights import Right
 
 LEAST_KUBERNETES = (1, 29)
 UPGRADE_CRD = (
-    "Install the chart tandem-crds of this version: helm upgrade --install tandem-crds"
-    " charts/tandem-crds."
+    "Install or upgrade the chart tandem of this version, or the chart tandem-crds if crds.enabled"
+    " is false."
 )
 INSTALL_OPERATOR = (
     "Install the chart tandem: helm upgrade --install tandem charts/tandem. See"

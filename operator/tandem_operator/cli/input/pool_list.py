@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Object = Mapping[str, Any]
 NO_CRD = (
-    f"the cluster does not know InferencePools of {GROUP}; install the chart tandem-crds, or name"
+    f"the cluster does not know InferencePools of {GROUP}; install the chart tandem, or name"
     " another cluster with --context"
 )
 

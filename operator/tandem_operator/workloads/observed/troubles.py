@@ -91,8 +91,8 @@ def _too_much(container: Any) -> str:
     if container in (ENGINE, ROUTER):
         return "the container exceeded its memory limit; raise resources.limits.memory"
     return (
-        f"the container {container} exceeded its memory limit; raise resources.limits.memory of it"
-        " in podTemplate"
+        f"the container {container} exceeded its memory limit; raise resources.limits.memory of"
+        " this container in podTemplate"
     )
 
 

@@ -223,7 +223,7 @@ def _field_conflict(facts: PoolFacts) -> ConditionNow:
             ConditionType.FIELD_CONFLICT,
             TRUE,
             "FieldsLeft",
-            f"{message} Tandem leaves that as it is, and applies all else.",
+            f"{message} Tandem does not change these fields and applies all other fields.",
         )
     if facts.rivals:
         message = " ".join(map(_rivalry, facts.rivals.items()))
