@@ -26,8 +26,9 @@ $ helm test tandem -n tandem-system
 
 Tandem publishes no images yet. `make release` pushes images and charts to a registry of yours. The
 chart in it names these images by digest. [How to install](../../docs/how-to/install.md) shows each
-step. From a checkout, name your registry in `image.registry`, `routerImage.registry` and
-`launcherImage.registry`. Pools on GPUs run vLLM's own image.
+step. From a checkout, name your registry in `image.registry`, `routerImage.registry`,
+`launcherImage.registry` and `engineImages.cpu.registry`, or use `values.yaml` of a release. Pools
+on GPUs run vLLM's own image.
 
 A wrong value ends `helm` with a sentence that names it. `values.schema.json` holds types, ranges
 and names. `templates/_checks.tpl` holds the other rules.

@@ -96,7 +96,7 @@ def released_manifest(chart: Path, *, version: str) -> str:
     """A released chart, whose values name its images, as one file."""
     head = (
         f"# Tandem {version} without Helm: kubectl apply --server-side -f install.yaml\n"
-        "# Every image is named by its digest.\n"
+        "# Every image of Tandem is named by its digest, and vLLM's own by its tag.\n"
     )
     return head + _NAMESPACE + render_chart(chart)
 

@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m release",
         description="Images, charts, wheel, SBOMs, provenance and checksums of one version, into "
-        "build/release/VERSION. It names every image by digest, pushed or not.",
+        "build/release/VERSION. It names every image of Tandem by digest, pushed or not.",
     )
     parser.add_argument("--version", default="", help="the version of pyproject.toml")
     parser.add_argument(

@@ -16,6 +16,8 @@ from e2e.cluster.tools import CRANE, ensure
 from release.order import Order, Source
 
 _ANSWER_S = 60.0
+# What registries answer for a tag that they do not have; any other failure says nothing of it.
+_NOT_THERE = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN", "404 Not Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,13 @@ class Manifest:
 
 
 def published_manifest(target: str) -> Manifest | None:
-    """What a registry holds under a tag, or nothing; a registry that fails says so at the push."""
-    if not answers([_crane_program(), "manifest", target], timeout_s=_ANSWER_S):
-        return None
-    text = crane("manifest", target)
+    """What a registry holds under a tag, or nothing; one that cannot tell ends the release."""
+    try:
+        text = run([_crane_program(), "manifest", target], timeout_s=_ANSWER_S)
+    except CannotContinueError as error:
+        if any(code in str(error) for code in _NOT_THERE):
+            return None
+        raise
     return Manifest(f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", json.loads(text))
 
 

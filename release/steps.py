@@ -79,7 +79,7 @@ def _charts(
                 order,
                 source,
                 work=work,
-                target=folder / "charts",
+                target=folder,
             )
             for name in CHARTS
         }
@@ -108,7 +108,7 @@ def _sboms(images: Sequence[ReleasedImage], order: Order, source: Source, folder
         title = one.image.repository.rpartition("/")[2]
         with step(f"SBOM of {title}", "reading the packages of the image"):
             write_sbom(
-                folder / "sbom" / f"{title}.spdx.json",
+                folder / f"{title}.spdx.json",
                 one.published,
                 components_of(one.local_tag),
                 version=order.version,

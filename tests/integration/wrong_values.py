@@ -63,7 +63,7 @@ BY_SENTENCE = {
     "no registry": WrongValue(
         NO_REGISTRY,
         "image.registry is empty, and Tandem publishes no images yet; push your own images and name"
-        " their registry, such as --set global.imageRegistry=registry.example.com, or set"
+        " their registry, such as --set image.registry=registry.example.com, or set"
         " image.digest",
     ),
     "no registry for routers": WrongValue(

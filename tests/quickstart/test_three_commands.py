@@ -34,7 +34,9 @@ def test_three_commands_from_nothing_to_a_stream_of_tokens(tmp_path: Path) -> No
 
     with loopback_registry() as registry:
         order = Order(project_version(), registry.host, push=True, trial=True)
-        release(order, into=names.BUILD / "quickstart")
+        made = release(order, into=names.BUILD / "quickstart")
+        # As the assets of a release are, so that SHA256SUMS holds for what is downloaded.
+        assert all(path.is_file() for path in made.iterdir())
         with bare_cluster(kubeconfig) as cluster:
             registry.introduce_to(cluster)
             bare_s = time.monotonic()

@@ -36,7 +36,7 @@
 {{- fail "engineImages.gpu.registry is empty; write docker.io for vLLM's own image, or the registry of your mirror" }}
 {{- end }}
 {{- else if not (or $global $value.registry $value.digest) }}
-{{- fail (printf "%s.registry is empty, and Tandem publishes no images yet; push your own images and name their registry, such as --set global.imageRegistry=registry.example.com, or set %s.digest" $field $field) }}
+{{- fail (printf "%s.registry is empty, and Tandem publishes no images yet; push your own images and name their registry, such as --set %s.registry=registry.example.com, or set %s.digest" $field $field $field) }}
 {{- end }}
 {{- else if not (hasPrefix "engineImages" $field) }}
 {{- fail (printf "%s.repository is empty; write the path of the image in its registry, such as tandem/%s" $field (get (dict "image" "operator" "routerImage" "router" "launcherImage" "launcher") $field)) }}

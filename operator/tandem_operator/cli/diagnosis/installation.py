@@ -15,10 +15,7 @@ UPGRADE_CRD = (
     "Install or upgrade the chart tandem of this version, or the chart tandem-crds if crds.enabled"
     " is false."
 )
-INSTALL_OPERATOR = (
-    "Install the chart tandem: helm upgrade --install tandem charts/tandem. See"
-    " docs/how-to/install.md."
-)
+INSTALL_OPERATOR = "Install the chart tandem. See docs/how-to/install.md."
 # Helm's default; an installation may have other Roles of the same rights.
 GRANT = "Set rbac.create of the chart, or grant what operator/tandem_operator/kube/rights.py lists."
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
