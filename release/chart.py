@@ -13,9 +13,10 @@ import yaml
 from e2e.cluster.images import put
 from e2e.cluster.names import ROOT
 from e2e.cluster.progress import CannotContinueError, run, say
+from e2e.cluster.store import sha256
 from manifests.chart_readme import lines_with_paths
 from manifests.generate import helm_program
-from release.files import sha256, without_times
+from release.files import without_times
 from release.images import Published, ReleasedImage, published_manifest, taken
 from release.order import Order, Source
 

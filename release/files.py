@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from e2e.cluster.store import sha256
+
 SUMS = "SHA256SUMS"
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def files_in(folder: Path) -> list[Path]:

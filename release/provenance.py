@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster.names import ROOT
-from release.files import sha256
+from e2e.cluster.store import sha256
 from release.images import Published
 from release.order import Order, Source
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tarfile
 import urllib.error
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from e2e.cluster import gobuild, names
 from e2e.cluster.progress import CannotContinueError
-from e2e.cluster.store import entry_dir, fingerprint, is_whole, obtain
+from e2e.cluster.store import entry_dir, fingerprint, is_whole, obtain, sha256
 
 _RELEASES = "https://dl.k8s.io/release"
 _ETCD_RELEASES = "https://github.com/etcd-io/etcd/releases/download"
@@ -123,7 +122,6 @@ def _fetch(address: str, target: Path, expected: str) -> None:
         target.open("wb") as handle,
     ):
         shutil.copyfileobj(answer, handle)
-    with target.open("rb") as handle:
-        actual = hashlib.file_digest(handle, "sha256").hexdigest()
+    actual = sha256(target)
     if actual != expected:
         raise CannotContinueError(f"{address} has checksum {actual}, published is {expected}.")

@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from e2e.cluster import names, nodestore
 from e2e.cluster.progress import CannotContinueError, run
+from e2e.cluster.store import sha256
 
 _BLOBS = "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256"
 _PACKED = "/kind/tandem-layers.json"
@@ -117,8 +118,7 @@ def pack(folder: Path, work: Path) -> Blob:
         for place, directories, files in os.walk(folder):
             for name in sorted((*directories, *files)):
                 _add(tar, folder, Path(place) / name)
-    with unfinished.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    digest = sha256(unfinished)
     size = unfinished.stat().st_size
     unfinished.rename(work / digest)
     return Blob(f"sha256:{digest}", size)

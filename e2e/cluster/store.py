@@ -131,7 +131,7 @@ def replace_file(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 def _write_manifest(folder: Path) -> None:
     manifest = {
-        str(path.relative_to(folder)): [path.stat().st_size, path.stat().st_mtime_ns, _sum(path)]
+        str(path.relative_to(folder)): [path.stat().st_size, path.stat().st_mtime_ns, sha256(path)]
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
@@ -142,9 +142,10 @@ def _unchanged(path: Path, size: int, mtime_ns: int, checksum: str) -> bool:
     facts = path.stat()
     if facts.st_size != size:
         return False
-    return facts.st_mtime_ns == mtime_ns or _sum(path) == checksum
+    return facts.st_mtime_ns == mtime_ns or sha256(path) == checksum
 
 
-def _sum(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()

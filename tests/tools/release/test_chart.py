@@ -10,9 +10,9 @@ import yaml
 from e2e.cluster.images import IMAGES
 from e2e.cluster.names import ROOT
 from e2e.cluster.progress import CannotContinueError
+from e2e.cluster.store import sha256
 from manifests.generate import helm_program, released_manifest, render_chart
 from release.chart import image_values, package, values_file, with_values
-from release.files import sha256
 from release.images import Published, ReleasedImage
 from release.order import Order, Source, project_version
 

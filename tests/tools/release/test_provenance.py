@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from release.files import files_in, sha256, write_sums
+from e2e.cluster.store import sha256
+from release.files import files_in, write_sums
 from release.images import Published
 from release.order import Order, Source
 from release.provenance import statement
