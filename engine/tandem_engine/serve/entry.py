@@ -7,6 +7,7 @@ import shlex
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,10 +82,17 @@ def _fill_cache(command: EngineCommand, seed: str | None) -> None:
 
 def _copy_if_missing(source: str, target: str) -> None:
     """Copy a file in one step: other pods may read and fill the same cache."""
-    if not Path(target).exists():
-        partial = f"{target}.{os.getpid()}"
+    if Path(target).exists():
+        return
+    # In its container every launcher has the same process id: the name must be of this copy alone.
+    handle, partial = tempfile.mkstemp(dir=Path(target).parent, prefix=".copy-")
+    os.close(handle)
+    try:
         shutil.copyfile(source, partial)
+        Path(partial).chmod(0o644)
         Path(partial).replace(target)
+    finally:
+        Path(partial).unlink(missing_ok=True)
 
 
 def _refuse(reason: str, termination_log: str | None = None, *, code: int = BAD_USAGE) -> int:

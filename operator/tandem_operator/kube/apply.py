@@ -34,6 +34,9 @@ _REFUSALS = frozenset({400, 403, 404, 413, 422})
 _MALFORMED = "failed to create typed patch object"
 _OURS = (
     "spec.template",
+    # A rollout goes by it, and half of it makes no sense.
+    "spec.strategy",
+    "spec.paused",
     "metadata.labels.tandem-inference.io/",
     "metadata.annotations.tandem-inference.io/",
 )

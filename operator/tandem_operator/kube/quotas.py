@@ -36,6 +36,10 @@ class Sharing:
         if known is not None and self._clock() < known[0] + READ_FOR_S:
             return known[1]
         started_s = self._clock()
+        # Users name resources: what is old must go.
+        self._read = {
+            key: read for key, read in self._read.items() if started_s < read[0] + READ_FOR_S
+        }
         found = await self._list(namespace, resource)
         self._read[namespace, resource] = (started_s, found)
         return found

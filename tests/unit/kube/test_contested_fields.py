@@ -70,6 +70,16 @@ async def test_a_change_of_the_object_asks_again_whether_the_field_is_free():
     assert again.written == (("Service", "tiny-router"),)
 
 
+async def test_the_strategy_of_a_rollout_is_taken_back_whole():
+    kube = OneConflict(".spec.strategy.type")
+
+    report = await applied(kube, ChildWriter(kube), {})
+
+    assert [each.conflicts[0].field for each in report.taken] == ["spec.strategy.type"]
+    assert report.left == ()
+    assert kube.written[0]["spec"] == SERVICE["spec"]
+
+
 async def test_a_field_that_is_not_found_in_the_child_is_told_and_nothing_is_written():
     kube = OneConflict(".spec.unheard[0]")
 

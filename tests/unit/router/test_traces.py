@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from aiohttp.test_utils import TestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from tandem_engine.router.accounting import traces
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
 
@@ -176,3 +178,38 @@ async def test_an_edit_that_ends_tracing_holds_for_the_next_request(
     await asked(pool, "find-me", traceparent=SAMPLED)
 
     assert {engine.seen[-1].headers["traceparent"] for engine in pool.engines.values()} == {SAMPLED}
+
+
+async def test_nothing_that_a_client_sends_in_its_trace_headers_reaches_the_log_or_an_engine(
+    pool: Pool, collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    await traced(pool, collector)
+    caplog.set_level("DEBUG")
+    hostile = {"traceparent": SAMPLED, "tracestate": "SECRET words=x"}
+
+    await asked(pool, "one", **hostile)
+    await asked(pool, "two", traceparent=f"00-{'0' * 32}-SECRET-01", tracestate="SECRET=1")
+
+    assert "SECRET" not in "\n".join(str(record.__dict__) for record in caplog.records)
+    for engine in pool.engines.values():
+        for seen in engine.seen[-2:]:
+            assert "SECRET" not in str(dict(seen.headers))
+
+
+async def test_little_is_read_of_what_a_collector_answers() -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(b"x" * 65536)
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/traces", endless)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/v1/traces"))
+        session = traces._bounded_session()
+        answer = await asyncio.to_thread(session.post, url, data=b"", timeout=5)
+
+    assert len(answer.content) == traces.LARGEST_ANSWER_BYTES

@@ -6,6 +6,7 @@ never content.
 """
 
 import asyncio
+import io
 import logging
 import threading
 from collections.abc import Mapping
@@ -17,9 +18,14 @@ from tandem_contracts.router_settings import RouterSettings, TracingSettings
 from tandem_routing.verdict import Outcome, Timeline, Verdict
 
 if TYPE_CHECKING:
+    import requests
     from opentelemetry.trace import Span
 
 EXPORT_TIMEOUT_S = LAST_SEND_S = 5.0
+LARGEST_ANSWER_BYTES = 8192
+"""Of a collector's answer no more is read: a sick one could fill the memory."""
+# They log what clients sent.
+_TALKATIVE = ("opentelemetry.trace.span", "opentelemetry.trace.propagation.tracecontext")
 _CHARGED = {Outcome.FAILED, Outcome.SHED}
 
 logger = logging.getLogger(__name__)
@@ -148,8 +154,12 @@ class _Spans:
             resource=Resource.create(about),
             shutdown_on_exit=False,
         )
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         exporter = OTLPSpanExporter(
-            endpoint=f"{wanted.endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_TIMEOUT_S
+            endpoint=f"{wanted.endpoint.rstrip('/')}/v1/traces",
+            timeout=EXPORT_TIMEOUT_S,
+            session=_bounded_session(),
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("tandem_engine.router")
@@ -186,6 +196,24 @@ class _Spans:
     def close(self) -> None:
         with suppress(Exception):
             self._provider.shutdown()
+
+
+def _bounded_session() -> "requests.Session":
+    """HTTP that follows nobody elsewhere, and reads little of an answer."""
+    import requests  # noqa: PLC0415 - only where traces are asked for
+
+    class Bounded(requests.Session):
+        def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+            options |= {"stream": True, "allow_redirects": False}
+            response = super().send(request, **options)
+            whole = response.raw
+            response.raw = io.BytesIO(whole.read(LARGEST_ANSWER_BYTES))
+            whole.close()
+            return response
+
+    session = Bounded()
+    session.trust_env = False
+    return session
 
 
 # What a request's line has, by the names of OpenTelemetry; the others are Tandem's own.

@@ -248,11 +248,15 @@ class ClientServer:
                 retry_after_s=1,
             )
         self._whole += 1
-        received_s = self._clock()
+        received_s, received_wall_s = self._clock(), time.time()
         try:
             call = await self._call(request, kind, raw, settings)
             del raw
-            return await self._flown(request, call, settings, received_s=received_s)
+            return await self._flown(
+                *(request, call, settings),
+                received_s=received_s,
+                received_wall_s=received_wall_s,
+            )
         finally:
             self._whole -= 1
 
@@ -286,7 +290,13 @@ class ClientServer:
         return tokens if longest is None else min(tokens, longest * prompt.prompts)
 
     async def _flown(
-        self, request: web.BaseRequest, call: Call, settings: RouterSettings, *, received_s: float
+        self,
+        request: web.BaseRequest,
+        call: Call,
+        settings: RouterSettings,
+        *,
+        received_s: float,
+        received_wall_s: float,
     ) -> web.StreamResponse:
         """Serve a call from here to its end, and write down how it went."""
         kind = call.kind
@@ -294,15 +304,14 @@ class ClientServer:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine served by aiohttp runs in a task
         tokens = self._estimate(kind, call.prompt, settings)
-        received_wall_s = time.time()
         trace = self._traces.begin(
             settings, request.headers, operation=_OPERATIONS[kind], began_s=received_wall_s
         )
-        headers = upstream_headers(request, request_id)
+        headers = upstream_headers(request, request_id, trace=trace)
         flight = Flight(
             call=call,
             request_id=request_id,
-            headers=headers if trace is None else headers | trace.headers,
+            headers=headers,
             credentials=request.headers.get("Authorization"),
             settings=settings,
             timeline=Timeline(received_s=received_s),

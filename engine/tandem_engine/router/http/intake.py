@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from tandem_contracts.router_settings import RouterSettings
+from tandem_engine.router.accounting.traces import RequestTrace
 from tandem_engine.router.http.bodies import LEAST_BYTES_PER_S, Body, body_too_large
 from tandem_engine.router.openai.errors import ApiError, unavailable
 
@@ -97,8 +98,15 @@ def salt_of(request: web.BaseRequest, settings: RouterSettings) -> str | None:
     return hashlib.sha256(named.encode(errors="surrogateescape")).hexdigest()
 
 
-def upstream_headers(request: web.BaseRequest, request_id: str) -> dict[str, str]:
-    """Return the headers that an engine gets to see."""
+def upstream_headers(
+    request: web.BaseRequest, request_id: str, *, trace: RequestTrace | None
+) -> dict[str, str]:
+    """Return the headers that an engine gets to see: those of the router's span, if there is one.
+
+    A state of the client's never goes with an id that is not the client's.
+    """
+    if trace is not None:
+        return trace.headers | {"X-Request-Id": request_id}
     headers = {name: request.headers[name] for name in _PASSED_HEADERS if name in request.headers}
     headers["X-Request-Id"] = request_id
     return headers

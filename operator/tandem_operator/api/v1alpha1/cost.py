@@ -1,5 +1,6 @@
 """`spec.cost`: what a GPU costs, so that figures can be shown in money."""
 
+import re
 from typing import Annotated
 
 from pydantic import Field
@@ -8,6 +9,8 @@ from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.values import Quantity, is_positive_quantity, quantity, text_rule
 
 _MOST = "100000"
+# Kubernetes knows more forms of a quantity, such as those with a sign, than a price needs.
+_PLAIN = "^[0-9]*[.]?[0-9]+$"
 
 
 class Cost(ApiModel):
@@ -18,15 +21,20 @@ class Cost(ApiModel):
         Field(alias="perGPUHour"),
         Rule(
             expression=(
-                "type(self) == string ? isQuantity(self) && quantity(self).isGreaterThan("
-                f"quantity('0')) && quantity(self).isLessThan(quantity('{_MOST}'))"
+                f"type(self) == string ? self.matches(r'{_PLAIN}') && isQuantity(self)"
+                " && quantity(self).isGreaterThan(quantity('0')) "
+                f" && quantity(self).isLessThan(quantity('{_MOST}'))"
                 f" : self > 0 && self < {_MOST}"
             ),
             message=(
                 f"cost.perGPUHour must be an amount above 0 and below {_MOST}; write for example"
                 ' "2.49"'
             ),
-            holds=lambda value: is_positive_quantity(value) and quantity(value) < int(_MOST),
+            holds=lambda value: (
+                re.fullmatch(_PLAIN, str(value)) is not None
+                and is_positive_quantity(value)
+                and quantity(value) < int(_MOST)
+            ),
         ),
     ]
     """Price of one GPU for one hour, such as "2.49"; on CPU, of one engine pod. An amount with a
