@@ -334,7 +334,6 @@ BAD_POOLS = (
     _spec("a price in words", "cost.perGPUHour", "2.49", cost={"perGPUHour": "2.49 USD"}),
     _spec("a price in kilos", "cost.perGPUHour", "2.49", cost={"perGPUHour": "900k"}),
     _spec("a price with a sign", "cost.perGPUHour", "2.49", cost={"perGPUHour": "+2.49"}),
-    _spec("a price with an exponent", "cost.perGPUHour", "2.49", cost={"perGPUHour": "1e3"}),
     _spec("a sign", "cost.currency", "USD", cost={"perGPUHour": "2.49", "currency": "$"}),
     _spec("no price", "cost.perGPUHour", cost={"currency": "USD"}),
     _spec("tiny bodies", "router.limits.bodyBytes", router={"limits": {"bodyBytes": 1}}),
