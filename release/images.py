@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from e2e.cluster import docker, images
 from e2e.cluster.images import Image
@@ -31,6 +32,23 @@ class Published:
     def reference(self) -> str:
         """The name that always means the same contents."""
         return f"{self.name}@{self.digest}"
+
+    @property
+    def purl(self) -> str:
+        """Its package URL, with the registry where the name says one."""
+        path, _, last = self.name.rpartition("/")
+        title, _, tag = last.partition(":")
+        qualifiers = {"repository_url": _repository(path, title), "tag": tag}
+        words = urlencode({key: value for key, value in qualifiers.items() if value}, safe="/:")
+        return f"pkg:oci/{title}@{quote(self.digest)}" + (f"?{words}" if words else "")
+
+
+def _repository(path: str, title: str) -> str:
+    """The repository in its registry; what was made here, such as `tandem/python`, is in none."""
+    if not path:
+        return f"docker.io/library/{title}"
+    host = path.partition("/")[0]
+    return f"{path}/{title}" if host == "localhost" or set(host) & set(".:") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +74,7 @@ def _label(image: Image, built: str, order: Order, source: Source) -> str:
     labels = {
         "title": image.repository.rpartition("/")[2],
         "version": order.version,
-        "revision": source.commit,
-        "licenses": "Apache-2.0",
+        "revision": source.revision,
     }
     words = " ".join(f"org.opencontainers.image.{key}={value}" for key, value in labels.items())
     tag = f"{image.repository}:release-{order.version}"

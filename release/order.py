@@ -34,10 +34,19 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The commit that is released, and its time as SOURCE_DATE_EPOCH has it."""
+    """The commit that is released, and its time as SOURCE_DATE_EPOCH has it.
+
+    A tree that is `changed` is of no commit: its contents are nowhere but here.
+    """
 
     commit: str
     epoch_s: int
+    changed: bool = False
+
+    @property
+    def revision(self) -> str:
+        """The commit, with git's own mark of a tree with changes."""
+        return f"{self.commit}-dirty" if self.changed else self.commit
 
 
 def check_order(order: Order, *, root: Path = ROOT) -> None:
@@ -99,4 +108,4 @@ def source_of(*, trial: bool, root: Path = ROOT) -> Source:
             f"The tree has {len(changes)} changes ({files}); commit them, or write TRIAL=1."
         )
     commit, epoch_s = run(["git", "log", "-1", "--format=%H %ct"], cwd=root).split()
-    return Source(commit, int(epoch_s))
+    return Source(commit, int(epoch_s), changed=bool(changes))

@@ -15,7 +15,7 @@ from release.order import Order, Source
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _PREDICATE = "https://slsa.dev/provenance/v1"
 _BUILD = "https://tandem-inference.io/release/v1"
-_LOCKS = ("uv.lock", "engine/uv.lock")
+_LOCKS = ("uv.lock", "engine/uv.lock", "images/uv.txt")
 
 
 def statement(
@@ -46,14 +46,21 @@ def statement(
                     "trial": order.trial,
                 },
                 "resolvedDependencies": [
-                    {"uri": repository, "digest": {"gitCommit": source.commit}},
-                    {"uri": f"pkg:docker/{base.name}", "digest": _digest(base.digest)},
+                    _tree(repository, source),
+                    {"uri": base.purl, "digest": _digest(base.digest)},
                     *locks,
                 ],
             },
             "runDetails": {"builder": {"id": builder}},
         },
     }
+
+
+def _tree(repository: str, source: Source) -> dict[str, Any]:
+    """The commit; that of a changed tree only says from where the changes went on."""
+    if source.changed:
+        return {"uri": repository, "annotations": {"revision": source.revision}}
+    return {"uri": repository, "digest": {"gitCommit": source.commit}}
 
 
 def _digest(digest: str) -> dict[str, str]:

@@ -63,9 +63,10 @@ def document_of(
         version=version,
         file_name=published.reference,
         files_analyzed=False,
-        license_declared=spdx_licensing.parse("Apache-2.0"),
+        # What an image holds is under many licences; each package says its own.
+        license_declared=SpdxNoAssertion(),
         primary_package_purpose=PackagePurpose.CONTAINER,
-        external_references=[_purl(f"pkg:oci/{title}@{published.digest.replace(':', '%3A')}")],
+        external_references=[_purl(published.purl)],
     )
     packages = [_package(number, one) for number, one in enumerate(components, start=1)]
     return Document(

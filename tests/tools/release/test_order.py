@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,5 +87,7 @@ def test_a_tree_with_changes_is_released_as_a_trial_only(tmp_path: Path) -> None
     with pytest.raises(CannotContinueError, match=r"The tree has 1 changes? \(new\.py\)"):
         source_of(trial=False, root=tmp_path)
 
-    assert source_of(trial=True, root=tmp_path) == clean
-    assert len(clean.commit) == 40
+    trial = source_of(trial=True, root=tmp_path)
+    assert trial == replace(clean, changed=True)
+    assert trial.revision == f"{clean.revision}-dirty"
+    assert len(clean.revision) == 40

@@ -2,6 +2,7 @@
 
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,39 @@ def test_provenance_names_commit_images_files_and_base(tmp_path: Path) -> None:
     ]
     commit, base, *locks = found["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert commit["digest"] == {"gitCommit": SOURCE.commit}
-    assert base == {"uri": f"pkg:docker/{BASE.name}", "digest": {"sha256": "2" * 64}}
-    assert [one["name"] for one in locks] == ["uv.lock", "engine/uv.lock"]
+    assert base == {"uri": BASE.purl, "digest": {"sha256": "2" * 64}}
+    assert [one["name"] for one in locks] == ["uv.lock", "engine/uv.lock", "images/uv.txt"]
+
+
+def test_a_tree_with_changes_is_said_to_be_of_no_commit() -> None:
+    changed = replace(SOURCE, changed=True)
+
+    predicate = statement(
+        *(ORDER, changed), published=[IMAGE], files={}, base=BASE, environment={}
+    )["predicate"]
+
+    tree = predicate["buildDefinition"]["resolvedDependencies"][0]
+    assert "digest" not in tree
+    assert tree["annotations"] == {"revision": f"{SOURCE.commit}-dirty"}
+
+
+@pytest.mark.parametrize(
+    ("name", "purl"),
+    [
+        (
+            "python:3.11-slim",
+            "pkg:oci/python@sha256%3A12?repository_url=docker.io/library/python&tag=3.11-slim",
+        ),
+        (
+            "localhost:5001/tandem/router",
+            "pkg:oci/router@sha256%3A12?repository_url=localhost:5001/tandem/router",
+        ),
+        ("tandem/python:0ff1ce", "pkg:oci/python@sha256%3A12?tag=0ff1ce"),
+    ],
+    ids=["of Docker Hub", "of a registry", "made here"],
+)
+def test_a_package_url_names_the_registry_that_has_the_image(name: str, purl: str) -> None:
+    assert Published(name, "sha256:12").purl == purl
 
 
 def test_a_workflow_that_builds_is_named_with_its_repository() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from spdx_tools.spdx.model import SpdxNoAssertion
 from spdx_tools.spdx.parser.parse_anything import parse_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
+from e2e.cluster.names import ROOT
 from release.contents import Component, installed, interpreter
 from release.images import Published
 from release.order import Source
@@ -82,6 +84,22 @@ def test_the_sbom_is_valid_and_contains_every_package(components, tmp_path: Path
     assert written["packages"][0]["packageFileName"] == IMAGE.reference
     contained = [r for r in written["relationships"] if r["relationshipType"] == "CONTAINS"]
     assert len(contained) == len(components)
+
+
+def test_the_launcher_brings_debians_record_of_its_static_busybox() -> None:
+    recipe = (ROOT / "images" / "launcher" / "Dockerfile").read_text()
+    [record] = re.findall(r"dpkg-query --status busybox-static > /image/(\S+)", recipe)
+    status = "Package: busybox-static\nStatus: install ok installed\nVersion: 1:1.35.0-4+b7\n"
+
+    found = [one.purl for one in installed(tar_of({record: status}))]
+
+    assert found == ["pkg:deb/debian/busybox-static@1:1.35.0-4%2Bb7"]
+
+
+def test_an_image_as_a_whole_is_under_no_one_licence(components) -> None:
+    document = document_of(IMAGE, components, version="0.1.0", source=SOURCE)
+
+    assert isinstance(document.packages[0].license_declared, SpdxNoAssertion)
 
 
 def test_the_sbom_of_the_same_image_is_the_same(components) -> None:
