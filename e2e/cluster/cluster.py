@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster import docker, kind, names, worker
-from e2e.cluster.kind import KindCluster, Supply, refuse_strangers
+from e2e.cluster.kind import KindCluster, Supply
 from e2e.cluster.progress import CannotContinueError, answers, run, say, step
 from e2e.cluster.store import locked
 from e2e.cluster.tools import ensure_tools, kubectl
@@ -38,7 +38,7 @@ def up() -> None:
     with locked("cluster"):
         docker.ensure_engine()
         tools = ensure_tools()
-        refuse_strangers(_OURS.containers(), name=_OURS.name)
+        _OURS.own_containers()
         worker.remove()
         if not _revive(tools):
             _create(tools)
@@ -53,10 +53,9 @@ def down() -> None:
                 say(f"docker: {problem} Nothing was removed.")
                 return
             docker.ensure_engine()
-        if not _OURS.containers():
+        if not _OURS.own_containers():
             say(f"cluster {names.CLUSTER}: there is none")
         else:
-            refuse_strangers(_OURS.containers(), name=_OURS.name)
             worker.remove()
             _delete()
         names.KUBECONFIG.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ class KindCluster:
     @property
     def node(self) -> str:
         """The container of its node."""
-        return f"{self.name}-control-plane"
+        return names.node_of(self.name)
 
     def containers(self) -> list[dict[str, Any]]:
         """What Docker knows of its containers."""
@@ -48,6 +48,12 @@ class KindCluster:
         if not listing.split():
             return []
         return list(json.loads(run(["docker", "inspect", *listing.split()])))
+
+    def own_containers(self) -> list[dict[str, Any]]:
+        """The same, for who means to touch them: a cluster that somebody else made is refused."""
+        found = self.containers()
+        refuse_strangers(found, name=self.name)
+        return found
 
     def create(self, *, image: str, config: str) -> None:
         """Make it and wait until its node is Ready."""
@@ -62,8 +68,7 @@ class KindCluster:
         )
 
     def delete(self) -> None:
-        """Remove it, unless somebody else made it."""
-        refuse_strangers(self.containers(), name=self.name)
+        """Remove it; that it is ours, `own_containers` has told."""
         run(
             [
                 *(ensure_tools()["kind"], "delete", "cluster", "--name", self.name),

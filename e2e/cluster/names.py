@@ -6,8 +6,14 @@ import os
 import platform
 from pathlib import Path
 
+
+def node_of(cluster: str) -> str:
+    """The container of a kind cluster's only node, as kind names it."""
+    return f"{cluster}-control-plane"
+
+
 CLUSTER = "tandem"
-NODE = f"{CLUSTER}-control-plane"
+NODE = node_of(CLUSTER)
 OWNED_LABEL = "tandem-inference.io/owned"
 OWNED = f"{OWNED_LABEL}=true"
 

@@ -23,7 +23,7 @@ def bare_cluster(kubeconfig: Path) -> Iterator[KindCluster]:
     """Make a cluster for the block and remove it; also one that a killed run left."""
     ensure_tools()
     cluster = KindCluster(NAME, kubeconfig)
-    if cluster.containers():
+    if cluster.own_containers():
         _delete(cluster)
     supply = kind.supply()
     image = kind.node_image(supply)
