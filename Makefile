@@ -66,6 +66,7 @@ test-tools: .venv/ready
 	@$(PYTHON) -m e2e.cluster controlplane-binaries >/dev/null
 	@$(PYTHON) -m e2e.cluster policy-engine >/dev/null
 	@$(PYTHON) -m e2e.cluster prometheus-binaries >/dev/null
+	@$(PYTHON) -m e2e.cluster gitops-tool >/dev/null
 
 engine-env: .venv/ready ## Real vLLM for tests and benchmarks on this machine, in the user's cache
 	@$(RUN) python images/engine/environment.py $(UV) $(TANDEM_CACHE)
@@ -76,7 +77,7 @@ lint: .venv/ready
 	$(RUN) mypy
 	PYTHONPATH=contracts:operator:engine $(RUN) lint-imports
 	$(RUN) python -m docs.lint
-	$(RUN) zizmor --quiet --offline --strict-collection --pedantic .github/workflows
+	$(RUN) zizmor --quiet --offline --strict-collection --pedantic .github/workflows manifests/github/*.yaml
 
 check: lint docs ## Lint, types, import contracts, prose, the site and unit tests: two minutes on two cores
 	$(RUN) pytest tests/unit tests/golden -m "not simulates" -n 4 --dist worksteal

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from e2e.cluster import cluster, docker, doctor, images, prometheus, tools
 from e2e.cluster.binaries import api_binaries
-from e2e.cluster.gobuild import POLICIES, PROMETHEUS, PROMTOOL, build, go_problem
+from e2e.cluster.gobuild import GITOPS, POLICIES, PROMETHEUS, PROMTOOL, Group, build, go_problem
 from e2e.cluster.progress import CannotContinueError
 
 
@@ -46,11 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     add("tools", "Get kubectl, kind and helm where suitable ones are missing.", _tools)
     add("controlplane-binaries", "Get etcd and Kubernetes' API server for tests.", _api)
     add("policy-engine", "Get what judges NetworkPolicies in tests, if Go is here.", _policies)
-    add(
-        "prometheus-binaries",
-        "Get what tests alerts and dashboards.",
-        _metrics_tools,
-    )
+    add("prometheus-binaries", "Get what tests alerts and dashboards.", _metrics_tools)
+    add("gitops-tool", "Get what judges objects as Flux and Argo CD do.", _gitops)
     add("doctor", "Say what this machine has, lacks, and what would be done about it.", _doctor)
     building = add("images", "Build our images where their inputs changed.", _images)
     building.add_argument(
@@ -86,13 +83,20 @@ def _api(_: argparse.Namespace) -> None:
 
 
 def _policies(_: argparse.Namespace) -> None:
-    problem = go_problem()
-    print(problem or build(POLICIES))
+    _build(POLICIES)
 
 
 def _metrics_tools(_: argparse.Namespace) -> None:
+    _build(PROMTOOL, PROMETHEUS)
+
+
+def _gitops(_: argparse.Namespace) -> None:
+    _build(GITOPS)
+
+
+def _build(*groups: Group) -> None:
     problem = go_problem()
-    for group in (PROMTOOL, PROMETHEUS):
+    for group in groups:
         print(problem or build(group))
 
 

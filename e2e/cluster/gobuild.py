@@ -79,6 +79,8 @@ PROMTOOL = Group(
 )
 # Says what NetworkPolicies let through; the node's network enforces none.
 POLICIES = Group("policy-engine", "policies", {"reach": "."})
+# Judges objects, and applies them, as Flux and Argo CD do: by the libraries that they are made of.
+GITOPS = Group("gitops", "gitops", {"gitops": "."})
 PROGRAMS = Group("programs", "node", {"runc-filter": "./runc-filter", "pause": "./pause"})
 
 

@@ -187,13 +187,18 @@ class Pool:
         self.plane, self.namespace, self.name = plane, namespace, name
         self.path = f"{GROUP}/namespaces/{namespace}/inferencepools/{name}"
 
-    def apply(self, **changes):
-        """Apply the demo's pool with some parts of its spec changed."""
+    def manifest(self, **changes):
+        """The demo's pool with some parts of its spec changed."""
         body = yaml.safe_load(SAMPLE.read_text())
         body["metadata"] = {"name": self.name, "namespace": self.namespace}
         for part, fields in changes.items():
             body["spec"][part] = {**body["spec"].get(part, {}), **fields}
-        self.plane.run_kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(body))
+        return json.dumps(body)
+
+    def apply(self, **changes):
+        """Apply such a manifest."""
+        stdin = self.manifest(**changes)
+        self.plane.run_kubectl("apply", "--server-side", "-f", "-", stdin=stdin)
 
     def get(self):
         return self.plane.request("GET", self.path)

@@ -1,55 +1,14 @@
 """Rollouts inside the GPU budget, by the Deployment controller of a real control plane."""
 
-import json
-import time
-
 import pytest
 
 from tests.integration.fake_pods import fake_pods
+from tests.integration.kubelet import Kubelet
 from tests.integration.operator_process import Pool, eventually, install_crd, node, operator
 
 pytestmark = pytest.mark.timeout(420)
 
 HOST = "127.77.0.6"
-START_S = 2.0
-"""No pod is Ready sooner: the operator has to see it start."""
-
-
-class Kubelet:
-    """Has pods Ready, and ended, one round after they began to start or to terminate."""
-
-    def __init__(self, pool):
-        self._pool = pool
-        self._leaving = set()
-        self.most_held = 0
-
-    def pods(self):
-        found = json.loads(self._pool.kubectl("get", "pods", "-o", "json"))["items"]
-        return [
-            each
-            for each in found
-            if each["metadata"]["labels"]["tandem-inference.io/role"] != "router"
-        ]
-
-    def round(self):
-        time.sleep(START_S)
-        pods = self.pods()
-        self.most_held = max(self.most_held, len(pods))
-        leaving = {
-            each["metadata"]["name"] for each in pods if each["metadata"].get("deletionTimestamp")
-        }
-        for name in leaving & self._leaving:
-            self._pool.kubectl("delete", "pod", name, "--grace-period=0", "--force")
-        self._leaving = leaving
-        self._pool.make_pods_ready(host=HOST)
-
-    def replaced(self):
-        self.round()
-        pods = self.pods()
-        revisions = {each["metadata"]["labels"]["tandem-inference.io/revision"] for each in pods}
-        return len(revisions) == 1 and not any(
-            each["metadata"].get("deletionTimestamp") for each in pods
-        )
 
 
 @pytest.mark.parametrize(("decode", "budget"), [(1, 2), (2, 3), (2, 4)])
@@ -65,7 +24,7 @@ def test_an_edit_of_both_roles_is_rolled_out_within_the_budget(
         operator(control_plane.kubeconfig, tmp_path / "log", "--namespace", namespace),
     ):
         pool.apply(**fleets)
-        kubelet = Kubelet(pool)
+        kubelet = Kubelet(pool, host=HOST)
         eventually(lambda: len(kubelet.pods()) == 1 + decode)
         pool.make_pods_ready(host=HOST)
         eventually(lambda: pool.condition("Ready").get("status") == "True")

@@ -1,6 +1,7 @@
 """How GitOps tools judge an object: the rules of kstatus, in its order.
 
-After `pkg/kstatus/status` of kubernetes-sigs/cli-utils, which Flux and `helm --wait` use.
+After `pkg/kstatus/status` of cli-utils, which Flux and `helm --wait` use. To ask that library for
+each example would be slow; `tests/integration/test_gitops.py` holds these rules against it.
 """
 
 from collections.abc import Mapping
