@@ -3,18 +3,14 @@
 import json
 import re
 import subprocess
-import time
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from e2e.cluster.gobuild import PROMETHEUS, PROMTOOL, build, go_problem, is_built
-from e2e.cluster.ports import free_port
+from e2e.prometheus_process import Ask, prometheus
 from tests.golden.dashboard_parts import DASHBOARDS, Expression, choices, expressions
 from tests.integration.charts import of_kind, render
 from tests.integration.exported_story import BEGIN_S, END_S, NAMESPACE, OPERATOR, POOL, scraped
@@ -30,7 +26,6 @@ GRAFANA = {
     "$pool": POOL,
 }
 EXPRESSIONS, CHOICES = list(expressions()), list(choices())
-Ask = Callable[..., Any]
 
 
 def as_asked(text: str) -> str:
@@ -55,45 +50,12 @@ def ask(promtool: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask
         pytest.skip(problem)
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "story.txt").write_text(scraped())
-    (folder / "prometheus.yml").write_text("{}")
     words = ("tsdb", "create-blocks-from", "openmetrics", "--quiet")
     subprocess.run(
         [promtool, *words, folder / "story.txt", folder / "data"], check=True, timeout=100
     )
-    address = f"127.0.0.1:{free_port()}"
-    server = subprocess.Popen(
-        [
-            str(build(PROMETHEUS) / "prometheus"),
-            f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={folder}/data",
-            "--storage.tsdb.retention.time=100y",
-            f"--web.listen-address={address}",
-            "--log.level=error",
-        ]
-    )
-
-    def asked(path: str, **parameters: Any) -> Any:
-        query = urllib.parse.urlencode(parameters, doseq=True)
-        with urllib.request.urlopen(f"http://{address}{path}?{query}", timeout=30) as answer:
-            return json.load(answer)["data"]
-
-    try:
-        _await(f"http://{address}/-/ready", server)
+    with prometheus(folder, {}, "--storage.tsdb.retention.time=100y") as asked:
         yield asked
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
-
-
-def _await(url: str, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        assert server.poll() is None
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError(f"{url} does not answer")
 
 
 def test_prometheus_takes_every_expression(promtool: str, tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""A real Prometheus as a process on this machine, for as long as something asks it."""
+
+import json
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster.gobuild import PROMETHEUS, build
+from e2e.cluster.ports import free_port
+
+Ask = Callable[..., Any]
+_UP_S = 60.0
+
+
+@contextmanager
+def prometheus(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iterator[Ask]:
+    """Run one with its data in `folder`; it is asked by path and parameters of its API."""
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(dict(config)))
+    address = f"127.0.0.1:{free_port()}"
+    server = subprocess.Popen(
+        [
+            str(build(PROMETHEUS) / "prometheus"),
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--web.listen-address={address}",
+            "--log.level=error",
+            *arguments,
+        ]
+    )
+
+    def ask(path: str, **parameters: Any) -> Any:
+        query = urllib.parse.urlencode(parameters, doseq=True)
+        with urllib.request.urlopen(f"http://{address}{path}?{query}", timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    try:
+        _await(f"http://{address}/-/ready", server)
+        yield ask
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _await(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline_s = time.monotonic() + _UP_S
+    while server.poll() is None and time.monotonic() < deadline_s:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"Prometheus does not answer at {url}")
