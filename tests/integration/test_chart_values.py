@@ -20,6 +20,7 @@ from tests.integration.charts import (
     Objects,
     container,
     deployment,
+    objects_in,
     of_kind,
     render,
     run_helm,
@@ -38,7 +39,7 @@ def rendered_with(values: dict[str, Any], folder: Path) -> Objects:
     shared = {"imageRegistry": REGISTRY, **values.get("global", {})}
     file.write_text(yaml.safe_dump({**values, "global": shared}))
     words = ("tandem", CHART, "--namespace", NAMESPACE, *MONITORING, *RULES[:2], "-f", file)
-    return [one for one in yaml.safe_load_all(run_helm("template", *words)) if one]
+    return objects_in(run_helm("template", *words))
 
 
 def at(objects: Objects, path: str) -> Any:
