@@ -25,7 +25,10 @@ def _operator_metrics() -> Iterator[int]:
     with subprocess.Popen([*command, *where], stdout=subprocess.PIPE, text=True) as forward:
         try:
             assert forward.stdout is not None
-            yield int(forward.stdout.readline().partition(" -> ")[0].rpartition(":")[2])
+            told = forward.stdout.readline().partition(" -> ")[0].rpartition(":")[2]
+            if not told:
+                raise CannotContinueError("The operator's port 8080 cannot be forwarded.")
+            yield int(told)
         finally:
             forward.terminate()
 

@@ -58,6 +58,11 @@ class Place:
             for pod in self.get("pods", "-l", f"tandem-inference.io/pool={self.pool}")["items"]
         }
 
+    def templates(self) -> dict[str, Any]:
+        """The pod template of each Deployment: another one would replace the pods."""
+        found = self.get("deployments", "-l", f"tandem-inference.io/pool={self.pool}")["items"]
+        return {each["metadata"]["name"]: each["spec"]["template"] for each in found}
+
     def bounds(self) -> dict[str, Any]:
         """The SLO that its routers judge by."""
         settings = self.get("configmap", f"{self.pool}-router")["data"]["router.json"]
@@ -169,6 +174,8 @@ def tell(
     manifest, traffic, engines = (workflow["env"][key] for key in ("POOL", "TRAFFIC", "ENGINES"))
     old, new = (yaml.safe_dump(dict(pool), sort_keys=False) for pool in pools)
     out.mkdir(parents=True, exist_ok=True)
+    comment = out / "comment.md"
+    comment.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="tandem-fleet-") as scratch, ExitStack() as stack:
         repository = Repository(Path(scratch))
         repository.push("main", "Run the pool", {manifest: old})
@@ -180,7 +187,7 @@ def tell(
         repository.push("main", "Record traffic and engines", inputs)
         repository.push("tighter", "Tighten TPOT", {manifest: new})
         run_workflow(workflow, repository.folder, scratch=out)
-        before = place.pods()
+        before, templates = place.pods(), place.templates()
         repository.merge("tighter")
         merged_s = time.monotonic()
         with step("flux", "applying the merged manifest, and waiting until it is rolled out"):
@@ -192,17 +199,23 @@ def tell(
             time.sleep(watch_s)
         fired = alerts(ask, place, since_s=time.monotonic() - merged_s)
         after, seen = place.pods(), is_judged(ask, place)
+        same = place.templates() == templates
         (out / "history.txt").write_text(repository.git("log", "--graph", "--stat", "main"))
-    same = sum(after.get(name) == face for name, face in before.items())
+    stayed = before.keys() & after.keys()
+    whole = all(after[name] == before[name] for name in stayed)
     findings = [
-        Finding((out / "comment.md").exists(), "CI took the edit, and wrote what it costs."),
+        Finding(comment.exists(), "CI took the edit, and wrote what it costs."),
         Finding(
             set(outcome["changes"].values()) == {"configured"},
             f"Flux applied it in {outcome['applied_s']:.1f} s, and called it rolled out"
             f" {outcome['waited_s']:.1f} s later.",
         ),
         Finding(True, f"The routers judged by {wanted} {in_force_s:.1f} s after the merge."),
-        Finding(same == len(before), f"{same} of {len(before)} pods are the same, not restarted."),
+        Finding(
+            bool(same and stayed and whole),
+            f"{len(stayed)} of {len(before)} pods stayed, with the same templates, and"
+            f" {'none' if whole else 'some'} restarted.",
+        ),
         Finding(seen, "Prometheus had the pool's objective and its burn rates."),
         Finding(not fired, f"Alerts since the merge: {', '.join(fired) or 'none'}."),
     ]

@@ -56,6 +56,7 @@ def test_a_tighter_slo_goes_from_a_branch_to_the_pool_and_wakes_no_one(ground, t
     findings = tell(place, pools=(old, new), record=recorded, watch_s=15.0, out=out)
 
     assert [each.sentence for each in findings if not each.shown] == []
+    assert any(each.sentence.startswith("3 of 3 pods stayed") for each in findings)
     assert "slo.tpot.target: 35ms -> 28ms" in (out / "comment.md").read_text()
     assert place.bounds()["tpot_s"] == 0.028
     assert "Merge branch 'tighter'" in (out / "history.txt").read_text()
