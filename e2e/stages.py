@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from xml.etree import ElementTree
 from e2e.cluster import names
 
 REPORTS = names.BUILD / "tests"
+_SLOWEST = 5
 PYTEST = (sys.executable, "-m", "pytest", "--no-header", "-ra")
 
 
@@ -222,6 +224,14 @@ def count(report: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+def slowest(report: Path) -> list[tuple[str, float]]:
+    """The files of tests that took longest, with their seconds, from such a report."""
+    spent: dict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        spent[case.get("classname", "").rpartition(".")[2]] += float(case.get("time", 0.0))
+    return sorted(spent.items(), key=lambda pair: -pair[1])[:_SLOWEST]
+
+
 def _run(command: Sequence[str], *, output: IO[str] | None) -> int:
     return subprocess.run(
         command,
@@ -257,6 +267,10 @@ def main(chosen: Sequence[str]) -> int:
     print()
     for result in results:
         print(f"  {'ok    ' if result.is_good else 'FAILED'} {result}")
+        report = REPORTS / f"{result.stage.name}.xml"
+        if result.error is None and report.exists():
+            longest = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in slowest(report))
+            print(f"         longest, side by side: {longest}")
     minutes = (time.monotonic() - started) / 60
     passed, failed = sum(r.passed for r in results), sum(r.failed for r in results)
     good = all(result.is_good for result in results)

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from e2e import stages
-from e2e.stages import SetUps, Stage, rounds, run_round
+from e2e.stages import SetUps, Stage, rounds, run_round, slowest
 
 
 def made_up(folder, name, text, **options):
@@ -38,6 +38,17 @@ def test_a_stage_counts_what_passed_failed_and_was_skipped(result_of):
 
     assert (result.passed, result.failed, result.skipped) == (1, 1, 1)
     assert not result.is_good
+
+
+def test_the_files_that_took_longest_come_first_with_the_time_of_all_their_tests(tmp_path):
+    cases = [("tests.a.test_quick", 1.0), ("tests.a.test_slow", 2.5), ("tests.a.test_slow", 2.0)]
+    cases += [(f"tests.a.test_other_{number}", 0.1) for number in range(9)]
+    lines = "".join(f'<testcase classname="{name}" time="{took}"/>' for name, took in cases)
+    report = tmp_path / "report.xml"
+    report.write_text(f"<testsuites><testsuite>{lines}</testsuite></testsuites>")
+
+    assert slowest(report)[:2] == [("test_slow", 4.5), ("test_quick", 1.0)]
+    assert len(slowest(report)) == 5
 
 
 def test_a_stage_without_any_test_has_not_passed(result_of):
