@@ -33,6 +33,10 @@ class PodState:
     """Since when it is not Ready; `None` where it is, or where nothing says since when."""
     leaving: bool = False
     """Whether its node is being emptied."""
+    gates: tuple[str, ...] = ()
+    """What holds it back from being scheduled at all, such as kueue.x-k8s.io/admission."""
+    scheduled_s: float | None = None
+    """When it got its node; `None` where it has none, or where nothing says when."""
 
 
 @dataclass(frozen=True, slots=True)

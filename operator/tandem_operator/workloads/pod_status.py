@@ -34,6 +34,22 @@ def condition_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return {}
 
 
+def gates_of(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """The scheduling gates that hold the pod; none once it has a node or is to end."""
+    gates = (pod.get("spec") or {}).get("schedulingGates")
+    if not gates or phase_of(pod) is not PodPhase.UNSCHEDULED:
+        return ()
+    return tuple(str(gate.get("name")) for gate in gates)
+
+
+def scheduled_s(pod: Mapping[str, Any]) -> float | None:
+    """When the pod got its node; `None` while it has none, or where nothing says when."""
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") != "True":
+        return None
+    return epoch_s(scheduled.get("lastTransitionTime"))
+
+
 def epoch_s(timestamp: Any) -> float | None:
     """Epoch seconds of an RFC 3339 time; `None` for what is none."""
     try:

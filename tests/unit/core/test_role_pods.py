@@ -60,6 +60,33 @@ def test_the_first_look_of_all_takes_what_it_finds_less_what_is_plainly_no_start
     assert starts.expected_s(Role.PREFILL) == 62.0
 
 
+def test_a_start_behind_a_gate_begins_on_the_node() -> None:
+    """How long Kueue lets a pod wait is no cold start, and the forecast looks one start ahead."""
+    gated = replace(
+        started("p", created_s=NOW_S, seconds=None), phase=PodPhase.UNSCHEDULED, gates=("kueue",)
+    )
+    let_go = replace(gated, gates=(), phase=PodPhase.STARTING, scheduled_s=NOW_S + 1800.0)
+    ready = replace(let_go, phase=PodPhase.READY, ready_s=NOW_S + 1890.0)
+
+    starts = Starts()
+    for pod, at_s in ((gated, 0.0), (gated, 900.0), (let_go, 1805.0), (ready, 1895.0)):
+        starts = starts.learn((pod,), last_look_s=NOW_S + at_s - 5.0)
+
+    assert starts.expected_s(Role.PREFILL) == 90.0
+    assert starts.held == ()
+
+
+def test_a_start_that_waited_for_a_node_counts_whole() -> None:
+    """A node that has to come first takes its time again for the next pod."""
+    waiting = replace(started("p", created_s=NOW_S, seconds=None), phase=PodPhase.UNSCHEDULED)
+    ready = replace(started("p", created_s=NOW_S, seconds=300.0), scheduled_s=NOW_S + 200.0)
+
+    starts = Starts().learn((waiting,), last_look_s=NOW_S - 5.0)
+    starts = starts.learn((ready,), last_look_s=NOW_S + 295.0)
+
+    assert starts.expected_s(Role.PREFILL) == 300.0
+
+
 @pytest.mark.parametrize("seconds", [0.0, -5.0, 3601.0])
 def test_what_cannot_be_a_start_is_not_learned(seconds: float) -> None:
     odd = started("odd", created_s=NOW_S, seconds=seconds)
@@ -73,6 +100,24 @@ def test_a_pod_that_was_ready_and_restarts_begins_its_start_anew() -> None:
 
     assert sorted_out(restarts).starting == (restarts,)
     assert sorted_out(gone).stuck == (gone,)
+
+
+def test_a_pod_that_was_held_back_begins_its_start_on_its_node() -> None:
+    (starting,) = pods(Role.PREFILL, 1, phase=PodPhase.STARTING, created_s=NOW_S - 5000.0)
+    let_go = replace(starting, scheduled_s=NOW_S - 10.0)
+
+    assert sorted_out(starting).stuck == (starting,)
+    assert sorted_out(let_go).starting == (let_go,)
+
+
+def test_pods_behind_a_gate_are_stuck_and_block_growth() -> None:
+    gated = pods(Role.PREFILL, 2, phase=PodPhase.UNSCHEDULED, gates=("kueue.x-k8s.io/admission",))
+
+    found = sorted_out(*gated)
+
+    assert found.gated == found.stuck == gated
+    assert found.blocked
+    assert found.starting == ()
 
 
 def test_a_pod_that_fails_where_others_of_its_kind_serve_is_sick_and_blocks_nothing() -> None:

@@ -134,13 +134,29 @@ def _limits(view: View, allowed: Allowed) -> tuple[str, ...]:
 
 
 def _stuck_sentence(fleet: RolePods) -> str | None:
-    if not fleet.stuck:
+    found = [_trouble_sentence(fleet), _gated_sentence(fleet)]
+    return "; ".join(filter(None, found)) or None
+
+
+def _trouble_sentence(fleet: RolePods) -> str | None:
+    stuck = [pod for pod in fleet.stuck if not pod.gates]
+    if not stuck:
         return None
-    pod = min(fleet.stuck, key=lambda p: (p.problem is None, p.created_s, p.name))
+    pod = min(stuck, key=lambda p: (p.problem is None, p.created_s, p.name))
     state = "is not scheduled" if pod.phase is PodPhase.UNSCHEDULED else "does not become Ready"
     problem = pod.problem or f"it {state}"
-    others = f" (and {len(fleet.stuck) - 1} more)" if len(fleet.stuck) > 1 else ""
+    others = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
     return f"pod {pod.name}{others}: {problem}"
+
+
+def _gated_sentence(fleet: RolePods) -> str | None:
+    gated = fleet.gated
+    if not gated:
+        return None
+    gates = sorted({gate for pod in gated for gate in pod.gates})
+    count = len(gated)
+    pods = f"{count} {fleet.role.value} pod{' is' if count == 1 else 's are'}"
+    return f"{pods} held by scheduling gate{'s' * (len(gates) > 1)} {' and '.join(gates)}"
 
 
 def _blocked(view: View) -> str | None:

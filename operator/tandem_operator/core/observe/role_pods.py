@@ -24,10 +24,13 @@ class Starts:
 
     Attributes:
         coming: pods that were never seen Ready.
+        held: those of them that a scheduling gate held. Their start begins on their node: a wait
+            for admission is no cold start.
     """
 
     measured: Mapping[Role, tuple[Start, ...]] = field(default_factory=dict)
     coming: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
     def learn(
         self,
@@ -47,16 +50,20 @@ class Starts:
             known_since_s = last_look_s - tuning.observe.start_look_slack_s
         longest_s = tuning.observe.longest_start_s
         measured = dict(self.measured)
-        coming = []
+        coming, held = [], []
         fastest: dict[Role, float] = {}
         for pod in sorted(pods, key=lambda p: (p.created_s, p.name)):
             new = known_since_s is None or pod.created_s > known_since_s
             if not new and pod.name not in self.coming:
                 continue
+            waited = bool(pod.gates) or pod.name in self.held
             if pod.ready_s is None:
                 coming.append(pod.name)
+                if waited:
+                    held.append(pod.name)
                 continue
-            seconds = pod.ready_s - pod.created_s
+            began_s = pod.scheduled_s if waited else None
+            seconds = pod.ready_s - (pod.created_s if began_s is None else began_s)
             known = measured.get(pod.role, ())
             if not 0.0 < seconds <= longest_s or any(s.pod == pod.name for s in known):
                 continue
@@ -66,7 +73,7 @@ class Starts:
             for role, least_s in fastest.items():
                 most_s = tuning.observe.plausible_start_ratio * least_s
                 measured[role] = tuple(s for s in measured[role] if s.seconds <= most_s)
-        return Starts(measured=measured, coming=tuple(coming))
+        return Starts(measured=measured, coming=tuple(coming), held=tuple(held))
 
     def quantile_s(self, role: Role, share: float) -> float | None:
         """Start time that `share` of the role's starts stay under; of all starts while unknown."""
@@ -115,6 +122,11 @@ class RolePods:
         return own if len(own) <= max(1, len(self.ready) // 2) else ()
 
     @property
+    def gated(self) -> tuple[PodState, ...]:
+        """Stuck pods that somebody holds back from being scheduled."""
+        return tuple(pod for pod in self.stuck if pod.gates)
+
+    @property
     def blocked(self) -> bool:
         """Whether more pods would wait as those do that are stuck."""
         return len(self.stuck) > len(self.sick)
@@ -157,8 +169,9 @@ def fleet(
 
 
 def _is_stuck(pod: PodState, starts: Starts, now_s: float, *, tuning: Tuning = TUNING) -> bool:
-    # A pod that was Ready and restarts begins its start anew.
-    age_s = now_s - max(pod.created_s, pod.unready_s or pod.created_s)
+    # A pod that was Ready and restarts begins its start anew, as one does that was held back.
+    began_s = (pod.created_s, pod.unready_s or 0.0, pod.scheduled_s or 0.0)
+    age_s = now_s - max(began_s)
     if age_s <= tuning.observe.stuck_settle_s:
         return False
     if pod.problem is not None or pod.phase is PodPhase.UNSCHEDULED:
