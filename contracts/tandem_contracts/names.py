@@ -34,6 +34,8 @@ LAUNCHER_FOLDER = "/opt/tandem"
 """In engine pods: the launcher, which `python3` runs from there."""
 VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
 """Of vLLM itself, for GPUs: the version that the launcher is tested with."""
+VLLM_ROCM_IMAGE = "vllm/vllm-openai-rocm:v0.32.0"
+"""The same version for AMD's GPUs, on which nobody has tested the launcher."""
 
 TTFT_METRIC = "tandem_router_ttft_seconds"
 """Of a router: a histogram, fixed log-spaced buckets, ratio about 1.15."""

@@ -15,6 +15,7 @@ from e2e.cluster.store import entry_dir, fingerprint, is_whole, obtain, sha256
 
 _RELEASES = "https://dl.k8s.io/release"
 _ETCD_RELEASES = "https://github.com/etcd-io/etcd/releases/download"
+_SCHEDULER = "kube-scheduler"
 _PROBE_S = 4.0
 _DOWNLOAD_S = 60.0
 
@@ -35,6 +36,15 @@ def api_binaries() -> ApiBinaries:
         folder = obtain("released-api", _released_key(), doing="downloading", make=_download)
         return _at(folder, folder)
     return _at(gobuild.build(gobuild.ETCD), gobuild.build(gobuild.API))
+
+
+def scheduler_binary() -> Path:
+    """Return kube-scheduler of the same version, getting it if need be."""
+    if gobuild.is_built(gobuild.NODE) or not releases_answer():
+        return gobuild.build(gobuild.NODE) / _SCHEDULER
+    key = fingerprint(names.KUBERNETES, names.ARCH)
+    folder = obtain("released-scheduler", key, doing="downloading", make=_download_scheduler)
+    return folder / _SCHEDULER
 
 
 def _is_released_better() -> bool:
@@ -109,6 +119,10 @@ def _download(folder: Path) -> None:
     for name in gobuild.API.binaries:
         fetch_kubernetes_binary(name, folder / name)
     fetch_etcd(folder)
+
+
+def _download_scheduler(folder: Path) -> None:
+    fetch_kubernetes_binary(_SCHEDULER, folder / _SCHEDULER)
 
 
 def _read(address: str) -> bytes:

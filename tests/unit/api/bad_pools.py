@@ -95,6 +95,15 @@ def _accelerator(name: str, works: str | None, resource: Any, **more: Any) -> Ba
     return _spec(f"accelerator {name}", field, works, engine=engine, **more)
 
 
+def _claim(name: str, works: str, given: Mapping[str, Any] | None = None, **more: Any) -> Bad:
+    accelerator = {"resourceClaimTemplateName": "one-gpu", **(given or {})}
+    fleets = {role: {"gpusPerReplica": 1} for role in ("prefill", "decode")} | {
+        role: {} for role in more
+    }
+    field = "engine.accelerator" if given else ""
+    return _spec(f"claim {name}", field, works, engine={"accelerator": accelerator}, **fleets)
+
+
 def _prometheus(name: str, url: str) -> Bad:
     return _spec(
         f"Prometheus {name}",
@@ -175,7 +184,14 @@ BAD_POOLS = (
         "GPUs on CPU", "", "leave it out", engine={"device": "CPU"}, decode={"gpusPerReplica": 2}
     ),
     _accelerator("without a domain", "write nvidia.com/gpu", "gpu"),
-    _accelerator("of another vendor", "write nvidia.com/gpu", "amd.com/gpu"),
+    _accelerator("of a vendor without engines", "write nvidia.com/gpu", "gpu.intel.com/xe"),
+    _accelerator("of another vendor than the device", "amd.com/gpu with device", "amd.com/gpu"),
+    _spec(
+        "accelerator of NVIDIA on AMD",
+        "engine.accelerator.resource",
+        "amd.com/gpu with device: AMD",
+        engine={"device": "AMD", "accelerator": {"resource": "nvidia.com/gpu"}},
+    ),
     _accelerator("with a space", "write nvidia.com/gpu", "nvidia.com/mig 1g"),
     _accelerator("without a name", "write nvidia.com/gpu", "nvidia.com/"),
     _accelerator("as a number", None, 1),
@@ -192,7 +208,10 @@ BAD_POOLS = (
         "nvidia.com/gpu.shared",
         decode={"gpusPerReplica": 2},
     ),
-    _spec("empty accelerator", "engine.accelerator.resource", engine={"accelerator": {}}),
+    _spec("empty accelerator", "engine.accelerator", "nvidia.com/gpu", engine={"accelerator": {}}),
+    _claim("beside a resource", "write resource", {"resource": "nvidia.com/gpu"}),
+    _claim("without GPUs of decode", "gpusPerReplica: 1", decode=None),
+    _claim("without GPUs of prefill", "gpusPerReplica: 1", prefill=None),
     _spec(
         "accelerator on CPU",
         "engine.accelerator",

@@ -72,7 +72,7 @@ def test_operator_reads_fields_of_a_newer_version() -> None:
 def test_operator_refuses_a_value_of_a_newer_version_with_a_sentence() -> None:
     newer = merged(GOOD, {"spec": {"engine": {"device": "TPU"}}})
 
-    with pytest.raises(InvalidPoolError, match=r"spec\.engine\.device: .*'CPU' or 'NVIDIA'"):
+    with pytest.raises(InvalidPoolError, match=r"spec\.engine\.device: .*'NVIDIA' or 'AMD'"):
         parse_pool(newer)
 
 
@@ -106,7 +106,10 @@ def test_refuses_a_spec_that_is_no_object(spec: object) -> None:
         ({"prefill": {"maxReplicas": True}}, "must be a whole number, such as 4; got true"),
         ({"prefill": {"maxReplicas": 10**30}}, "maxReplicas: must be at most 1000; got 1000"),
         ({"router": {"minReplicas": 0}}, "router.minReplicas: must be at least 1; got 0"),
-        ({"engine": {"device": "TPU"}}, "engine.device: must be 'CPU' or 'NVIDIA'; got \"TPU\""),
+        (
+            {"engine": {"device": "TPU"}},
+            "engine.device: must be 'CPU', 'NVIDIA' or 'AMD'; got \"TPU\"",
+        ),
         ({"engine": {"prefixCaching": "yes"}}, 'must be true or false; got "yes"'),
         ({"engine": []}, "spec.engine: must be an object, with fields; got a list"),
         (
@@ -211,9 +214,24 @@ def test_a_role_has_what_it_says_itself_and_the_rest_from_the_engine_of_both() -
         merged(GOOD, {"spec": {"engine": both, "prefill": {"engine": own}}}), strict=True
     ).spec
 
-    assert set(own) == {to_camel(name) for name in RoleEngine.model_fields}
+    claimed = {"resourceClaimTemplateName"}
+
+    assert set(own) == {to_camel(name) for name in RoleEngine.model_fields} - claimed
     assert spec.engine_of("prefill").to_object() == spec.engine.to_object() | own
     assert spec.engine_of("decode") == spec.engine
+
+
+def test_a_role_has_its_own_claim_or_that_of_both() -> None:
+    claimed = {
+        "engine": {"accelerator": {"resourceClaimTemplateName": "two-gpus"}},
+        "prefill": {"gpusPerReplica": 2},
+        "decode": {"gpusPerReplica": 4, "engine": {"resourceClaimTemplateName": "four-gpus"}},
+    }
+    spec = parse_pool(merged(GOOD, {"spec": claimed}), strict=True).spec
+
+    claims = {role: spec.engine_of(role).claim_template for role in ("prefill", "decode")}
+    assert claims == {"prefill": "two-gpus", "decode": "four-gpus"}
+    assert spec.engine.gpu_resource is None
 
 
 @pytest.mark.parametrize("field", ["dtype", "device", "backend", "blockSize"])

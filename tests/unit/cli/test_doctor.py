@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tandem_operator.api.crd import custom_resource_definition
-from tandem_operator.cli.diagnosis import hardware, installation, running
+from tandem_operator.cli.diagnosis import gpu_claims, hardware, installation, running
 from tandem_operator.cli.diagnosis.check_result import CheckResult, CheckState
 from tandem_operator.cli.diagnosis.examine import CHECKS, NOT_ALL, OK, PROBLEMS, examine, exit_code
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, OperatorFacts, Topic
-from tandem_operator.cli.input.cluster_survey import operator_of, prometheus_of
+from tandem_operator.cli.input.cluster_survey import claims_of, operator_of, prometheus_of
 from tandem_operator.kube.rights import Right
 from tests.unit.cli.files import tandem
 from tests.unit.cli.saved import condition, pool
@@ -261,6 +261,90 @@ def test_slices_of_gpus_are_counted_apart_from_whole_ones():
     found = worst(hardware.gpus(facts(pools=(sliced,), nodes=nodes)))
 
     assert found.sentence.startswith("nodes have 1 nvidia.com/mig-1g.10gb; pools ask for 4")
+
+
+def claiming(**more):
+    found = pool(conditions=FINE)
+    found["spec"]["engine"] = {
+        "device": "NVIDIA",
+        "accelerator": {"resourceClaimTemplateName": "one-gpu"},
+    }
+    for role in ("prefill", "decode"):
+        found["spec"][role] = found["spec"][role] | {"gpusPerReplica": 1}
+    found["spec"] |= more
+    return found
+
+
+def claim_template(count: int = 1, **exactly):
+    request = {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": count}}
+    request["exactly"] |= exactly
+    return {"spec": {"spec": {"devices": {"requests": [request]}}}}
+
+
+def of_claims(template, **more):
+    key = ("team", "one-gpu")
+    found = gpu_claims.claims(facts(pools=(claiming(**more),), claim_templates={key: template}))
+    return [(each.state, each.sentence) for each in found]
+
+
+def test_a_claim_whose_template_is_there_is_well():
+    assert of_claims(claim_template()) == [
+        (CheckState.OK, f"{role} of team/chat claims its GPUs by ResourceClaimTemplate one-gpu")
+        for role in ("prefill", "decode")
+    ]
+
+
+def test_a_claim_whose_template_is_missing_is_a_problem():
+    (state, sentence), _ = of_claims(None)
+
+    assert state is CheckState.PROBLEM
+    assert "ResourceClaimTemplate one-gpu, and the namespace has none of this name" in sentence
+
+
+def test_a_template_of_fewer_devices_than_a_replica_counts_is_a_problem():
+    larger = {"decode": {"maxReplicas": 4, "gpusPerReplica": 2}}
+
+    (first, _), (second, sentence) = of_claims(claim_template(), **larger)
+
+    assert (first, second) == (CheckState.OK, CheckState.PROBLEM)
+    assert "decode of team/chat counts 2 GPUs a replica" in sentence
+    assert "asks for 1 devices" in sentence
+
+
+def test_a_template_that_leaves_the_number_open_is_taken():
+    larger = {"decode": {"maxReplicas": 4, "gpusPerReplica": 2}}
+
+    assert {state for state, _ in of_claims(claim_template(allocationMode="All"), **larger)} == {
+        CheckState.OK
+    }
+
+
+def test_pools_that_claim_are_not_missed_at_device_plugins():
+    assert (
+        list(hardware.gpus(facts(pools=(claiming(),), nodes=(node(),), claim_templates=KNOWN)))
+        == []
+    )
+
+
+KNOWN = {("team", "one-gpu"): claim_template()}
+
+
+def test_the_templates_that_pools_name_are_read():
+    own = {"engine": {"resourceClaimTemplateName": "two-gpus"}}
+
+    assert set(claims_of(claiming(decode=own))) == {("team", "one-gpu"), ("team", "two-gpus")}
+    assert set(claims_of(pool(conditions=FINE))) == set()
+
+
+def test_a_node_with_gpus_of_amd_that_offers_none_needs_the_plugin_of_amd():
+    on_amd = pool(conditions=FINE)
+    on_amd["spec"]["engine"] = {"device": "AMD", "image": "vllm/vllm-openai-rocm:v0.32.0"}
+    nodes = (node(labels={"feature.node.kubernetes.io/amd-gpu": "true"}),)
+
+    found = worst(hardware.gpus(facts(pools=(on_amd,), nodes=nodes)))
+
+    assert found.sentence == "nodes with AMD GPUs offer no amd.com/gpu: n1"
+    assert "GPU operator of AMD" in found.remedy
 
 
 def test_accelerators_of_others_and_rdma_are_notes():

@@ -90,6 +90,14 @@ WRONG: dict[str, tuple[str, str]] = {
         "device: NVIDIA",
         "device: NVIDIA\n    accelerator: {resource: amd.com/gpu}",
     ),
+    "a resource of a vendor without engines": (
+        "device: NVIDIA",
+        "device: NVIDIA\n    accelerator: {resource: gpu.intel.com/xe}",
+    ),
+    "a claim of unknown size": (
+        "device: NVIDIA",
+        "device: NVIDIA\n    accelerator: {resourceClaimTemplateName: one-gpu}",
+    ),
     "an accelerator on CPU": (
         "device: NVIDIA",
         "device: CPU\n    accelerator: {resource: nvidia.com/gpu}",

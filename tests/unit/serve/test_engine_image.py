@@ -74,3 +74,16 @@ def test_what_this_process_can_import_is_looked_at(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.syspath_prepend(FAKE)
     assert look_at_image() == image(version=None)
+
+
+def test_the_nixl_of_an_image_for_rocm_is_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """vLLM imports it under a name of its own there."""
+    (tmp_path / "nixl_rocm").mkdir()
+    (tmp_path / "nixl_rocm" / "__init__.py").touch()
+    assert not look_at_image().has_nixl
+
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert look_at_image().has_nixl

@@ -144,6 +144,7 @@ def pod(
     status: Mapping[str, Any] | None = None,
     node: str | None = "node-1",
     created: str = NOW,
+    spec: Mapping[str, Any] | None = None,
     **metadata: Any,
 ) -> Object:
     """A pod made from the component's live Deployment."""
@@ -162,7 +163,7 @@ def pod(
             "creationTimestamp": created,
         }
         | metadata,
-        "spec": {"nodeName": node} if node else {},
+        "spec": ({"nodeName": node} if node else {}) | dict(spec or {}),
         "status": {"phase": "Running" if ready else "Pending", "conditions": conditions}
         | (status or {}),
     }

@@ -203,3 +203,11 @@ def test_a_number_that_is_none_is_not_written(number: float) -> None:
 def test_a_count_that_is_no_number_is_not_written_either() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         memory_to_json(Memory(floors={Role.PREFILL: math.inf}))  # type: ignore[dict-item]
+
+
+def test_a_memory_of_before_scheduling_gates_were_known_is_read() -> None:
+    starts = Starts({Role.DECODE: (Start("pod", 20.0),)}, coming=("next",))
+    stored = json.loads(memory_to_json(Memory(starts=starts)))
+    del stored["starts"]["held"]
+
+    assert memory_from_json(json.dumps(stored)).starts == starts

@@ -98,6 +98,9 @@ BAD = {
     "decode.podTemplate.spec.initContainers must be": {
         "decode": {"podTemplate": {"spec": {"initContainers": None}}}
     },
+    "decode.engine.resourceClaimTemplateName": {
+        "decode": {"engine": {"resourceClaimTemplateName": "four-gpus"}}
+    },
     "decode.resources.limits.memory": {"decode": {"resources": {"limits": {"memory": "1Mi"}}}},
     "router.resources.limits.memory": {"router": {"resources": {"limits": {"memory": 1000000}}}},
     "slo.attainment": {"slo": {"attainment": "101%"}},

@@ -195,6 +195,105 @@ def test_a_pool_on_whole_gpus_says_nothing_of_parts():
     assert "gpu-part" not in options(container(made, "decode")["args"])
 
 
+CLAIMED = {
+    "engine": {"device": "NVIDIA", "accelerator": {"resourceClaimTemplateName": "two-gpus"}},
+    "prefill": {"gpusPerReplica": 2},
+    "decode": {"gpusPerReplica": 2},
+}
+
+
+def claims(made, component):
+    pod = template(made, component)["spec"]
+    engine = pod["containers"][0]
+    return pod.get("resourceClaims"), engine["resources"].get("claims")
+
+
+def test_a_pod_claims_its_gpus_by_the_template_that_its_pool_names():
+    made = planned(CLAIMED)
+
+    for role in Role:
+        assert claims(made, role) == (
+            [{"name": "gpus", "resourceClaimTemplateName": "two-gpus"}],
+            [{"name": "gpus"}],
+        )
+        engine = container(made, role)
+        assert "nvidia.com/gpu" not in json.dumps(engine["resources"])
+        assert options(engine["args"])["tensor-parallel-size"] == "2"
+    assert claims(made, "router") == (None, None)
+
+
+def test_a_role_with_another_number_of_gpus_has_a_claim_of_its_own():
+    own = {"resourceClaimTemplateName": "four-gpus"}
+    made = planned(CLAIMED, {"decode": {"gpusPerReplica": 4, "engine": own}})
+
+    ((prefill,), _), ((decode,), _) = claims(made, "prefill"), claims(made, "decode")
+
+    assert prefill["resourceClaimTemplateName"] == "two-gpus"
+    assert decode["resourceClaimTemplateName"] == "four-gpus"
+
+
+def test_claims_of_a_pod_template_stand_beside_those_of_gpus():
+    nic = {"name": "nic", "resourceClaimTemplateName": "one-nic"}
+    engine = {"name": "engine", "resources": {"claims": [{"name": "nic"}]}}
+    spec = {"resourceClaims": [nic], "containers": [engine]}
+    made = planned(CLAIMED, {"decode": {"podTemplate": {"spec": spec}}})
+
+    on_pod, in_engine = claims(made, "decode")
+
+    assert [each["name"] for each in on_pod] == ["nic", "gpus"]
+    assert [each["name"] for each in in_engine] == ["nic", "gpus"]
+
+
+def test_an_engine_on_amd_asks_for_its_gpus_and_is_told_the_device_that_pytorch_knows():
+    amd = {"device": "AMD", "image": "vllm/vllm-openai-rocm:v0.32.0"}
+    made = planned({"engine": amd, "prefill": {"gpusPerReplica": 4}})
+
+    prefill = container(made, "prefill")
+
+    assert prefill["resources"]["limits"] == {"amd.com/gpu": "4"}
+    assert prefill["image"] == "vllm/vllm-openai-rocm:v0.32.0"
+    given = options(prefill["args"])
+    assert (given["device"], given["tensor-parallel-size"]) == ("cuda", "4")
+    assert "nvidia" not in json.dumps(template(made, "prefill")).lower()
+
+
+def test_labels_for_a_queue_of_kueue_reach_the_pods():
+    queue = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/pod-group-name": "x"}
+    fleet = {"podTemplate": {"metadata": {"labels": queue, "annotations": queue}}}
+
+    made = planned({"decode": fleet})
+
+    metadata = template(made, "decode")["metadata"]
+    assert queue.items() <= metadata["labels"].items()
+    assert queue.items() <= metadata["annotations"].items()
+
+
+def revision(made):
+    (found,) = {
+        template(made, role)["metadata"]["labels"]["tandem-inference.io/revision"] for role in Role
+    }
+    return found
+
+
+def test_engines_of_another_size_or_claim_are_of_another_revision():
+    """They are learned apart, and pair with their own kind."""
+    nvidia = {"engine": {"device": "NVIDIA"}}
+    larger = {"prefill": {"gpusPerReplica": 2}, "decode": {"gpusPerReplica": 2}}
+    other = {"engine": {"accelerator": {"resourceClaimTemplateName": "other"}}}
+
+    made = [(nvidia,), (nvidia, larger), (NVIDIA,), (CLAIMED,), (CLAIMED, other)]
+
+    assert len({revision(planned(*each)) for each in made}) == len(made)
+
+
+def test_one_gpu_that_is_written_down_is_the_same_as_one_that_is_not():
+    one = {"gpusPerReplica": 1}
+
+    assert revision(planned({"engine": {"device": "NVIDIA"}})) == revision(
+        planned({"engine": {"device": "NVIDIA"}, "prefill": one, "decode": one})
+    )
+
+
 def test_a_gated_repository_gets_its_token_from_the_secret():
     hub = {
         "repo": "meta-llama/Llama-3.1-8B-Instruct",
@@ -228,9 +327,6 @@ def test_engines_with_a_shared_cache_mount_its_volume_and_may_write_to_it():
 
 def test_a_cache_changes_no_revision_so_new_pods_pair_with_old_ones():
     cached = {"model": {"cache": {"persistentVolumeClaim": {"claimName": "weights"}}}}
-
-    def revision(made):
-        return template(made, "decode")["metadata"]["labels"]["tandem-inference.io/revision"]
 
     assert revision(planned(cached)) == revision(planned())
 

@@ -1,13 +1,19 @@
 """`spec.engine`, and what `spec.prefill.engine` and `spec.decode.engine` may say otherwise."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.v1alpha1.extra_args import ExtraArgument
-from tandem_operator.api.values import Count, Flag, ImageReference, PositiveQuantity, text_rule
+from tandem_operator.api.values import (
+    Count,
+    Flag,
+    ImageReference,
+    PositiveQuantity,
+    text_rule,
+)
 
 
 class Backend(StrEnum):
@@ -21,6 +27,7 @@ class Device(StrEnum):
 
     CPU = "CPU"
     NVIDIA = "NVIDIA"
+    AMD = "AMD"
 
 
 class Dtype(StrEnum):
@@ -47,26 +54,48 @@ Sequences = Annotated[Count, Field(ge=1, le=4096)]
 ExtraArguments = Annotated[tuple[ExtraArgument, ...], Field(max_length=32)]
 
 
-GPU_RESOURCE = "nvidia.com/gpu"
+WHOLE_GPUS = {Device.NVIDIA: "nvidia.com/gpu", Device.AMD: "amd.com/gpu"}
+"""What the device plugin of each vendor calls a whole GPU."""
 _MIG = "/mig-"
 _SHARED = ".shared"
 
 
-class Accelerator(ApiModel):
-    """The GPUs, or parts of GPUs, that the nodes offer to engine pods."""
+ClaimTemplateName = Annotated[str, Field(max_length=253)]
 
-    resource: Annotated[
-        str,
-        Field(max_length=128),
-        text_rule(
-            pattern="^nvidia[.]com/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+
+class Accelerator(ApiModel):
+    """What engine pods get of the GPUs: an extended resource, or a claim. Exactly one of both."""
+
+    resource: (
+        Annotated[
+            str,
+            Field(max_length=128),
+            text_rule(
+                pattern="^(nvidia|amd)[.]com/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+                message=(
+                    "accelerator.resource must be one that the device plugin of NVIDIA or AMD"
+                    " offers; write nvidia.com/gpu, amd.com/gpu or nvidia.com/mig-1g.10gb"
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    """Extended resource of the nodes, such as nvidia.com/mig-1g.10gb."""
+    resource_claim_template_name: ClaimTemplateName | None = None
+    """ResourceClaimTemplate by which each engine pod claims gpusPerReplica GPUs."""
+
+    rules: ClassVar = (
+        Rule(
+            expression="has(self.resource) != has(self.resourceClaimTemplateName)",
             message=(
-                "accelerator.resource must be one that NVIDIA's device plugin offers; write"
-                " nvidia.com/gpu, or for example nvidia.com/mig-1g.10gb"
+                "engine.accelerator needs either resource or resourceClaimTemplateName; write"
+                " resource: nvidia.com/gpu"
+            ),
+            holds=lambda given: (
+                (given.resource is None) != (given.resource_claim_template_name is None)
             ),
         ),
-    ]
-    """Extended resource of the nodes, such as nvidia.com/mig-1g.10gb."""
+    )
 
 
 class Engine(ApiModel):
@@ -80,8 +109,8 @@ class Engine(ApiModel):
     device: Device = Device.NVIDIA
     """What the engine computes on."""
     accelerator: Accelerator | None = None
-    """The resource that NVIDIA pods ask for, gpusPerReplica of it. Without it: nvidia.com/gpu. An
-    edit rolls the pods of both roles. Budgets, quotas and GPU hours count this resource."""
+    """What GPU pods ask for. Without it: gpusPerReplica of nvidia.com/gpu or amd.com/gpu. An edit
+    rolls the pods of both roles. Budgets, quotas and GPU hours count this resource."""
     dtype: Dtype = Dtype.AUTO
     """Number format of weights and activations; auto takes the model's own."""
     quantization: Quantization | None = None
@@ -112,10 +141,17 @@ class Engine(ApiModel):
 
     @property
     def gpu_resource(self) -> str | None:
-        """The resource that engine pods ask for; `None` on CPU."""
+        """The extended resource that engine pods ask for; `None` on CPU, or where they claim."""
         if self.device is Device.CPU:
             return None
-        return GPU_RESOURCE if self.accelerator is None else self.accelerator.resource
+        given = self.accelerator
+        return WHOLE_GPUS[self.device] if given is None else given.resource
+
+    @property
+    def claim_template(self) -> str | None:
+        """The ResourceClaimTemplate that engine pods claim their GPUs by, if they do."""
+        given = self.accelerator
+        return None if given is None else given.resource_claim_template_name
 
     @property
     def gpu_part(self) -> str | None:
@@ -128,6 +164,9 @@ class Engine(ApiModel):
     def with_own(self, own: "RoleEngine | None") -> "Engine":
         """The engine of a role that has values of its own."""
         given = {} if own is None else {name: getattr(own, name) for name in type(own).model_fields}
+        claim = given.pop("resource_claim_template_name", None)
+        if claim is not None:
+            given["accelerator"] = Accelerator(resource_claim_template_name=claim)
         return self.model_copy(
             update={name: value for name, value in given.items() if value is not None}
         )
@@ -145,6 +184,8 @@ class RoleEngine(ApiModel):
     image: ImageReference | None = None
     """Image of this role's engine pods. It must hold the same version of vLLM as the other's. A
     change rolls the pods of both roles."""
+    resource_claim_template_name: ClaimTemplateName | None = None
+    """In place of engine.accelerator's, for a role with another number of GPUs."""
     quantization: Quantization | None = None
     """Quantization method by vLLM's name, such as fp8."""
     prefix_caching: Flag | None = None

@@ -24,6 +24,9 @@ _GPUS = {
     role: f"(has(self.{role}.gpusPerReplica) ? self.{role}.gpusPerReplica : 1)"
     for role in ("prefill", "decode")
 }
+_RESOURCE = "self.engine.accelerator.resource"
+_NO_RESOURCE = f"!has(self.engine.accelerator) || !has({_RESOURCE})"
+_NO_CLAIM = "!has(self.engine.accelerator) || has(self.engine.accelerator.resource)"
 _MINIMUM_GPUS = " + ".join(f"self.{role}.minReplicas * {gpus}" for role, gpus in _GPUS.items())
 
 
@@ -94,8 +97,22 @@ class PoolSpec(ApiModel):
         ),
         Rule(
             expression=(
-                "!has(self.engine.accelerator)"
-                " || !self.engine.accelerator.resource.matches('/mig-|[.]shared$')"
+                f"{_NO_RESOURCE} || self.engine.device == 'CPU'"
+                f" || {_RESOURCE}.startsWith(self.engine.device.lowerAscii())"
+            ),
+            message=(
+                "engine.accelerator.resource must be of engine.device; write nvidia.com/gpu with"
+                " device: NVIDIA, or amd.com/gpu with device: AMD"
+            ),
+            holds=lambda spec: (
+                spec.engine.gpu_resource is None
+                or spec.engine.gpu_resource.startswith(spec.engine.device.lower())
+            ),
+            field=".engine.accelerator.resource",
+        ),
+        Rule(
+            expression=(
+                f"{_NO_RESOURCE} || !{_RESOURCE}.matches('/mig-|[.]shared$')"
                 f" || ({_GPUS['prefill']} == 1 && {_GPUS['decode']} == 1)"
             ),
             message=(
@@ -106,6 +123,20 @@ class PoolSpec(ApiModel):
                 spec.engine.gpu_part is None or spec.prefill.gpus == spec.decode.gpus == 1
             ),
             field=".engine.accelerator.resource",
+        ),
+        Rule(
+            expression=(
+                f"{_NO_CLAIM}"
+                " || (has(self.prefill.gpusPerReplica) && has(self.decode.gpusPerReplica))"
+            ),
+            message=(
+                "gpusPerReplica is needed with a ResourceClaimTemplate, which may hold any number"
+                " of GPUs; write gpusPerReplica: 1 for both roles"
+            ),
+            holds=lambda spec: (
+                spec.engine.claim_template is None
+                or None not in (spec.prefill.gpus_per_replica, spec.decode.gpus_per_replica)
+            ),
         ),
         Rule(
             expression=(

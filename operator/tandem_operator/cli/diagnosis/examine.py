@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tandem_operator.cli.diagnosis import hardware, installation, running
+from tandem_operator.cli.diagnosis import gpu_claims, hardware, installation, running
 from tandem_operator.cli.diagnosis.check_result import CheckResult, CheckState, unknown
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Topic
 
@@ -14,6 +14,7 @@ CHECKS: Mapping[Topic, Callable[[ClusterFacts], Iterator[CheckResult]]] = {
     Topic.USER_RIGHTS: installation.user_rights,
     Topic.PODS: installation.images,
     Topic.NODES: hardware.gpus,
+    Topic.CLAIMS: gpu_claims.claims,
     Topic.RDMA: hardware.rdma,
     Topic.NETWORK: running.network,
     Topic.METRICS: running.metrics,
@@ -22,6 +23,7 @@ CHECKS: Mapping[Topic, Callable[[ClusterFacts], Iterator[CheckResult]]] = {
 # What a check reads besides its own part.
 _NEEDS = {
     Topic.NODES: (Topic.POOLS,),
+    Topic.CLAIMS: (Topic.POOLS,),
     Topic.RDMA: (Topic.NODES,),
     Topic.OPERATOR_RIGHTS: (Topic.OPERATOR,),
 }

@@ -5,15 +5,30 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from tandem_operator.api import InvalidPoolError, parse_pool, parse_status, quantity
-from tandem_operator.api.v1alpha1.engine import GPU_RESOURCE
+from tandem_operator.api import (
+    Device,
+    InvalidPoolError,
+    parse_pool,
+    parse_status,
+    quantity,
+)
+from tandem_operator.api.v1alpha1.engine import WHOLE_GPUS
 from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
-from tandem_operator.cli.input.pool_list import name_of, namespace_of
+from tandem_operator.cli.input.pool_list import name_of
 
-_NVIDIA_LABELS = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present")
-PLUGIN = (
-    "Install NVIDIA's device plugin or GPU operator, and wait until its pods run on the GPU nodes."
+# By the domain of the resources that the vendor's device plugin offers.
+_LABELS = {
+    "nvidia.com": ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present"),
+    "amd.com": (
+        "feature.node.kubernetes.io/amd-gpu",
+        "feature.node.kubernetes.io/pci-1002.present",
+    ),
+}
+_VENDORS = {"nvidia.com": "NVIDIA", "amd.com": "AMD"}
+_PLUGIN = (
+    "Install the device plugin or GPU operator of {vendor}, and wait until its pods run on the GPU"
+    " nodes."
 )
 TCP = (
     "Without RDMA, KV blocks travel over TCP, at about 2.6 GB/s on an H100;"
@@ -35,7 +50,7 @@ class Asked:
 def gpus(facts: ClusterFacts) -> Iterator[CheckResult]:
     """Whether what pools ask for fits on nodes that take pods, resource by resource."""
     asked = [each for pool in facts.pools if (each := _asked(pool)) is not None]
-    resources = dict.fromkeys((GPU_RESOURCE, *(each.resource for each in asked)))
+    resources = dict.fromkeys((WHOLE_GPUS[Device.NVIDIA], *(each.resource for each in asked)))
     found = _allocatable(facts.nodes)
     others = {name: n for name, n in found.items() if name not in resources}
     if others:
@@ -44,7 +59,7 @@ def gpus(facts: ClusterFacts) -> Iterator[CheckResult]:
     for resource in resources:
         of_it = [each for each in asked if each.resource == resource]
         # A cluster whose pools ask for slices need not have whole GPUs.
-        if of_it or len(resources) == 1:
+        if of_it or (len(resources) == 1 and not facts.claim_templates):
             yield from _of_resource(resource, facts.nodes, of_it)
 
 
@@ -73,16 +88,19 @@ def _of_resource(
 
 
 def _none(resource: str, nodes: Sequence[Object], asked: Sequence[Asked]) -> Iterator[CheckResult]:
-    seen = [name_of(node) for node in nodes if _looks_like_a_gpu_node(node)]
+    domain = resource.partition("/")[0]
+    vendor = _VENDORS.get(domain, domain)
+    plugin = _PLUGIN.format(vendor=vendor)
+    seen = [name_of(node) for node in nodes if _looks_like_a_gpu_node(node, domain)]
     if seen:
         some = ", ".join(seen[:5]) + (" and more" if len(seen) > 5 else "")
-        yield problem(Topic.NODES, f"nodes with NVIDIA GPUs offer no {resource}: {some}", PLUGIN)
+        yield problem(Topic.NODES, f"nodes with {vendor} GPUs offer no {resource}: {some}", plugin)
     elif asked:
         titles = ", ".join(each.title for each in asked[:5])
         yield problem(
             Topic.NODES,
             f"no node that takes pods has {resource}, and pools ask for it: {titles}",
-            f"Add GPU nodes. {PLUGIN}",
+            f"Add GPU nodes. {plugin}",
         )
     else:
         yield ok(Topic.NODES, "no node has GPUs, and no pool asks for one")
@@ -104,7 +122,7 @@ def rdma(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def _asked(pool: Object) -> Asked | None:
-    """What a pool on GPUs asks for; `None` on CPU, or where its spec cannot be read."""
+    """What a pool asks device plugins for; `None` where it asks for nothing, or is not readable."""
     try:
         parsed, status = parse_pool(pool), parse_status(pool)
     except (InvalidPoolError, ValidationError):
@@ -120,7 +138,7 @@ def _asked(pool: Object) -> Asked | None:
         most += fleet.gpus * fleet.max_replicas
     budget = parsed.spec.scaling.gpu_budget
     return Asked(
-        title=f"{namespace_of(pool)}/{name_of(pool)}",
+        title=f"{parsed.metadata.namespace}/{parsed.metadata.name}",
         resource=resource,
         replica=max(fleet.gpus for fleet in parsed.spec.fleets.values()),
         now=now,
@@ -153,6 +171,6 @@ def _count(node: Object, resource: str) -> int:
         return 0
 
 
-def _looks_like_a_gpu_node(node: Object) -> bool:
+def _looks_like_a_gpu_node(node: Object, domain: str) -> bool:
     labels = (node.get("metadata") or {}).get("labels") or {}
-    return any(labels.get(label) == "true" for label in _NVIDIA_LABELS)
+    return any(labels.get(label) == "true" for label in _LABELS.get(domain, ()))

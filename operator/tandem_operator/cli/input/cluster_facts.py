@@ -19,6 +19,7 @@ class Topic(StrEnum):
     OPERATOR_RIGHTS = "rights of the operator"
     USER_RIGHTS = "your rights"
     NODES = "GPUs"
+    CLAIMS = "GPU claims"
     RDMA = "RDMA"
     NETWORK = "NetworkPolicies"
     METRICS = "metrics"
@@ -62,6 +63,7 @@ class ClusterFacts:
         user_refused: what the user may not do, and the commands that need it.
         pods: of operators and pools.
         monitors: the kinds of the Prometheus Operator that the cluster knows.
+        claim_templates: the ResourceClaimTemplates that pools name; `None` where there is none.
         services: whether each Service exists that a pool names as its Prometheus.
         unread: why a part could not be read.
     """
@@ -77,4 +79,5 @@ class ClusterFacts:
     pods: tuple[Object, ...] = ()
     monitors: frozenset[str] = frozenset()
     services: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    claim_templates: Mapping[tuple[str, str], Object | None] = field(default_factory=dict)
     unread: Mapping[Topic, str] = field(default_factory=dict)

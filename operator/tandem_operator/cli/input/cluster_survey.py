@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tandem_operator.api import GROUP, PLURAL
 from tandem_operator.cli.command_errors import FailedError
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, OperatorFacts, Topic
-from tandem_operator.cli.input.pool_list import list_pools
+from tandem_operator.cli.input.pool_list import list_pools, namespace_of
+from tandem_operator.core.role import Role
 from tandem_operator.kube.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 DEFINITION = ResourceKind(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"
+)
+CLAIM_TEMPLATE = ResourceKind(
+    "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates"
 )
 SERVICE_MONITOR = ResourceKind("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -83,6 +87,7 @@ class Survey:
             pods=pods,
             monitors=await self._monitors(),
             services=await self._services(pools),
+            claim_templates=await self._claim_templates(pools),
             unread=dict(self._unread),
         )
 
@@ -217,6 +222,25 @@ class Survey:
                 path = SERVICE.path(namespace=namespace, name=name)
                 found[namespace, name] = await self._found(path) is not None
         return found
+
+    async def _claim_templates(
+        self, pools: Iterable[Object]
+    ) -> dict[tuple[str, str], Object | None]:
+        found: dict[tuple[str, str], Object | None] = {}
+        for namespace, name in {named for pool in pools for named in claims_of(pool)}:
+            with self._reading(Topic.CLAIMS):
+                path = CLAIM_TEMPLATE.path(namespace=namespace, name=name)
+                found[namespace, name] = await self._found(path)
+        return found
+
+
+def claims_of(pool: Object) -> Iterator[tuple[str, str]]:
+    """Namespaces and names of the ResourceClaimTemplates that a pool names."""
+    spec = pool.get("spec") or {}
+    engines = [(spec.get(role) or {}).get("engine") for role in Role]
+    for each in ((spec.get("engine") or {}).get("accelerator"), *engines):
+        if name := (each or {}).get("resourceClaimTemplateName"):
+            yield namespace_of(pool), str(name)
 
 
 def operator_of(deployment: Object) -> OperatorFacts:

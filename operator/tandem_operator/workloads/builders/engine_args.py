@@ -8,7 +8,7 @@ from tandem_contracts.names import CONTROL_PORT, HTTP_PORT
 from tandem_operator.api import Device, PoolSpec, quantity
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.vllm_options import shared_options
-from tandem_operator.workloads.pool_names import PoolName
+from tandem_operator.workloads.pool_names import GPUS_OPTION, PoolName
 
 MODEL_MOUNT = "/mnt/model"
 STOP_MARGIN_S = 15
@@ -36,7 +36,7 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
         "block-size": engine.block_size,
         "kv-cache-memory-bytes": None if kv_cache is None else int(quantity(kv_cache)),
         "gpu-part": engine.gpu_part,
-        "tensor-parallel-size": fleet.gpus if engine.device is Device.NVIDIA else None,
+        GPUS_OPTION.removeprefix("--"): None if engine.device is Device.CPU else fleet.gpus,
         "kv-lease-s": KV_LEASE_S,
         "drain-timeout-s": grace_period_s - STOP_MARGIN_S,
         "warm-up-peer": name.engine_url(Role.PREFILL) if role is Role.DECODE else None,
@@ -87,8 +87,21 @@ def revision_of(spec: PoolSpec, *, images: Mapping[Role, str], launcher_image: s
         "dtype": spec.engine.dtype,
         "block_size": spec.engine.block_size,
         "engines": {role: _exchange(spec, role, image=images[role]) for role in Role},
+        **_parallel(spec),
     }
     return digest(common)
+
+
+def _parallel(spec: PoolSpec) -> Mapping[str, object]:
+    """Over how many GPUs engines are spread, and whose; nothing for one GPU of a device plugin.
+
+    vLLM moves KV blocks between some sizes only, and an engine of another size is another engine to
+    learn. Engines that older releases started keep their revision, but for larger ones.
+    """
+    gpus = {role: fleet.gpus for role, fleet in spec.fleets.items()}
+    claims = {role: spec.engine_of(role).claim_template for role in Role}
+    given = {"gpus": gpus} if set(gpus.values()) != {1} else {}
+    return given | ({"claims": claims} if spec.engine.claim_template else {})
 
 
 def _exchange(spec: PoolSpec, role: Role, *, image: str) -> Mapping[str, object]:
@@ -112,4 +125,5 @@ _LAUNCHERS_OWN = {
     "--no-enforce-eager": "--no-eager",
     "--kv-cache-dtype": "--kv-cache-dtype",
 }
-_DEVICES = {Device.CPU: "cpu", Device.NVIDIA: "cuda"}
+# PyTorch for ROCm calls its devices cuda, too.
+_DEVICES = {Device.CPU: "cpu", Device.NVIDIA: "cuda", Device.AMD: "cuda"}

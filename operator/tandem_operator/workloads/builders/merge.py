@@ -18,6 +18,8 @@ _KEYS = {
     "imagePullSecrets": "name",
     "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
+    "resourceClaims": "name",
+    "claims": "name",
 }
 # Items of the other keyed lists are replaced whole: half of an `env` with `value` and half of one
 # with `valueFrom` make an item that the API server refuses.

@@ -32,7 +32,13 @@ from tandem_operator.workloads.builders.engine_key import key_env
 from tandem_operator.workloads.builders.merge import merged, overridden
 from tandem_operator.workloads.builders.pod_restrictions import CONFINED, CONTAINED
 from tandem_operator.workloads.labels import TEMPLATE_ANNOTATION, labels_of, selector_of
-from tandem_operator.workloads.pool_names import ENGINE, ROUTER, PoolName, own_containers
+from tandem_operator.workloads.pool_names import (
+    ENGINE,
+    GPU_CLAIM,
+    ROUTER,
+    PoolName,
+    own_containers,
+)
 from tandem_operator.workloads.world import Installation, Object
 
 GRACE_PERIOD_S = 300
@@ -77,10 +83,8 @@ def engine_template(
         ],
         **_probes(startup="/startup", liveness="/live", readiness="/ready", port=CONTROL_PORT),
     }
-    resource = spec.engine.gpu_resource
-    if resource is not None:
-        gpus = {resource: str(spec.fleets[role].gpus)}
-        container["resources"] = {"requests": gpus, "limits": gpus}
+    gpus, claims = _gpus_of(spec, role)
+    container |= gpus
     revision = revision_of(spec, images=images, launcher_image=launcher_image)
     labels = labels_of(name, role) | {REVISION_LABEL: revision}
     own = {
@@ -92,6 +96,7 @@ def engine_template(
             "initContainers": [launcher_copy.launcher_container(launcher_image)],
             "containers": [container],
             "volumes": [launcher_copy.VOLUME, *_model_volumes(spec)],
+            **claims,
         },
     }
     return _layered(defaults, given, own)
@@ -141,7 +146,7 @@ def engine_image(spec: PoolSpec, role: Role, installation: Installation) -> str:
         Device.CPU: installation.engine_image_cpu,
         Device.NVIDIA: installation.engine_image_gpu,
     }
-    return spec.engine_of(role).image or by_device[spec.engine.device]
+    return spec.engine_of(role).image or by_device.get(spec.engine.device, "")
 
 
 def _annotated(name: PoolName, *, with_key: bool) -> Object:
@@ -320,6 +325,19 @@ def _engine_env(spec: PoolSpec) -> list[Object]:
         secret = {"name": hub.token_secret_ref.name, "key": hub.token_secret_ref.key}
         env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": secret}})
     return env
+
+
+def _gpus_of(spec: PoolSpec, role: Role) -> tuple[Object, Object]:
+    """What the engine container, and what its pod says of the GPUs; nothing on CPU."""
+    template = spec.engine_of(role).claim_template
+    if template is not None:
+        claim = {"name": GPU_CLAIM, "resourceClaimTemplateName": template}
+        return {"resources": {"claims": [{"name": GPU_CLAIM}]}}, {"resourceClaims": [claim]}
+    resource = spec.engine.gpu_resource
+    if resource is None:
+        return {}, {}
+    gpus = {resource: str(spec.fleets[role].gpus)}
+    return {"resources": {"requests": gpus, "limits": gpus}}, {}
 
 
 def _model_mounts(spec: PoolSpec) -> list[Object]:

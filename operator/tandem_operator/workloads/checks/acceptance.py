@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem_contracts.names import VLLM_IMAGE
+from tandem_contracts.names import VLLM_IMAGE, VLLM_ROCM_IMAGE
 from tandem_operator.api import Device, PodTemplate, PoolSpec, Resources, quantity
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.pod_restrictions import Own, breaches
@@ -53,12 +53,16 @@ def _breaches(spec: PoolSpec, installation: Installation, name: PoolName) -> Ite
 
 def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
     if not all(engine_image(spec, role, installation) for role in Role):
-        own = "registry.example.com/tandem/engine-cpu:1.0"
-        example = own if spec.engine.device is Device.CPU else VLLM_IMAGE
+        examples = {
+            Device.CPU: "registry.example.com/tandem/engine-cpu:1.0",
+            Device.NVIDIA: VLLM_IMAGE,
+            Device.AMD: VLLM_ROCM_IMAGE,
+        }
         yield Objection(
             "engine.image",
             "engine.image is needed, since the operator was installed without an engine image for"
-            f" device {spec.engine.device}; write for example engine.image: {example}",
+            f" device {spec.engine.device}; write for example engine.image:"
+            f" {examples[spec.engine.device]}",
         )
     if not installation.launcher_image:
         yield Objection(
@@ -85,6 +89,14 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objectio
         why = f"must be a Secret that the operator was installed with; write {some}"
         yield Objection(field, f"{field} {why}")
     for role, fleet in spec.fleets.items():
+        own = fleet.engine and fleet.engine.resource_claim_template_name
+        if own and spec.engine.claim_template is None:
+            field = f"{role}.engine.resourceClaimTemplateName"
+            yield Objection(
+                field,
+                f"{field} replaces that of engine.accelerator, which names none; write"
+                f" engine.accelerator: {{resourceClaimTemplateName: {own}}} too, or leave it out",
+            )
         yield from _memory_objections(fleet.resources, f"{role}.resources", example="4Gi")
         yield from _template_objections(fleet.pod_template, role)
     yield from _memory_objections(spec.router.resources, "router.resources", example="512Mi")

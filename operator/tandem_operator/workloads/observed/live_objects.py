@@ -6,11 +6,19 @@ from dataclasses import dataclass
 from tandem_contracts.names import REVISION_LABEL, ROLE_LABEL
 from tandem_operator.core.observation import Observation, PodPhase, PodState
 from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec, RoleSpec
 from tandem_operator.workloads.labels import DELETION_COST_ANNOTATION, TEMPLATE_ANNOTATION
 from tandem_operator.workloads.observed.lapses import lapsed_s
 from tandem_operator.workloads.observed.troubles import deployment_trouble, pod_trouble
-from tandem_operator.workloads.pod_status import condition_of, epoch_s, has_ended, phase_of
-from tandem_operator.workloads.pool_names import ROUTER, PoolName
+from tandem_operator.workloads.pod_status import (
+    condition_of,
+    epoch_s,
+    gates_of,
+    has_ended,
+    phase_of,
+    scheduled_s,
+)
+from tandem_operator.workloads.pool_names import ENGINE, GPUS_OPTION, ROUTER, PoolName
 from tandem_operator.workloads.world import Object, World
 
 
@@ -23,6 +31,7 @@ class SeenPod:
         deletion_cost: its pod-deletion-cost annotation.
         leaving: whether its node is being emptied.
         lapsed_s: since when it is not Ready any more, in epoch seconds.
+        gpus: those that its engine runs on; `None` on CPU, and for a router.
     """
 
     name: str
@@ -33,6 +42,7 @@ class SeenPod:
     deletion_cost: str | None
     leaving: bool
     lapsed_s: float | None
+    gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,19 @@ class LiveObjects:
             pod
             for pod in self.pods
             if pod.component == component and (phase is None or pod.phase is phase)
+        )
+
+    def gpus_per_replica(self, role: Role, spec: RoleSpec) -> int:
+        """GPUs of one replica, by which budgets count: of the largest while a rollout lasts."""
+        return max(spec.gpus_per_replica, *(pod.gpus or 0 for pod in self.of(role)), 0)
+
+    def gpus_held(self, policy: PoolSpec) -> int:
+        """GPUs of engine pods that have a node, 1 unit each where replicas hold none."""
+        return sum(
+            pod.gpus or policy.roles[role].gpus_per_replica
+            for role in Role
+            for pod in self.of(role)
+            if pod.phase is not PodPhase.UNSCHEDULED
         )
 
 
@@ -128,7 +151,18 @@ def _seen_pod(pod: Object, cordoned: frozenset[str]) -> SeenPod | None:
         deletion_cost=annotations.get(DELETION_COST_ANNOTATION),
         leaving=_stands_on(pod, cordoned),
         lapsed_s=lapsed_s(pod),
+        gpus=_gpus_of(pod),
     )
+
+
+def _gpus_of(pod: Object) -> int | None:
+    """By what the launcher was told: a claim says nothing of GPUs in the pod."""
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        for argument in container.get("args") or ():
+            option, _, value = str(argument).partition("=")
+            if container.get("name") == ENGINE and option == GPUS_OPTION and value.isdecimal():
+                return int(value)
+    return None
 
 
 def _pod_state(pod: Object, cordoned: frozenset[str]) -> PodState | None:
@@ -150,6 +184,8 @@ def _pod_state(pod: Object, cordoned: frozenset[str]) -> PodState | None:
         problem=_trouble(pod, phase),
         unready_s=None if ready else changed_s,
         leaving=_stands_on(pod, cordoned),
+        gates=gates_of(pod),
+        scheduled_s=scheduled_s(pod),
     )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tandem_operator.workloads.pod_status import condition_of, gates_of
 from tandem_operator.workloads.pool_names import ENGINE, ROUTER
 
 CRASHING = "Crashing"
@@ -15,6 +16,8 @@ CRASHING = "Crashing"
 `CrashLoopBackOff` is the kubelet's word for the wait alone, and the pool's condition would change
 its reason with each wait and each try.
 """
+GATED = "SchedulingGated"
+"""Kueue and others let a pod go once they have room for it; the scheduler does not look at it."""
 _CRASH_WAIT = "CrashLoopBackOff"
 _STUCK_WAITING = frozenset(
     {
@@ -55,13 +58,32 @@ def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
             f"node {node} does not run the pod; set podTemplate.spec.nodeName to an existing"
             " node, or leave it out",
         )
-    for condition in status.get("conditions") or ():
-        unscheduled = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
-        if unscheduled and condition.get("reason") != "SchedulingGated":
-            yield _worded(condition.get("reason"), condition.get("message"))
+    gates = gates_of(pod)
+    if gates:
+        several = len(gates) > 1
+        held = f"scheduling gate{'s' * several} {' and '.join(gates)} hold{'s' * (not several)}"
+        yield _worded(GATED, f"{held} the pod")
+    elif not node:
+        yield from _claims_not_made(pod)
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") != GATED:
+        yield _worded(scheduled.get("reason"), scheduled.get("message"))
     for statuses in _STATUSES:
         for container in status.get(statuses) or ():
             yield from _container_troubles(container)
+
+
+def _claims_not_made(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Claims that Kubernetes has yet to make, which it tells in an Event alone."""
+    made = {each.get("name") for each in _status(pod).get("resourceClaimStatuses") or ()}
+    for claim in (pod.get("spec") or {}).get("resourceClaims") or ():
+        template = claim.get("resourceClaimTemplateName")
+        if template and claim.get("name") not in made:
+            yield _worded(
+                "ResourceClaimMissing",
+                f"no ResourceClaim was made from ResourceClaimTemplate {template} yet; create this"
+                " template in the namespace, or make room in the ResourceQuota of its device class",
+            )
 
 
 def _container_troubles(container: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,6 @@ from tandem_operator.api import Cost, PoolStatus
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.router_count import RouterCount
-from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.effects import WriteOutcome
@@ -15,8 +14,6 @@ from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.observed.turnover import staying
 from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Rival
-
-_ON_A_NODE = frozenset({PodPhase.STARTING, PodPhase.READY, PodPhase.TERMINATING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +65,7 @@ class PoolFacts:
 
     def gpus_held(self) -> int:
         """GPUs of all engine pods that have a node, 1 unit each where replicas hold none."""
-        return sum(
-            self.policy.roles[role].gpus_per_replica
-            for role in Role
-            for pod in self.seen.of(role)
-            if pod.phase in _ON_A_NODE
-        )
+        return self.seen.gpus_held(self.policy)
 
     @property
     def prometheus_passed_over(self) -> bool:
