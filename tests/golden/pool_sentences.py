@@ -47,6 +47,7 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"router": {"podTemplate": {"spec": {"initContainers": [{"name": "launcher"}]}}}},
     {"router": {"podTemplate": {"spec": {"initContainers": None}}}},
     {"metrics": {"prometheus": {"url": "http://169.254.169.254/latest"}}},
+    {"router": {"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}},
     {"decode": {"engine": {"resourceClaimTemplateName": "four-gpus"}}},
     {"prefill": {"engine": {"extraArgs": ["--middleware=os.abort"]}}},
     {"prefill": {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}}},

@@ -15,6 +15,7 @@ from tandem_operator.workloads.builders.pod_templates import (
 from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks import addresses
 from tandem_operator.workloads.checks.engine_options import option_objections
+from tandem_operator.workloads.checks.uncounted_gpus import gpu_objections
 from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, own_containers
 from tandem_operator.workloads.world import Installation
@@ -31,6 +32,7 @@ def objections(
     """Why the pool cannot run as it is written; empty when it can."""
     return (
         *_objections(spec, installation),
+        *gpu_objections(spec),
         *option_objections(spec, any_option=installation.any_extra_args),
         *_breaches(spec, installation, name),
     )
