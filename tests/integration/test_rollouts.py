@@ -11,10 +11,19 @@ pytestmark = pytest.mark.timeout(420)
 HOST = "127.77.0.6"
 
 
-@pytest.mark.parametrize(("decode", "budget"), [(1, 2), (2, 3), (2, 4)])
+BLOCKS = {"blockSize": 32}
+DEVICE = {"device": "NVIDIA", "dtype": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("fleet", "engine"),
+    [((1, 2), BLOCKS), ((2, 3), BLOCKS), ((2, 4), BLOCKS), ((2, 3), DEVICE)],
+    ids=["1 of 2", "2 of 3", "2 of 4", "another device"],
+)
 def test_an_edit_of_both_roles_is_rolled_out_within_the_budget(
-    control_plane, namespace, tmp_path, decode, budget
+    control_plane, namespace, tmp_path, fleet, engine
 ):
+    decode, budget = fleet
     install_crd(control_plane)
     pool = Pool(control_plane, namespace)
     fleets = {"decode": {"minReplicas": decode}, "scaling": {"gpuBudget": budget}}
@@ -32,7 +41,7 @@ def test_an_edit_of_both_roles_is_rolled_out_within_the_budget(
             each["metadata"]["labels"]["tandem-inference.io/revision"] for each in kubelet.pods()
         }
 
-        pool.apply(**fleets, engine={"blockSize": 32})
+        pool.apply(**fleets, engine=engine)
         eventually(
             lambda: (
                 any(

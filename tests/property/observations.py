@@ -81,8 +81,19 @@ def pod_states(draw: st.DrawFn, now_s: float) -> tuple[PodState, ...]:
             if phase is PodPhase.READY:
                 problem = None
             revision = draw(st.sampled_from(["a", "b"]))
-            name = f"{role.value}-{index}"
-            states.append(PodState(name, role, revision, phase, created_s, ready_s, problem))
+            waits = phase is PodPhase.UNSCHEDULED
+            state = PodState(
+                f"{role.value}-{index}",
+                role,
+                revision,
+                phase,
+                created_s,
+                ready_s,
+                problem,
+                gates=draw(st.sampled_from([(), ("kueue",)])) if waits else (),
+                scheduled_s=None if waits else draw(st.none() | st.floats(created_s, now_s)),
+            )
+            states.append(state)
     return tuple(states)
 
 

@@ -14,6 +14,7 @@ from tandem_operator.core.objective.promise import Promise
 from tandem_operator.core.observation import Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
+from tandem_operator.core.tuning.tuning import TUNING
 from tandem_operator.workloads.stored_memory import memory_from_json, memory_to_json
 from tests.property.observations import History, gpus_held_and_grown, histories, promises
 
@@ -87,6 +88,18 @@ def test_without_any_fresh_router_nothing_grows_either(history: History) -> None
         for role, plan in decision.roles.items():
             if plan.to > plan.current:
                 assert plan.current < max(1, history.spec.roles[role].min_replicas)
+
+
+@given(histories())
+def test_no_role_grows_behind_a_gate_unless_the_user_ordered_it(history: History) -> None:
+    for now_s, seen, decision in run(history):
+        for role, plan in decision.roles.items():
+            held = any(
+                pod.gates and now_s - pod.created_s > TUNING.observe.stuck_settle_s
+                for pod in seen.pods
+                if pod.role is role
+            )
+            assert not held or plan.to <= max(plan.current, history.spec.roles[role].min_replicas)
 
 
 @given(histories())
