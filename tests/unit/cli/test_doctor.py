@@ -308,7 +308,7 @@ def test_a_template_of_fewer_devices_than_a_replica_counts_is_a_problem():
 
     assert (first, second) == (CheckState.OK, CheckState.PROBLEM)
     assert "decode of team/chat counts 2 GPUs a replica" in sentence
-    assert "asks for 1 devices" in sentence
+    assert sentence.endswith("ResourceClaimTemplate one-gpu asks for 1")
 
 
 def test_a_template_that_leaves_the_number_open_is_taken():

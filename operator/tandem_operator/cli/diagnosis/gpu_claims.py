@@ -37,7 +37,7 @@ def _of_pool(obj: Object, facts: ClusterFacts) -> Iterator[CheckResult]:
             yield problem(
                 Topic.CLAIMS,
                 f"{title} counts {fleet.gpus} GPUs a replica, and ResourceClaimTemplate {name} asks"
-                f" for {devices} devices",
+                f" for {devices}",
                 "Write the number of its GPUs into gpusPerReplica.",
             )
         else:
