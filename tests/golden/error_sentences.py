@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_engine.router.http.bodies import body_too_large
-from tandem_engine.router.openai.call import EndpointKind, parse_call
+from tandem_engine.router.openai.call import parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.fields import REFUSED
 from tandem_engine.router.settings_in_force import parse_settings
@@ -121,6 +122,12 @@ def requests() -> Iterator[str]:
         parse_call(EndpointKind.CHAT, b'{"model": "tiny", "messages": []}', limits)
     except ApiError as error:
         yield error.message
+    response = {"model": "tiny", "input": "x"}
+    for more in ({"input": []}, {"tools": [{"type": "mcp"}]}, {"prompt": {"id": "p"}}):
+        try:
+            parse_call(EndpointKind.RESPONSES, json.dumps(response | more).encode(), limits)
+        except ApiError as error:
+            yield error.message
     yield body_too_large(4_194_304).message
 
 

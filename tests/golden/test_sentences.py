@@ -36,8 +36,11 @@ NAMES = frozenset(
     {
         "amount",
         "attainment",
+        "background",
+        "conversation",
         "decode",
         "image",
+        "input",
         "key",
         "logprobs",
         "messages",
@@ -57,6 +60,7 @@ NAMES = frozenset(
         "slo",
         "stream",
         "surprise",
+        "tools",
         "watermarking",
     }
 )

@@ -21,6 +21,7 @@ from tandem_engine.router.accounting.timing_record import TimingRecord
 from tandem_engine.router.accounting.traces import Traces
 from tandem_engine.router.forwarding.flight import Accounts, LearnedByRouter
 from tandem_engine.router.forwarding.forward import Forwarder
+from tandem_engine.router.forwarding.tokenizers import Tokenizers
 from tandem_engine.router.forwarding.upstream import Upstream
 from tandem_engine.router.http.client_port import ClientServer
 from tandem_engine.router.http.connections import listen
@@ -118,6 +119,7 @@ class Router:
                 peers=self.peers,
                 clock=clock,
             ),
+            tokenizers=Tokenizers(fleet=self.fleet, upstream=self._upstream),
             accounts=self.accounts,
             settings=self.settings,
             prefixes=PrefixMarks(options.engine_key),

@@ -10,6 +10,7 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from tandem_engine.router.probing.probes import PROBE_ID
+from tests.unit.router import fake_named
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Script:
     gap_s: float = 0.0
     linger_s: float = 0.0
     tokens: int = 4
+    usage_tokens: int | None = None
     statuses: list[int] = field(default_factory=list)
     error: dict[str, Any] | None = None
     freeze: bool = False
@@ -72,12 +74,17 @@ class FakeEngine:
         self.dead = False
         self.metrics = ""
         self.let_go: list[dict[str, Any]] = []
+        self.tokenized: list[Seen] = []
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> "FakeEngine":
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/completions", self._generate)
         app.router.add_post("/v1/chat/completions", self._generate)
+        for path in fake_named.PATHS:
+            app.router.add_post(path, self._generate)
+        for path in ("/tokenize", "/detokenize", "/v1/messages/count_tokens"):
+            app.router.add_post(path, self._tokenizer)
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
@@ -117,6 +124,15 @@ class FakeEngine:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         return web.Response(text=self.metrics)
+
+    async def _tokenizer(self, request: web.Request) -> web.StreamResponse:
+        self.tokenized.append(Seen(request.path, await request.json(), request.headers))
+        if self.script.hold is not None:
+            await self.script.hold.wait()
+        if self.script.statuses:
+            document = self.script.error or {"error": {"message": "scripted", "type": "scripted"}}
+            return web.json_response(document, status=self.script.statuses.pop(0))
+        return web.json_response({"count": 2, "tokens": [7, 8], "engine": self.name})
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -160,6 +176,8 @@ class FakeEngine:
             await asyncio.sleep(script.prefill_s)
             return web.json_response(self._prefill_answer(seen))
         await asyncio.sleep(script.first_token_s)
+        if seen.path in fake_named.PATHS:
+            return await self._named(request, seen)
         return await self._stream(request, seen, chat=chat)
 
     def _prefill_answer(self, seen: Seen) -> dict[str, Any]:
@@ -168,6 +186,8 @@ class FakeEngine:
             "choices": [{"index": 0, "text": "x", "finish_reason": "length"}],
             "usage": self.script.prefill_usage or self._usage(seen, 1),
         }
+        if seen.path in fake_named.PATHS:
+            answer = fake_named.prefill_answer(seen.path, self._named_usage(seen, 1))
         if self.script.kv:
             answer["kv_transfer_params"] = {
                 "do_remote_prefill": True,
@@ -196,6 +216,32 @@ class FakeEngine:
         if self.script.cached_tokens is not None:
             usage["prompt_tokens_details"] = {"cached_tokens": self.script.cached_tokens}
         return usage
+
+    def _named_usage(self, seen: Seen, output: int) -> dict[str, Any]:
+        return fake_named.usage_of(
+            seen.path,
+            prompt=prompt_tokens(seen.body),
+            output=output,
+            cached=self.script.cached_tokens,
+        )
+
+    async def _named(self, request: web.Request, seen: Seen) -> web.StreamResponse:
+        script, path, text = self.script, seen.path, ""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(fake_named.frames(fake_named.head(path, seen.body)))
+        for made in range(script.tokens):
+            if await self._misbehaves(request, response, made):
+                return response
+            events = fake_named.delta(path, f" t{made}", first=not made)
+            text += f" t{made}"
+            await response.write(fake_named.frames(events))
+            await asyncio.sleep(script.gap_s)
+        usage = self._named_usage(seen, script.usage_tokens or script.tokens)
+        end = fake_named.tail(path, seen.body, text, usage, aborted=script.abort)
+        await response.write(fake_named.frames(end))
+        self.streams_ended += 1
+        return response
 
     async def _stream(self, request: web.Request, seen: Seen, *, chat: bool) -> web.StreamResponse:
         script, body = self.script, seen.body
@@ -286,6 +332,8 @@ class FakeEngine:
 
 
 def prompt_tokens(body: dict[str, Any]) -> int:
+    if "input" in body:
+        return len(body["input"].split())
     if "messages" in body:
         return sum(len(str(message["content"]).split()) for message in body["messages"]) + 3
     prompt = body["prompt"]

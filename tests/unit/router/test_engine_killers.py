@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_engine.router.openai.call import Call, EndpointKind, parse_call
+from tandem_engine.router.openai.call import Call, parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.peers.killers import REFUSED_S, Killers
 from tandem_engine.router.settings_in_force import parse_settings

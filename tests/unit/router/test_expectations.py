@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from tandem_engine.router.forwarding.flight import Flight, LearnedByRouter
-from tandem_engine.router.openai.call import EndpointKind, parse_call
+from tandem_engine.router.openai.call import parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.settings_in_force import parse_settings
 from tandem_routing.verdict import Timeline
 from tests.unit.router.pool import decode_pace, settings_document

@@ -11,6 +11,7 @@ from tandem_engine.router.accounting.traces import Traces
 from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.forwarding.forward import Forwarder
 from tandem_engine.router.forwarding.sink import Sink
+from tandem_engine.router.forwarding.tokenizers import Tokenizers
 from tandem_engine.router.http.client_port import ClientServer
 from tandem_engine.router.http.connections import listen
 from tandem_engine.router.openai.prefixes import PrefixMarks
@@ -309,6 +310,7 @@ async def test_a_fault_of_the_router_never_puts_a_second_answer_into_the_first(
     server = ClientServer(
         fleet=router.fleet,
         forwarder=cast("Forwarder", Breaks(whole=whole)),
+        tokenizers=cast("Tokenizers", None),
         accounts=router.accounts,
         settings=router.settings,
         prefixes=PrefixMarks(None),

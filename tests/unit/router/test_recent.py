@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tandem_engine.router.accounting.recent import COLUMNS, Recent, RecentRequest
-from tandem_engine.router.openai.call import EndpointKind, parse_call
+from tandem_engine.router.openai.call import parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.prefixes import CHUNK_BYTES, MARK_BYTES, MOST_CHUNKS, PrefixMarks
 from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.pool import Pool, settings_document

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tandem_engine.router.openai.call import EndpointKind, parse_call
-from tandem_engine.router.openai.fields import DROPPED, PASSED, REFUSED
+from tandem_engine.router.openai.call import parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
+from tandem_engine.router.openai.fields import CHUNKED, REFUSED
 from tests.unit.router.pool import Pool, until
 
 BAD_BODIES: list[tuple[Any, int, str]] = [
@@ -463,7 +464,7 @@ async def test_the_documented_extensions_reach_both_engines(pool: Pool) -> None:
 async def test_every_field_that_passes_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "router.md").read_text()
 
-    for name in (*PASSED, *DROPPED, *REFUSED):
+    for name in (*CHUNKED.passed, *CHUNKED.dropped, *REFUSED):
         assert f"`{name}`" in text, name
 
 

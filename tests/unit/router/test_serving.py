@@ -4,7 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-from tandem_engine.router.openai.call import EndpointKind, parse_call
+from tandem_engine.router.openai.call import parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.settings_in_force import parse_settings
 from tests.unit.router.pool import Pool, settings_document, until

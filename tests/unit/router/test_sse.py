@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem_engine.router.openai.assembly import Assembly
-from tandem_engine.router.openai.call import EndpointKind
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.sse import Events, TokenCount
 
 

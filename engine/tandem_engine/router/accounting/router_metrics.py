@@ -114,6 +114,12 @@ class RouterMetrics:
         self.arrivals = Counter(
             "tandem_router_arrivals", "Valid requests that arrived.", registry=registry
         )
+        self.tokenizer_requests = Counter(
+            "tandem_router_tokenizer_requests",
+            "Requests that name or count tokens and generate none, by endpoint and outcome.",
+            ["endpoint", "outcome"],
+            registry=registry,
+        )
         self._queued = Gauge(
             "tandem_router_queued_requests", "Requests that wait in the router.", registry=registry
         )

@@ -13,9 +13,9 @@ from tandem_engine.router.accounting.recent import Recent, RecentRequest
 from tandem_engine.router.accounting.router_metrics import RouterMetrics
 from tandem_engine.router.accounting.timing_record import TimingRecord
 from tandem_engine.router.accounting.traces import RequestTrace
+from tandem_engine.router.openai.answers import StreamCount, count_of
 from tandem_engine.router.openai.call import Call
 from tandem_engine.router.openai.prompt_sizes import PromptSizes
-from tandem_engine.router.openai.sse import TokenCount
 from tandem_engine.router.pods.pod import Pod
 from tandem_engine.router.scheduling.placement import NOWHERE, DecodeOnly, PrefillPlacement
 from tandem_engine.router.settings_in_force import SettingsHolder
@@ -110,14 +110,9 @@ class Flight:
             marks=self.call.marks,
         )
 
-    def token_count(self) -> TokenCount:
+    def token_count(self) -> StreamCount:
         """Return a counter for one try's stream."""
-        call = self.call
-        return TokenCount(
-            choices=call.choices,
-            include_usage=call.include_usage or not call.stream,
-            continuous_usage=call.continuous_usage,
-        )
+        return count_of(self.call)
 
 
 @dataclass(slots=True)

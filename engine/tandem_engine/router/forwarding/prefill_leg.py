@@ -11,11 +11,11 @@ from tandem_engine.router.forwarding.flight import Accounts, Flight
 from tandem_engine.router.forwarding.kv_return import KvReturn
 from tandem_engine.router.forwarding.upstream import (
     FailureReason,
-    PrefillAnswer,
     Upstream,
     UpstreamFailure,
 )
 from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.openai.prefill_answer import PrefillAnswer
 from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.health import Attempt
 from tandem_engine.router.pods.kv_lease import Handover, usable_until_s
@@ -117,7 +117,7 @@ class PrefillLeg:
                 attempt.give_up = lambda: _end(leg)
                 answer = await self.upstream.prefill(
                     pod,
-                    path=flight.call.kind.path,
+                    kind=flight.call.kind,
                     body=flight.call.prefill_body(lease),
                     headers=flight.headers,
                     connect_s=timeouts.connect_s,

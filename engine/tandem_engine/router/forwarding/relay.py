@@ -12,8 +12,9 @@ from tandem_engine.router.forwarding.flight import Flight
 from tandem_engine.router.forwarding.sink import Sink
 from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure, fault_in_stream
 from tandem_engine.router.forwarding.watchdog import Watchdog
+from tandem_engine.router.openai.answers import StreamCount
 from tandem_engine.router.openai.errors import ApiError
-from tandem_engine.router.openai.sse import SHAPE_ERRORS, Chunk, Events, TokenCount
+from tandem_engine.router.openai.sse import SHAPE_ERRORS, Chunk, Events
 from tandem_engine.router.peers.killers import Killers
 from tandem_engine.router.peers.telling import Peers
 from tandem_engine.router.pods.fleet import EnginePods
@@ -40,7 +41,7 @@ class Relay:
         flight: Flight,
         sink: Sink,
         response: aiohttp.ClientResponse,
-        count: TokenCount,
+        count: StreamCount,
         watchdog: Watchdog,
         *,
         attempt: Attempt,
@@ -98,7 +99,7 @@ class Relay:
 
 
 def _read(
-    events: Events, count: TokenCount, data: bytes
+    events: Events, count: StreamCount, data: bytes
 ) -> tuple[list[bytes], bool, bool, ApiError | UpstreamFailure | None]:
     """Return what to pass on, whether it has new tokens, whether it ends, and how it is broken."""
     payloads: list[bytes] = []

@@ -1,16 +1,20 @@
 """Where an answer goes: straight on to a streaming client, or into one whole document."""
 
 import json
+from collections.abc import Iterable
 from typing import Protocol
 
 from aiohttp import web
 
 from tandem_engine.router.forwarding.client_stream import Client
 from tandem_engine.router.forwarding.upstream import FailureReason, UpstreamFailure
-from tandem_engine.router.openai.assembly import Assembly
-from tandem_engine.router.openai.call import EndpointKind
-from tandem_engine.router.openai.errors import ApiError, error_event
-from tandem_engine.router.openai.sse import SHAPE_ERRORS
+from tandem_engine.router.openai.answers import NAMED, assembly_of
+from tandem_engine.router.openai.call import Call
+from tandem_engine.router.openai.endpoints import EndpointKind
+from tandem_engine.router.openai.errors import ApiError, error_event, named_error_event
+from tandem_engine.router.openai.sse import SHAPE_ERRORS, Events
+
+_END_OF_EVENT = b"\n\n"
 
 
 class Sink(Protocol):
@@ -79,19 +83,37 @@ class StreamSink:
         """Say in the stream why it ends here, unless it has ended."""
         self._client.hurry()
         if not self._client.ended:
-            event = error_event(error.message, code=error.code or "upstream_error")
-            await self._client.write(self._response, event)
+            await self._client.write(self._response, self._last_words(error))
         return await self.finish()
+
+    def _last_words(self, error: ApiError) -> bytes:
+        return error_event(error.message, code=error.code or "upstream_error")
+
+
+class NamedStreamSink(StreamSink):
+    """Passes events on that have their frames."""
+
+    def __init__(self, client: Client, headers: dict[str, str], *, anthropic: bool) -> None:
+        super().__init__(client, headers)
+        self._anthropic = anthropic
+        self._sent = 0
+
+    async def send(self, payloads: list[bytes]) -> None:
+        """Write the events in one piece."""
+        data = b"".join(payloads)
+        self._sent += data.count(_END_OF_EVENT)
+        await self._client.write(self._response, data)
+
+    def _last_words(self, error: ApiError) -> bytes:
+        return named_error_event(error, anthropic=self._anthropic, sent=self._sent)
 
 
 class AnswerSink:
     """Collects the stream for a client that wants one document."""
 
-    def __init__(
-        self, client: Client, kind: EndpointKind, headers: dict[str, str], *, token_ids: bool
-    ) -> None:
+    def __init__(self, client: Client, call: Call, headers: dict[str, str]) -> None:
         self._client = client
-        self._assembly = Assembly(kind, token_ids=token_ids)
+        self._assembly = assembly_of(call)
         self._response = web.StreamResponse(headers={"Content-Type": "application/json", **headers})
         self.begun = False
         self.stalled_s = 0.0
@@ -100,11 +122,13 @@ class AnswerSink:
         """Take chunks."""
         self.begun = True
         try:
-            for payload in payloads:
-                if payload != b"[DONE]":
-                    self._assembly.add(json.loads(payload))
+            for document in self._documents(payloads):
+                self._assembly.add(json.loads(document))
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(FailureReason.MALFORMED) from error
+
+    def _documents(self, payloads: list[bytes]) -> Iterable[bytes]:
+        return (payload for payload in payloads if payload != b"[DONE]")
 
     async def finish(self) -> web.StreamResponse:
         """Write the whole answer: what the engine does after it is not waited for."""
@@ -124,3 +148,22 @@ class AnswerSink:
         self._client.hurry()
         await self._client.end(self._response)
         return self._response
+
+
+class NamedAnswerSink(AnswerSink):
+    """Collects events that have their frames."""
+
+    def _documents(self, payloads: list[bytes]) -> Iterable[bytes]:
+        return Events().feed(b"".join(payloads))
+
+
+def sink_of(call: Call, client: Client, headers: dict[str, str]) -> Sink:
+    """Return where the answer to a call goes."""
+    if call.kind in NAMED:
+        if call.stream:
+            anthropic = call.kind is EndpointKind.MESSAGES
+            return NamedStreamSink(client, headers, anthropic=anthropic)
+        return NamedAnswerSink(client, call, headers)
+    if call.stream:
+        return StreamSink(client, headers)
+    return AnswerSink(client, call, headers)

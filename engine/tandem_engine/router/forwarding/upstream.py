@@ -8,19 +8,19 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import aiohttp
 
-from tandem_engine.router.openai.call import EndpointKind
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.kv_fields import KV_PARAMS
-from tandem_engine.router.openai.sse import SHAPE_ERRORS, prompt_usage
+from tandem_engine.router.openai.prefill_answer import PrefillAnswer, read_prefill_answer
+from tandem_engine.router.openai.sse import SHAPE_ERRORS
 from tandem_engine.router.pods.pod import Pod
 
-_LARGEST_PREFILL_ANSWER_BYTES = 32 * 1024 * 1024
+_LARGEST_ANSWER_BYTES = 32 * 1024 * 1024
 _LARGEST_ERROR_BYTES = 64 * 1024
 _NO_MODEL = "tandem-kv-given-back"
 _LET_GO_S = 5.0
@@ -59,20 +59,6 @@ class UpstreamFailure(Exception):  # noqa: N818 - named for what happened, not a
         return self.reason is FailureReason.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillAnswer:
-    """What a prefill pod said; KV parameters go to the decode pod verbatim.
-
-    Attributes:
-        complete: whether it made its one token and was to go on: only then there must be blocks.
-    """
-
-    kv_params: Any
-    prompt_tokens: int | None
-    cached_tokens: int | None
-    complete: bool
-
-
 class Upstream:
     """HTTP to engine pods.
 
@@ -103,23 +89,24 @@ class Upstream:
         await self._session.close()
 
     async def prefill(
-        self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
+        self,
+        pod: Pod,
+        *,
+        kind: EndpointKind,
+        body: bytes,
+        headers: Mapping[str, str],
+        connect_s: float,
     ) -> PrefillAnswer:
         """Return the answer of a prefill pod."""
-        response = await self._post(pod, path, body, headers, connect_s)
+        response = await self._post(pod, kind.path, body, headers, connect_s)
         try:
-            raw = await _read(response, _LARGEST_PREFILL_ANSWER_BYTES)
+            raw = await _read(response, _LARGEST_ANSWER_BYTES)
         finally:
             response.close() if not response.content.at_eof() else response.release()
         try:
-            document = json.loads(raw)
-            prompt_tokens, cached_tokens = prompt_usage(document.get("usage") or {})
-            kv_params = document.get("kv_transfer_params")
-            choices: Any = document.get("choices") or ({},)
-            complete = choices[0].get("finish_reason") == "length"
+            return read_prefill_answer(kind, json.loads(raw))
         except SHAPE_ERRORS as error:
             raise UpstreamFailure(FailureReason.MALFORMED) from error
-        return PrefillAnswer(kv_params, prompt_tokens, cached_tokens, complete)
 
     async def decode(
         self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
@@ -130,6 +117,16 @@ class Upstream:
             response.close()
             raise UpstreamFailure(FailureReason.MALFORMED)
         return response
+
+    async def ask(
+        self, pod: Pod, *, path: str, body: bytes, headers: Mapping[str, str], connect_s: float
+    ) -> bytes:
+        """Return the JSON of an answer that is no stream."""
+        response = await self._post(pod, path, body, headers, connect_s)
+        try:
+            return await _read(response, _LARGEST_ANSWER_BYTES)
+        finally:
+            response.close() if not response.content.at_eof() else response.release()
 
     async def let_go(self, pod: Pod, kv_params: dict[str, Any], *, connect_s: float) -> None:
         """Have a pod let go of KV blocks; where it does not, their lease ends later.

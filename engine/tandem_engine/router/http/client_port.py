@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http import HTTPStatus
 
 from aiohttp import web
@@ -16,11 +17,32 @@ from tandem_engine.router.accounting.visits import Visits
 from tandem_engine.router.forwarding.client_stream import Client, ClientGone
 from tandem_engine.router.forwarding.flight import Accounts, Flight
 from tandem_engine.router.forwarding.forward import Forwarder
-from tandem_engine.router.forwarding.sink import AnswerSink, Sink, StreamSink
+from tandem_engine.router.forwarding.sink import Sink, sink_of
+from tandem_engine.router.forwarding.tokenizers import Tokenizers
 from tandem_engine.router.http.bodies import Bodies, Body
-from tandem_engine.router.http.connections import error_response
-from tandem_engine.router.http.intake import check_head, id_of, read_body, salt_of, upstream_headers
-from tandem_engine.router.openai.call import Call, EndpointKind, parse_call
+from tandem_engine.router.http.connections import SERVER, error_response
+from tandem_engine.router.http.intake import (
+    check_head,
+    credentials_of,
+    read_body,
+    salt_of,
+    upstream_headers,
+)
+from tandem_engine.router.http.model_list import model_list
+from tandem_engine.router.http.paths import (
+    GENERATE,
+    MODELS,
+    PROBES,
+    TOKENIZE,
+    elsewhere,
+    identified,
+    only,
+    speaks_anthropic,
+)
+from tandem_engine.router.http.request_id import HEADER, id_of
+from tandem_engine.router.http.tokenizer_calls import TokenizerCalls
+from tandem_engine.router.openai.call import Call, parse_call
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.errors import ApiError, too_busy, unavailable
 from tandem_engine.router.openai.prefixes import PrefixMarks
 from tandem_engine.router.openai.prompts import Prompt
@@ -30,9 +52,8 @@ from tandem_routing.verdict import Outcome, Timeline
 
 # A body of this size takes a good millisecond to read, which every stream would stand still for.
 _LARGE_BYTES = 64 * 1024
-_GENERATE = {kind.path: kind for kind in EndpointKind}
-_OPERATIONS = {EndpointKind.CHAT: "chat", EndpointKind.COMPLETIONS: "text_completion"}
-_PROBES = frozenset({"/health", "/ready", "/accepting"})
+# As OpenTelemetry names them.
+_OPERATIONS = dict.fromkeys(EndpointKind, "chat") | {EndpointKind.COMPLETIONS: "text_completion"}
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +66,7 @@ class ClientServer:
         *,
         fleet: EnginePods,
         forwarder: Forwarder,
+        tokenizers: Tokenizers,
         accounts: Accounts,
         settings: SettingsHolder,
         prefixes: PrefixMarks,
@@ -62,6 +84,12 @@ class ClientServer:
         self.bodies = Bodies(settings=settings, clock=clock)
         # One body at a time: what is read of it takes many times the room of its text.
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
+        self._tokenizer_calls = TokenizerCalls(
+            tokenizers=tokenizers,
+            metrics=accounts.metrics,
+            bodies=self.bodies,
+            reader=self.reader,
+        )
         self._flights: set[Flight] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -129,12 +157,12 @@ class ClientServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer any request; nothing leaves here but a response or a cancellation."""
-        if request.path in _PROBES:
+        if request.path in PROBES:
             # A kubelet's visits are no client's.
-            return self._probed(request.path)
+            return identified(self._probed(request.path), request)
         self.visits.come()
         try:
-            return await self._answered(request)
+            return identified(await self._answered(request), request)
         finally:
             self.visits.leave()
 
@@ -149,11 +177,11 @@ class ClientServer:
         try:
             response = await self._route(request)
         except ApiError as error:
-            response = error_response(error)
+            response = _refusal(error, request)
         except ClientGone:
             response = web.Response()
         except Exception as error:
-            response = error_response(_router_failed(error))
+            response = _refusal(_router_failed(error), request)
         if request.writer.output_size and not response.prepared:
             # A second status line would be read as part of the answer that has begun.
             if request.transport is not None:
@@ -165,40 +193,27 @@ class ClientServer:
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
-        kind = _GENERATE.get(path)
+        kind = GENERATE.get(path)
         if kind is not None:
-            if request.method != "POST":
-                raise _method_not_allowed(request, "POST")
+            only(request, "POST")
             return await self._generate(request, kind)
-        if path == "/v1/models" or path.startswith("/v1/models/"):
-            if request.method != "GET":
-                raise _method_not_allowed(request, "GET")
-            return self._models(path.removeprefix("/v1/models").lstrip("/"))
-        raise ApiError(
-            404,
-            "Unknown path; served here: /v1/completions, /v1/chat/completions, /v1/models,"
-            " /health, /ready, /accepting.",
-            code="unknown_path",
-        )
-
-    def _models(self, name: str) -> web.StreamResponse:
-        settings = self._settings_in_force()
-        cards = [
-            {
-                "id": model,
-                "object": "model",
-                "created": self._started_s,
-                "owned_by": "tandem",
-                "max_model_len": settings.max_model_len,
-            }
-            for model in settings.models
-        ]
-        if not name:
-            return web.json_response({"object": "list", "data": cards})
-        for card in cards:
-            if card["id"] == name:
-                return web.json_response(card)
-        raise ApiError(404, "This model is not served here.", code="model_not_found")
+        asked = TOKENIZE.get(path)
+        if asked is not None:
+            only(request, "POST")
+            settings = self._settings_in_force()
+            if self.closed:
+                raise _shutting_down()
+            with self._inside():
+                return await self._tokenizer_calls.answer(request, asked, settings)
+        name = path.removeprefix(MODELS + "/")
+        if path == MODELS or (name and name != path):
+            only(request, "GET")
+            return model_list(
+                self._settings_in_force(),
+                "" if path == MODELS else name,
+                created_s=self._started_s,
+            )
+        return elsewhere(request)
 
     def _settings_in_force(self) -> RouterSettings:
         settings = self._settings.current
@@ -219,11 +234,16 @@ class ClientServer:
         except ApiError:
             self._accounts.metrics.requests.labels(Outcome.REFUSED.value).inc()
             raise
+        with self._inside(), self.bodies.body() as body:
+            return await self._accepted(request, kind, settings, body)
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Count a request that a drain waits for."""
         self._requests += 1
         self._idle.clear()
         try:
-            with self.bodies.body() as body:
-                return await self._accepted(request, kind, settings, body)
+            yield
         finally:
             self._requests -= 1
             if not self._requests:
@@ -312,7 +332,7 @@ class ClientServer:
             call=call,
             request_id=request_id,
             headers=headers,
-            credentials=request.headers.get("Authorization"),
+            credentials=credentials_of(request),
             settings=settings,
             timeline=Timeline(received_s=received_s),
             received_wall_s=received_wall_s,
@@ -328,12 +348,8 @@ class ClientServer:
             until_s=flight.deadline_s,
             closing=lambda: self.draining,
         )
-        answered = {"X-Request-Id": request_id}
-        sink: Sink = (
-            StreamSink(client, answered)
-            if call.stream
-            else AnswerSink(client, kind, answered, token_ids=call.token_ids)
-        )
+        answered = {HEADER: request_id, "Server": SERVER}
+        sink = sink_of(call, client, answered)
         self._flights.add(flight)
         try:
             return await self._served(flight, sink)
@@ -365,6 +381,12 @@ class ClientServer:
         raise failed
 
 
+def _refusal(error: ApiError, request: web.BaseRequest) -> web.Response:
+    if error.request_id is None:
+        error.request_id = id_of(request)
+    return error_response(error, anthropic=speaks_anthropic(request.path))
+
+
 def _router_failed(error: Exception) -> ApiError:
     # The message of an unexpected error may quote the request: only its type is logged.
     logger.error("request failed inside the router", extra={"why": type(error).__name__})
@@ -375,7 +397,3 @@ def _router_failed(error: Exception) -> ApiError:
 
 def _shutting_down() -> ApiError:
     return unavailable("This router is shutting down; try again.", code="draining", retry_after_s=1)
-
-
-def _method_not_allowed(request: web.BaseRequest, allowed: str) -> ApiError:
-    return ApiError(405, f"{request.method} is not allowed here; use {allowed}.", allow=allowed)

@@ -12,8 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from tandem_contracts.router_settings import LimitSettings, RouterSettings, TimeoutSettings
+from tandem_engine.router.http.request_id import HEADER, new_id
 from tandem_engine.router.openai.errors import ApiError
 
+SERVER = "tandem-router"
+"""What stands in the header `Server`: no version, which would tell what it can be attacked with."""
 # Beyond this aiohttp refuses by itself; below it the settings decide.
 _HARD_HEADER_BYTES = 256 * 1024
 _PER_REQUEST, _BESIDES = 2, 100
@@ -70,7 +73,7 @@ class _Connection(web.RequestHandler):
     def _late(self) -> None:
         self._head = None
         if self.idle and self.transport is not None:
-            self.transport.write(_LATE_HEAD_ANSWER)
+            self.transport.write(_late_head_answer())
             self.force_close()
 
     def handle_error(
@@ -82,7 +85,12 @@ class _Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Return the answer to what is no HTTP."""
         response = error_response(
-            ApiError(status, "The request is not valid HTTP.", code="invalid_http")
+            ApiError(
+                status,
+                "The request is not valid HTTP.",
+                code="invalid_http",
+                request_id=new_id(),
+            )
         )
         response.force_close()
         return response
@@ -136,25 +144,32 @@ async def listen(
     settings: Callable[[], RouterSettings | None],
 ) -> tuple[web.ServerRunner, int]:
     """Serve `handler` and return the runner and the port it got."""
-    runner = web.ServerRunner(_Server(handler, settings))
+
+    async def named(request: web.BaseRequest) -> web.StreamResponse:
+        response = await handler(request)
+        if not response.prepared:
+            response.headers["Server"] = SERVER
+        return response
+
+    runner = web.ServerRunner(_Server(named, settings))
     await runner.setup()
     site = web.TCPSite(runner, host, port, backlog=2048)
     await site.start()
     return runner, int(runner.addresses[0][1])
 
 
-def error_response(error: ApiError) -> web.Response:
+def error_response(error: ApiError, *, anthropic: bool = False) -> web.Response:
     """Return the HTTP answer for `error`."""
-    headers = {}
+    headers = {"Server": SERVER}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)
     if error.allow is not None:
         headers["Allow"] = error.allow
     if error.request_id is not None:
-        headers["X-Request-Id"] = error.request_id
+        headers[HEADER] = error.request_id
     response = web.Response(
         status=error.status,
-        body=error.body(),
+        body=error.body(anthropic=anthropic),
         content_type="application/json",
         headers=headers,
     )
@@ -163,7 +178,10 @@ def error_response(error: ApiError) -> web.Response:
     return response
 
 
-_LATE_HEAD_ANSWER = (
-    b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%b" % (len(_LATE_HEAD.body()), _LATE_HEAD.body())
-)
+def _late_head_answer() -> bytes:
+    body = _LATE_HEAD.body()
+    return (
+        b"HTTP/1.1 408 Request Timeout\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        b"Server: %b\r\n%b: %b\r\nContent-Length: %d\r\n\r\n%b"
+        % (SERVER.encode(), HEADER.encode(), new_id().encode(), len(body), body)
+    )

@@ -2,8 +2,6 @@
 
 import asyncio
 import hashlib
-import re
-import secrets
 from itertools import chain
 
 from aiohttp import web
@@ -12,9 +10,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.accounting.traces import RequestTrace
 from tandem_engine.router.http.bodies import LEAST_BYTES_PER_S, Body, body_too_large
+from tandem_engine.router.http.request_id import HEADER
 from tandem_engine.router.openai.errors import ApiError, unavailable
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
 # What a client is let in by (its Authorization, its cookies) is no business of an engine.
 _PASSED_HEADERS = ("traceparent", "tracestate")
 
@@ -80,10 +78,9 @@ def _late(body: Body) -> ApiError:
     )
 
 
-def id_of(request: web.BaseRequest) -> str:
-    """Return the client's own id of its request, where it is one, else a new one."""
-    given = request.headers.get("X-Request-Id", "")
-    return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16)
+def credentials_of(request: web.BaseRequest) -> str | None:
+    """Return what the client was let in by: OpenAI's clients name it so, or Anthropic's."""
+    return request.headers.get("Authorization") or request.headers.get("X-Api-Key")
 
 
 def salt_of(request: web.BaseRequest, settings: RouterSettings) -> str | None:
@@ -106,7 +103,7 @@ def upstream_headers(
     A state of the client's never goes with an id that is not the client's.
     """
     if trace is not None:
-        return trace.headers | {"X-Request-Id": request_id}
+        return trace.headers | {HEADER: request_id}
     headers = {name: request.headers[name] for name in _PASSED_HEADERS if name in request.headers}
-    headers["X-Request-Id"] = request_id
+    headers[HEADER] = request_id
     return headers

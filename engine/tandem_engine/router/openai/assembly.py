@@ -2,11 +2,18 @@
 
 from typing import Any
 
-from tandem_engine.router.openai.call import EndpointKind
+from tandem_engine.router.openai.endpoints import EndpointKind
 
 _JOINED = ("content", "reasoning", "reasoning_content", "refusal")
 _CARRIED = ("system_fingerprint", "service_tier")
 _MOST_TOOL_CALLS = 1024
+# What engines say in a whole answer although there is nothing: clients may look for it.
+_CHOICE_NULLS = dict.fromkeys(("logprobs", "finish_reason", "stop_reason", "token_ids"))
+_COMPLETION_NULLS = dict.fromkeys(("prompt_logprobs", "prompt_token_ids"))
+_CHAT_NULLS = dict.fromkeys(("prompt_logprobs", "prompt_token_ids", "prompt_text"))
+_MESSAGE_NULLS = dict.fromkeys(
+    ("content", "refusal", "annotations", "audio", "function_call", "reasoning")
+)
 _TOKEN_IDS = ("token_ids", "prompt_token_ids")
 
 
@@ -41,7 +48,9 @@ class Assembly:
                     choice[key] = piece[key]
             for key in self._ids:
                 if piece.get(key):
-                    choice.setdefault(key, []).extend(piece[key])
+                    if choice.get(key) is None:
+                        choice[key] = []
+                    choice[key].extend(piece[key])
             _join_logprobs(choice, piece.get("logprobs"))
             if self._kind is EndpointKind.CHAT:
                 _join_delta(choice["message"], piece.get("delta") or {})
@@ -57,16 +66,19 @@ class Assembly:
             "created": self._head.get("created"),
             "model": self._head.get("model"),
             "choices": [self._choices[index] for index in sorted(self._choices)],
+            "service_tier": None,
+            "system_fingerprint": None,
             "usage": self._usage,
+            **(_CHAT_NULLS if chat else {}),
             **{key: self._head[key] for key in self._carried if key in self._head},
         }
 
     def _empty_choice(self, index: int) -> dict[str, Any]:
-        choice: dict[str, Any] = {"index": index, "logprobs": None, "finish_reason": None}
+        choice: dict[str, Any] = {"index": index, **_CHOICE_NULLS}
         if self._kind is EndpointKind.CHAT:
-            choice["message"] = {"role": "assistant", "content": None, "refusal": None}
+            choice["message"] = {"role": "assistant", **_MESSAGE_NULLS}
         else:
-            choice["text"] = ""
+            choice |= {"text": "", **_COMPLETION_NULLS}
         return choice
 
 
@@ -77,7 +89,8 @@ def _join_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
         if delta.get(key) is not None:
             message[key] = (message.get(key) or "") + delta[key]
     if delta.get("function_call"):
-        _join_function(message.setdefault("function_call", {}), delta["function_call"])
+        message["function_call"] = message.get("function_call") or {}
+        _join_function(message["function_call"], delta["function_call"])
     for piece in delta.get("tool_calls") or ():
         calls = message.setdefault("tool_calls", [])
         index = piece.get("index", len(calls))

@@ -4,48 +4,20 @@ What was read of it is let go of at once: its objects take many times the room o
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from tandem_contracts.router_settings import LimitSettings, RouterSettings
+from tandem_engine.router.openai.body_shapes import SHAPES
+from tandem_engine.router.openai.endpoints import EndpointKind
 from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.openai.fields import checked
 from tandem_engine.router.openai.json_cost import check_shape
 from tandem_engine.router.openai.kv_fields import KV_PARAMS, NAME_FIELD, REMOTE_DECODE
 from tandem_engine.router.openai.logprobs import check_logprobs
 from tandem_engine.router.openai.prefixes import PrefixMarks
-from tandem_engine.router.openai.prompts import Prompt, chat_prompt, completion_prompt
-
-# They shape the answer, not the KV cache, and the prefill pod's answer is thrown away.
-_DECODE_ONLY = (
-    "max_tokens",
-    "max_completion_tokens",
-    "min_tokens",
-    "echo",
-    "logprobs",
-    "top_logprobs",
-    "logprob_token_ids",
-    "return_token_ids",
-    "return_prompt_text",
-    "return_tokens_as_token_ids",
-)
-# The router's own on both legs.
-_OURS = ("stream", "stream_options")
-_NOT_SHARED = frozenset(_DECODE_ONLY + _OURS)
-
-
-class EndpointKind(StrEnum):
-    """The two generating endpoints."""
-
-    COMPLETIONS = "completions"
-    CHAT = "chat"
-
-    @property
-    def path(self) -> str:
-        """Return the path, the same at the router and at the engine."""
-        return "/v1/chat/completions" if self is EndpointKind.CHAT else "/v1/completions"
+from tandem_engine.router.openai.prompts import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +55,9 @@ class Call:
         return _object(self.shared, _PREFILL[self.kind] % lease.encode())
 
     def decode_body(self, kv_params: Any) -> bytes:
-        """Return what a decode pod is asked; always streamed, with usage on each chunk."""
+        """Return what a decode pod is asked; always streamed, with all the usage there is."""
         kv_members = b"" if kv_params is None else _members({KV_PARAMS: kv_params})
-        return _object(self.shared, self.decode_only, _DECODE, kv_members)
+        return _object(self.shared, self.decode_only, _DECODE[self.kind], kv_members)
 
 
 def parse_call(
@@ -100,22 +72,18 @@ def parse_call(
 
     `salt` is put before the client's own cache salt.
     """
-    limits = settings.limits
-    check_shape(raw, most_elements=limits.body_elements)
-    body = _document(raw)
-    _check_model(body.get("model"), settings)
+    limits, shape = settings.limits, SHAPES[kind]
+    body = read_object(raw, limits)
+    check_model(body.get("model"), settings)
     stream = _boolean(body, "stream")
-    options = _stream_options(body, stream=stream)
+    options = _stream_options(body, stream=stream) if shape.has_stream_options else {}
     # Engines know the first name alone, so an alias is in force with no engine's restart.
-    body = checked(body) | {"model": settings.models[0]}
+    body = checked(body, shape.fields) | {"model": settings.models[0]}
     choices = max(_choices(body, "n", limits), _choices(body, "best_of", limits))
-    max_output_tokens = _max_output_tokens(body)
+    max_output_tokens = _max_output_tokens(body, shape.output_bounds)
     longest = settings.max_model_len
-    prompt = (
-        chat_prompt(body)
-        if kind is EndpointKind.CHAT
-        else completion_prompt(body, max_model_len=longest)
-    )
+    shape.check(body)
+    prompt = shape.prompt(body, longest)
     _check_choices(choices, prompt.prompts, limits)
     if longest is not None:
         _check_length(prompt, max_output_tokens, longest)
@@ -128,23 +96,25 @@ def parse_call(
         and max_output_tokens != 0
         and not (body.get("echo") and body.get("logprobs") is not None)
         and body.get("prompt_embeds") is None
-        and body.get("tool_choice") in (None, "auto", "none")
+        and _tool_choice(body) in (None, "auto", "none")
     )
     streams = choices * prompt.prompts
     check_logprobs(
         body,
-        stream=stream,
+        stream=stream and shape.has_stream_options,
         answers=streams,
         max_output_tokens=max_output_tokens,
         max_model_len=longest,
+        bound_by=shape.output_bounds[-1],
     )
     if salt is not None:
         body["cache_salt"] = salt + _own_salt(body)
-    shared = {name: value for name, value in body.items() if name not in _NOT_SHARED}
+    not_shared = _NOT_SHARED[kind]
+    shared = {name: value for name, value in body.items() if name not in not_shared}
     return Call(
         kind=kind,
         shared=_members(shared),
-        decode_only=_members({name: body[name] for name in _DECODE_ONLY if name in body}),
+        decode_only=_members({name: body[name] for name in shape.decode_only if name in body}),
         stream=stream,
         include_usage=bool(options.get("include_usage")),
         continuous_usage=bool(options.get("continuous_usage_stats")),
@@ -157,7 +127,9 @@ def parse_call(
     )
 
 
-def _document(raw: bytes) -> dict[str, Any]:
+def read_object(raw: bytes, limits: LimitSettings) -> dict[str, Any]:
+    """Return the JSON object in a body; raises `ApiError` for any other, or one that costs much."""
+    check_shape(raw, most_elements=limits.body_elements)
     try:
         body = _READ.decode(raw.decode())
     except _NotFinite as found:
@@ -198,18 +170,11 @@ def _members(values: Mapping[str, Any]) -> bytes:
 
 
 _KV_ASKED = {KV_PARAMS: {**REMOTE_DECODE, NAME_FIELD: "%b"}}
-_PREFILL = {
-    EndpointKind.COMPLETIONS: _members({"stream": False, "max_tokens": 1, **_KV_ASKED}),
-    EndpointKind.CHAT: _members(
-        {"stream": False, "max_tokens": 1, "max_completion_tokens": 1, **_KV_ASKED}
-    ),
+_NOT_SHARED = {
+    kind: frozenset((*shape.decode_only, *shape.decode)) for kind, shape in SHAPES.items()
 }
-_DECODE = _members(
-    {
-        "stream": True,
-        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-    }
-)
+_PREFILL = {kind: _members({**shape.prefill, **_KV_ASKED}) for kind, shape in SHAPES.items()}
+_DECODE = {kind: _members(shape.decode) for kind, shape in SHAPES.items()}
 
 
 def _object(*members: bytes) -> bytes:
@@ -224,7 +189,8 @@ def _not_finite(name: str) -> ApiError:
     )
 
 
-def _check_model(model: Any, settings: RouterSettings) -> None:
+def check_model(model: Any, settings: RouterSettings) -> None:
+    """Raise `ApiError` for what is no model of the pool."""
     if not isinstance(model, str) or not model:
         raise ApiError(400, f"model must be a name, such as {settings.models[0]!r}.", param="model")
     if model not in settings.models:
@@ -280,8 +246,8 @@ def _check_choices(choices: int, prompts: int, limits: LimitSettings) -> None:
         )
 
 
-def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
+def _max_output_tokens(body: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    for name in names:
         value = body.get(name)
         if value is None:
             continue
@@ -289,6 +255,12 @@ def _max_output_tokens(body: Mapping[str, Any]) -> int | None:
             raise ApiError(400, f"{name} must be a whole number, such as 256.", param=name)
         return value
     return None
+
+
+def _tool_choice(body: Mapping[str, Any]) -> Any:
+    """Return the choice as one word, where it is one: Anthropic's is an object with a type."""
+    choice = body.get("tool_choice")
+    return choice["type"] if isinstance(choice, dict) and set(choice) & {"type"} else choice
 
 
 def _own_salt(body: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ first, under which id. Those come from the router alone.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tandem_engine.router.openai.errors import ApiError
@@ -29,12 +30,6 @@ user metadata store service_tier safety_identifier prompt_cache_key prompt_cache
 modalities
 """
 
-PASSED = frozenset((_OPENAI + _VLLM_SAMPLING + _VLLM_PROMPT_AND_ANSWER).split())
-"""What an engine gets as the client wrote it."""
-
-DROPPED = frozenset(_OF_CLIENTS_ALONE.split())
-"""What OpenAI's clients send and no engine acts on."""
-
 REFUSED: Mapping[str, str] = {
     "kv_transfer_params": "the router alone sets the source of KV blocks",
     "ec_transfer_params": "the router alone sets the source of encoder outputs",
@@ -48,21 +43,46 @@ REFUSED: Mapping[str, str] = {
     "mm_processor_kwargs": "it is a setting of the engine",
     "prompt_logprobs": "the engine streams answers token by token",
     "use_beam_search": "the engine streams answers token by token",
+    "background": "the router keeps no answer",
+    "previous_response_id": "the router keeps no answer: send the earlier items again in input",
+    "conversation": "the router keeps no conversation: send the earlier items again in input",
+    "mcp_servers": "no engine calls other servers",
 }
 """What steers an engine, or cannot be had here, and why."""
 
 _NAME_BYTES = 100
 
 
-def checked(body: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The closed list of one endpoint's fields.
+
+    Attributes:
+        passed: what an engine gets as the client wrote it.
+        dropped: what clients send and no engine acts on.
+    """
+
+    passed: frozenset[str]
+    dropped: frozenset[str]
+
+
+CHUNKED = Fields(
+    passed=frozenset((_OPENAI + _VLLM_SAMPLING + _VLLM_PROMPT_AND_ANSWER).split()),
+    dropped=frozenset(_OF_CLIENTS_ALONE.split()),
+)
+"""Those of completions and chat."""
+
+
+def checked(body: Mapping[str, Any], fields: Fields = CHUNKED) -> dict[str, Any]:
     """Return what of `body` an engine may get; raises `ApiError` that names the first bad field.
 
     A field that is null or false asks for nothing, so it is no fault.
     """
-    passed = {name: value for name, value in body.items() if name in PASSED}
+    known = fields.passed
+    passed = {name: value for name, value in body.items() if name in known}
     if len(passed) < len(body):
         for name, value in body.items():
-            if name not in passed and name not in DROPPED and value not in (None, False):
+            if name not in passed and name not in fields.dropped and value not in (None, False):
                 raise _refused(name)
     extra = passed.get("vllm_xargs")
     if isinstance(extra, dict):

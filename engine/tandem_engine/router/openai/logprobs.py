@@ -25,8 +25,13 @@ def check_logprobs(
     answers: int,
     max_output_tokens: int | None,
     max_model_len: int | None,
+    bound_by: str = "max_tokens",
 ) -> None:
-    """Raise `ApiError` for more logprobs than router and engine should hold or send."""
+    """Raise `ApiError` for more logprobs than router and engine should hold or send.
+
+    `bound_by` is the field that bounds the tokens of an answer, and `stream` whether each token's
+    are sent alone.
+    """
     per_token, field = _per_token(body)
     if per_token == 0:
         return
@@ -40,11 +45,11 @@ def check_logprobs(
     tokens = usual if max_output_tokens is None else min(max_output_tokens, _BEYOND_ALL_SENSE)
     if at_once * tokens <= most:
         return
-    fewer = f"set max_tokens to {most // at_once} or less"
+    fewer = f"set {bound_by} to {most // at_once} or less"
     raise ApiError(
         400,
         f"{field} asks for {at_once * tokens} logprobs, but the limit is {most}; {fewer}"
-        + ("." if stream else ", or use stream: true."),
+        + ("." if stream or bound_by != "max_tokens" else ", or use stream: true."),
         param=field,
     )
 

@@ -18,6 +18,7 @@ CHUNK_BYTES = 1024
 """About 256 tokens of text; as many token ids, at four bytes each."""
 MOST_CHUNKS = 512
 _BEFORE_MESSAGES = ("tools", "documents", "chat_template_kwargs")
+_SAID = ("system", "instructions", "messages", "input")
 _APART = ("model", "cache_salt")
 
 
@@ -60,7 +61,8 @@ def _rendered(body: Mapping[str, Any]) -> bytes:
     if isinstance(prompt, list):
         ids = prompt[0] if prompt and isinstance(prompt[0], list) else prompt
         return array("I", ids).tobytes() if ids and isinstance(ids[0], int) else b""
-    return _texts([*(body.get(name) for name in _BEFORE_MESSAGES), body.get("messages")])
+    before = (body.get(name) for name in _BEFORE_MESSAGES)
+    return _texts([*before, *(body.get(name) for name in _SAID if name in body)])
 
 
 def _texts(value: Any) -> bytes:

@@ -16,6 +16,9 @@ image image_url input_image image_pil image_embeds audio audio_url input_audio a
 video_url file
 """
 _MEDIA = frozenset(_MEDIA_KEYS.split())
+_MEDIA_TYPES = frozenset(
+    ("image", "input_image", "image_url", "document", "input_file", "input_audio", "input_video")
+)
 _RENDERED = ("tools", "documents", "chat_template_kwargs")
 _NUMBER_BYTES = 4
 
@@ -41,15 +44,9 @@ class Prompt:
 
 def chat_prompt(body: Mapping[str, Any]) -> Prompt:
     """Return the size of a chat; raises `ApiError` where it has no messages."""
-    messages = body.get("messages")
-    if (
-        not isinstance(messages, list)
-        or not messages
-        or not all(isinstance(message, dict) for message in messages)
-    ):
-        raise ApiError(400, "messages must be a list with at least one message.", param="messages")
+    _check_messages(body.get("messages"))
     size = media = 0
-    for message in messages:
+    for message in body["messages"]:
         for name, value in message.items():
             size += _text_bytes(name)
             if name == "content" and isinstance(value, list):
@@ -61,6 +58,26 @@ def chat_prompt(body: Mapping[str, Any]) -> Prompt:
                 size += _text_bytes(value)
     size += sum(_text_bytes(body.get(name)) for name in _RENDERED)
     return Prompt(size=size, media=media, learnable=body.get("truncate_prompt_tokens") is None)
+
+
+def messages_prompt(body: Mapping[str, Any]) -> Prompt:
+    """Return the size of Anthropic's messages; raises `ApiError` where there are none."""
+    _check_messages(body.get("messages"))
+    size, media = _content((body.get("system"), body["messages"]))
+    return Prompt(size=size + sum(_text_bytes(body.get(name)) for name in _RENDERED), media=media)
+
+
+def responses_prompt(body: Mapping[str, Any]) -> Prompt:
+    """Return the size of the input of a response; raises `ApiError` where there is none."""
+    given = body.get("input")
+    if not isinstance(given, str | list) or not given:
+        raise ApiError(400, "input must be text or a list with at least one item.", param="input")
+    size, media = _content((body.get("instructions"), given))
+    return Prompt(
+        size=size + sum(_text_bytes(body.get(name)) for name in _RENDERED),
+        media=media,
+        learnable=body.get("truncation") in (None, "disabled"),
+    )
 
 
 def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> Prompt:
@@ -86,6 +103,30 @@ def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> 
         "prompt must be text, a list of texts, a list of token IDs or a list of such lists.",
         param="prompt",
     )
+
+
+def _check_messages(messages: Any) -> None:
+    if (
+        not isinstance(messages, list)
+        or not messages
+        or not all(isinstance(message, dict) for message in messages)
+    ):
+        raise ApiError(400, "messages must be a list with at least one message.", param="messages")
+
+
+def _content(value: Any) -> tuple[int, int]:
+    """Return the bytes of text in `value`, and how many media it has, told by their types."""
+    if isinstance(value, dict):
+        kind = value.get("type")
+        if isinstance(kind, str) and kind in _MEDIA_TYPES:
+            return _text_bytes(value.get("text")), 1
+        names = sum(map(_text_bytes, value))
+        size, media = _content(list(value.values()))
+        return names + size, media
+    if isinstance(value, list | tuple):
+        pairs = [_content(one) for one in value]
+        return sum(size for size, _ in pairs), sum(media for _, media in pairs)
+    return _text_bytes(value), 0
 
 
 def _kept_tokens(truncate_to: Any, max_model_len: int | None) -> int:

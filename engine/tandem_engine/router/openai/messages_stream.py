@@ -1,0 +1,83 @@
+"""The stream of `/v1/messages`: its counts, and its events put together into one message."""
+
+import json
+from typing import Any
+
+from tandem_engine.router.openai.named_events import Event, whole
+
+_PARTS = ("text", "thinking", "partial_json")
+_MOST_BLOCKS = 1024
+
+
+class MessagesMeaning:
+    """What its events mean."""
+
+    starts = frozenset(("message_start", "ping"))
+    ends = frozenset(("message_stop",))
+
+    def tokens(self, event: Event) -> bool:
+        """Return whether an event carries a part of the answer."""
+        if event["type"] != "content_block_delta":
+            return False
+        delta = event["delta"]
+        return any(delta.get(part) for part in _PARTS)
+
+    def usage(self, event: Event) -> Event | None:
+        """Return the usage that the event before the last tells."""
+        usage: Event | None = event.get("usage") if event["type"] == "message_delta" else None
+        return usage
+
+    def aborted(self, event: Event) -> bool:
+        """Return whether the message ends without a reason: the engine gave it up."""
+        return event["type"] == "message_delta" and event["delta"].get("stop_reason") is None
+
+    def prompt_tokens(self, usage: Event) -> tuple[int | None, int | None]:
+        """Return the tokens of the prompt, and those of them that a cache had.
+
+        Anthropic counts what a cache had apart from the rest of the input.
+        """
+        rest, cached = whole(usage.get("input_tokens")), whole(usage.get("cache_read_input_tokens"))
+        written = whole(usage.get("cache_creation_input_tokens"))
+        return None if rest is None else rest + (cached or 0) + (written or 0), cached
+
+
+class MessagesAssembly:
+    """One message in the making."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._joined: dict[tuple[int, str], list[str]] = {}
+
+    def add(self, event: Event) -> None:
+        """Take one event; raises one of `sse.SHAPE_ERRORS`."""
+        name = event["type"]
+        if name == "message_start":
+            self._message = dict(event["message"])
+        elif name == "content_block_start":
+            if len(self._blocks) >= _MOST_BLOCKS:
+                raise ValueError("more blocks than make sense")
+            self._blocks[event["index"]] = dict(event["content_block"])
+        elif name == "content_block_delta":
+            for part, value in event["delta"].items():
+                if part != "type":
+                    self._joined.setdefault((event["index"], part), []).append(value)
+        elif name == "message_delta":
+            self._message |= event["delta"]
+            self._message["usage"] = event["usage"]
+
+    def answer(self) -> dict[str, Any]:
+        """Return the whole message as the engine would have given it unstreamed."""
+        for (index, part), values in self._joined.items():
+            joined, block = "".join(values), self._blocks[index]
+            if part == "partial_json":
+                block["input"] = json.loads(joined)
+            else:
+                block[part] = joined
+        blocks = [_without_nulls(self._blocks[index]) for index in sorted(self._blocks)]
+        message = self._message | {"content": blocks or [{"type": "text", "text": ""}]}
+        return _without_nulls(message)
+
+
+def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
