@@ -1,0 +1,1 @@
+"""What clients get from a pool, field by field beside what plain vLLM gives them."""
