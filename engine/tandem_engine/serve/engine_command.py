@@ -7,6 +7,7 @@ from pathlib import Path
 from tandem_contracts.names import KEY_ENV
 from tandem_engine.serve.engine_facts import EngineFacts, whole_threads
 from tandem_engine.serve.engine_settings import Device, EngineSettings, Role
+from tandem_engine.serve.object_storage import scheme_of
 
 PLUGINS = Path(__file__).parent / "plugins"
 LEASE_CONNECTOR = "tandem_nixl_lease"
@@ -34,6 +35,11 @@ _DEVICE_ENVIRONMENT = {
         PROGRESS_DELAY_ENV: "1000",
     },
     Device.CUDA: {},
+}
+_DEVICE_DEFAULTS = {
+    Device.CPU: {},
+    # vLLM keeps what it found out of a GPU's memory in its cache, and need not look again.
+    Device.CUDA: {"VLLM_ENABLE_STARTUP_PLAN": "1"},
 }
 
 # Without RDMA or NVLink, UCX moves KV blocks over TCP in pieces of 8 KB, each a copy of its own off
@@ -102,6 +108,7 @@ def _options(settings: EngineSettings, facts: EngineFacts) -> list[str]:
     revision = None if facts.model_is_local else settings.model_revision
     values: dict[str, object | None] = {
         "revision": revision,
+        "load-format": _load_format(settings),
         "served-model-name": settings.name,
         "host": settings.host or _all_addresses(facts),
         "port": settings.port,
@@ -129,6 +136,12 @@ def _options(settings: EngineSettings, facts: EngineFacts) -> list[str]:
     return given + [f"--{name}" for name, wanted in flags.items() if wanted]
 
 
+def _load_format(settings: EngineSettings) -> str | None:
+    """That of a stream, unless the pool asks for another, such as one of weights in shards."""
+    asked = any(argument.startswith("--load-format") for argument in settings.extra_arg)
+    return None if asked or scheme_of(settings.model) is None else "runai_streamer"
+
+
 def _all_addresses(facts: EngineFacts) -> str:
     # vLLM listens on one: that of IPv6 takes calls by IPv4 as well, but not every node has it.
     return "::" if ":" in (facts.pod_ip or "") else "0.0.0.0"  # noqa: S104 - it serves the cluster
@@ -154,7 +167,7 @@ def _environment(settings: EngineSettings, facts: EngineFacts) -> dict[str, str]
     # The root file system may be read-only and the user without a name; a pod template may choose.
     defaults = {name: f"{facts.cache_dir}/{name.lower()}" for name in _CACHE_VARIABLES}
     defaults["USER"] = "tandem"
-    defaults |= _TCP_SEGMENTS
+    defaults |= _TCP_SEGMENTS | _DEVICE_DEFAULTS[settings.device]
     missing = {name: value for name, value in defaults.items() if name not in facts.environment}
     return missing | ours
 

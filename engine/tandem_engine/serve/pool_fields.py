@@ -4,13 +4,17 @@ import re
 from collections.abc import Callable
 
 from tandem_engine.serve.engine_settings import EngineSettings
+from tandem_engine.serve.object_storage import scheme_of
 
 Worded = Callable[[str], str]
 
 VOLUME = "/mnt/model"
 """Where the operator mounts a claim that holds the weights."""
+IMAGE = "/mnt/image"
+"""Where the operator mounts an image that holds the weights."""
 
 _FIELDS = {
+    "required-cache": "spec.model.cache.hostPath",
     "model-revision": "spec.model.source.huggingFace.revision",
     "served-model-name": "spec.model.name",
     "max-model-len": "spec.model.maxModelLen",
@@ -64,6 +68,8 @@ def in_pool_fields(settings: EngineSettings) -> Worded:
 
 
 def _source(model: str) -> str:
+    if scheme_of(model) is not None or model == IMAGE:
+        return "spec.model.source.uri"
     if not model.startswith("/"):
         return "spec.model.source.huggingFace.repo"
     claimed = model == VOLUME or model.startswith(f"{VOLUME}/")

@@ -85,6 +85,16 @@ _OFFLOAD = ("--kv-offloading-size", "--kv-offloading-backend", "--cpu-offload-gb
 
 _RULES = (
     _Rule(
+        lambda settings, facts: (
+            settings.required_cache is not None
+            and not facts.cache_dir.startswith(settings.required_cache)
+        ),
+        lambda settings, facts: (
+            "--required-cache: the engine cannot write to this folder of its node; give the folder "
+            "to the engine's user there, for example with `chown 65532:65532`"
+        ),
+    ),
+    _Rule(
         lambda settings, facts: facts.model_problem is not None,
         lambda settings, facts: str(facts.model_problem),
     ),

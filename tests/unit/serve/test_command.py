@@ -77,6 +77,17 @@ def test_a_repository_is_fetched_at_its_revision() -> None:
     assert "HF_HUB_OFFLINE" not in command.env
 
 
+def test_vllm_streams_a_bucket_unless_the_pool_asks_for_another_loader() -> None:
+    bucket, remote = "s3://models/llama", facts(model_is_local=False)
+    sharded = settings(model=bucket, extra_arg=("--load-format=runai_streamer_sharded",))
+
+    assert option(vllm_command(settings(model=bucket), remote), "load-format") == "runai_streamer"
+    assert [each for each in vllm_command(sharded, remote).argv if "--load-format" in each] == [
+        "--load-format=runai_streamer_sharded"
+    ]
+    assert not [each for each in vllm_command(settings(), facts()).argv if "load-format" in each]
+
+
 def test_caches_lie_where_a_read_only_pod_may_write() -> None:
     command = vllm_command(settings(), facts(cache_dir="/tmp/x"))
 
@@ -84,6 +95,15 @@ def test_caches_lie_where_a_read_only_pod_may_write() -> None:
     caches = {name: path for name, path in command.env.items() if name.endswith(ends)}
     assert {"HF_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR"} <= caches.keys()
     assert all(path.startswith("/tmp/x/") for path in caches.values())
+
+
+def test_a_gpu_engine_keeps_its_start_up_plan_in_the_cache_unless_told_otherwise() -> None:
+    plan = "VLLM_ENABLE_STARTUP_PLAN"
+    on_gpu = settings(device="cuda")
+
+    assert vllm_command(on_gpu, facts()).env[plan] == "1"
+    assert plan not in vllm_command(on_gpu, facts(environment={plan: "0"})).env
+    assert plan not in vllm_command(settings(), facts()).env
 
 
 def test_a_pod_template_may_choose_its_own_cache() -> None:

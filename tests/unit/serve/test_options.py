@@ -17,7 +17,7 @@ def test_every_setting_is_an_option_of_the_same_name() -> None:
         --drain-timeout-s=1.5 --drain-settle-s=0 --stop-timeout-s=4
         --warm-up-peer=http://p:8000 --warm-up-peer-timeout-s=0.5 --termination-log=/x
         --extra-arg=--a=b --extra-arg=--c --own-field=maxNumSeqs
-        --gpu-part=shared
+        --gpu-part=shared --fetch-into=/cache/models --required-cache=/cache
     """.split()  # noqa: SIM905
 
     settings, print_command = parse(given)

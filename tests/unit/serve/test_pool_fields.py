@@ -3,7 +3,7 @@ import pytest
 from tandem_engine.serve.engine_facts import Checkpoint
 from tandem_engine.serve.pool_fields import in_pool_fields
 from tandem_engine.serve.refusals import refusal
-from tandem_operator.workloads.builders.engine_args import MODEL_MOUNT
+from tandem_operator.workloads.builders.weights import IMAGE_MOUNT, MODEL_MOUNT
 from tests.unit.serve.given import facts, settings
 
 
@@ -14,6 +14,8 @@ from tests.unit.serve.given import facts, settings
         (MODEL_MOUNT, "spec.model.source.persistentVolumeClaim.path"),
         (f"{MODEL_MOUNT}/tiny", "spec.model.source.persistentVolumeClaim.path"),
         ("acme/tiny", "spec.model.source.huggingFace.repo"),
+        ("s3://models/tiny", "spec.model.source.uri"),
+        (IMAGE_MOUNT, "spec.model.source.uri"),
     ],
 )
 def test_the_model_is_named_by_the_source_that_the_pool_gives(model: str, field: str) -> None:

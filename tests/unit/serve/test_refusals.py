@@ -30,6 +30,11 @@ EIGHT_BIT = Checkpoint(quantization="compressed-tensors", weight_bits=8)
         ),
         ({}, {"model_problem": "--model: /x does not exist"}, ("--model", "/x")),
         (
+            {"required_cache": "/cache"},
+            {"cache_dir": "/tmp/.cache/tandem-engine"},
+            ("--required-cache", "chown 65532:65532"),
+        ),
+        (
             {"device": "cuda", "dtype": "float32", "quantization": "awq"},
             {},
             ("--dtype", "awq", "auto"),
@@ -51,6 +56,7 @@ def test_pairs_that_are_known_to_fail_are_refused_in_one_sentence(
     ("given", "surroundings"),
     [
         ({}, {}),
+        ({"required_cache": "/cache"}, {"cache_dir": "/cache/.cache/tandem-engine"}),
         ({"quantization": "fp8"}, {"cpu_flags": AMX}),
         ({}, {"checkpoint": FOUR_BIT, "cpu_flags": AVX512}),
         ({}, {"checkpoint": EIGHT_BIT, "cpu_flags": AVX2}),
