@@ -50,15 +50,19 @@ class ControlPlane:
     port: int
     tokens: dict[str, str]
     _etcd_port: int
+    gates: str = ""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @classmethod
     @contextlib.contextmanager
-    def started(cls, *, users: Sequence[str] = ("alice", "bob")) -> Iterator[ControlPlane]:
+    def started(
+        cls, *, users: Sequence[str] = ("alice", "bob"), gates: str = ""
+    ) -> Iterator[ControlPlane]:
         """Start a control plane and end it with the block.
 
         Args:
             users: names that can log in (`user_kubeconfig`) and may do nothing before a binding.
+            gates: feature gates, such as `ImageVolume=true`.
         """
         binaries = api_binaries()
         folder = Path(tempfile.mkdtemp(prefix="tandem-api-"))
@@ -69,6 +73,7 @@ class ControlPlane:
             port=api_port,
             tokens={user: secrets.token_hex(16) for user in (ADMIN, *users)},
             _etcd_port=etcd_port,
+            gates=gates,
         )
         try:
             plane._start()
@@ -215,6 +220,7 @@ class ControlPlane:
             f"--service-account-key-file={self.folder / 'service-accounts.pem'}",
             f"--service-account-signing-key-file={self.folder / 'service-accounts.pem'}",
             "--allow-privileged=true",
+            f"--feature-gates={self.gates}",
         ]
 
     def _controller_manager_flags(self) -> list[str]:

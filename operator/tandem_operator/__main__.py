@@ -126,8 +126,15 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         action="append",
         default=[],
         metavar="NAME",
-        help="a Secret with a token of Hugging Face that pools may name; repeat it for each one;"
+        help="a Secret with credentials for weights that pools may name; repeat it for each one;"
         " without it, any Secret of the pool's namespace",
+    )
+    parser.add_argument(
+        "--cache-host-path",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a folder of nodes that pools may cache in; repeat it for each one; without it, none",
     )
     parsed = parser.parse_args(arguments)
     return OperatorOptions(
@@ -147,6 +154,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
             network=_network_of(parsed),
             prometheus_urls=tuple(parsed.prometheus_url),
             hub_token_secrets=tuple(parsed.hub_token_secret),
+            cache_host_paths=tuple(parsed.cache_host_path),
             lease=_lease_of(parsed),
         ),
     )

@@ -52,7 +52,9 @@ def resolved(container: Mapping[str, Any], *, secrets: Mapping[str, str]) -> dic
         given = variable.get("valueFrom") or {}
         if "secretKeyRef" in given:
             reference = given["secretKeyRef"]
-            environment[variable["name"]] = secrets[f"{reference['name']}/{reference['key']}"]
+            key = f"{reference['name']}/{reference['key']}"
+            if key in secrets or not reference.get("optional"):
+                environment[variable["name"]] = secrets[key]
         elif "fieldRef" in given:
             environment[variable["name"]] = FIELDS[given["fieldRef"]["fieldPath"]]
         elif variable["name"] != "HOME":

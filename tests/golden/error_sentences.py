@@ -48,6 +48,7 @@ LAUNCHES: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...] = (
     ({"extra_arg": ("--port=1",)}, {}),
     ({"tensor_parallel_size": 2}, {}),
     ({"eager": False}, {}),
+    ({"required_cache": "/cache"}, {"cache_dir": "/tmp/x"}),
     ({"max_model_len": 9000}, {"checkpoint": Checkpoint(max_positions=4096)}),
     ({"device": "cuda", "dtype": "float32", "quantization": "awq"}, {}),
     *(({"extra_arg": (option,)}, {}) for option in FORBIDDEN),
@@ -62,12 +63,18 @@ BAD_IMAGES = (
     EngineImage(has_vllm=False, has_nixl=False, vllm_version=None),
     EngineImage(has_vllm=True, has_nixl=True, vllm_version="0.31.0"),
     EngineImage(has_vllm=True, has_nixl=False, vllm_version="0.32.0"),
+    EngineImage(has_vllm=True, has_nixl=True, vllm_version="0.32.0"),
 )
 LAST_LINES = (
     "ValueError: Unknown quantization method: banana",
     "ValueError: quantization method awq does not match",
     "ValueError: max_model_len (9000) is greater than the derived max_model_len (4096)",
     "OSError: No model weights found",
+    "botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+    "botocore.exceptions.ClientError: An error occurred (AccessDenied) when calling x",
+    "botocore.errorfactory.NoSuchBucket: An error occurred (NoSuchBucket) when calling x",
+    "botocore.exceptions.EndpointConnectionError: Could not connect to the endpoint URL",
+    "RuntimeError: Cannot find any safetensors model weights with `s3://models/tiny`",
     "GatedRepoError: Access to model x is restricted",
     "RevisionNotFoundError: x",
     "RepositoryNotFoundError: x",
@@ -135,7 +142,7 @@ def launches() -> Iterator[str]:
     """What the launcher refuses to start."""
     for given, surroundings in LAUNCHES:
         yield refusal(settings(**given), facts(**surroundings)) or ""
-    yield from (image_refusal(image) or "" for image in BAD_IMAGES)
+    yield from (image_refusal(image, model="s3://models/tiny") or "" for image in BAD_IMAGES)
     for given in BAD_SETTINGS:
         try:
             settings(**given)

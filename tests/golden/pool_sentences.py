@@ -49,6 +49,8 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"metrics": {"prometheus": {"url": "http://169.254.169.254/latest"}}},
     {"router": {"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}},
     {"decode": {"engine": {"resourceClaimTemplateName": "four-gpus"}}},
+    {"model": {"cache": {"hostPath": {"path": "/var/lib/cache"}}}},
+    {"model": {"cache": {"size": "1Gi", "storageClassName": "Fast"}}},
     {"prefill": {"engine": {"extraArgs": ["--middleware=os.abort"]}}},
     {"prefill": {"engine": {"extraArgs": ["--kv-cache-dtype=fp8"]}}},
     *(

@@ -48,6 +48,8 @@ NAMES = frozenset(
         "n",
         "name",
         "path",
+        "size",
+        "uri",
         "quantization",
         "pod",
         "port",

@@ -200,6 +200,11 @@ class Pool:
         stdin = self.manifest(**changes)
         self.plane.run_kubectl("apply", "--server-side", "-f", "-", stdin=stdin)
 
+    def replace_source(self, source):
+        """Have the model come from elsewhere."""
+        edit = [{"op": "replace", "path": "/spec/model/source", "value": source}]
+        self.kubectl("patch", "ipool", self.name, "--type=json", "-p", json.dumps(edit))
+
     def get(self):
         return self.plane.request("GET", self.path)
 

@@ -185,6 +185,11 @@ RIGHT_VALUES = {
         f"{OPERATOR}.args[--hub-token-secret]",
         "--hub-token-secret=hf",
     ),
+    "pools.cacheHostPaths": RightValue(
+        {"pools": {"cacheHostPaths": ["/var/lib/cache"]}},
+        f"{OPERATOR}.args[--cache-host-path]",
+        "--cache-host-path=/var/lib/cache",
+    ),
     "logLevel": RightValue({"logLevel": "DEBUG"}, f"{ENV}[TANDEM_LOG_LEVEL].value", "DEBUG"),
     "extraArgs": RightValue({"extraArgs": ["--new=1"]}, f"{OPERATOR}.args[--new]", "--new=1"),
     "extraEnv": RightValue(

@@ -143,16 +143,18 @@ def test_nobody_has_a_pool_read_a_secret_that_they_may_not_read(plane: ControlPl
     grant(plane, "bob", rules)
     grant(plane, "eve", [*rules, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}])
     hub = {"repo": "acme/llama", "tokenSecretRef": {"name": "hub"}}
-    named = namespaced(pool({"model": {"source": {"image": None, "huggingFace": hub}}}))
-    del named["spec"]["model"]["source"]["image"]
+    bucket = {"uri": "s3://models/llama", "credentialsSecretRef": {"name": "keys"}}
 
-    def apply(user: str) -> str:
+    def apply(user: str, source: dict[str, Any]) -> str:
+        named = namespaced(pool({"model": {"source": source}}))
+        named["spec"]["model"]["source"] = source
         words = ("apply", "--dry-run=server", f"--as={user}", "-f", "-")
         return plane.run_kubectl(*words, stdin=json.dumps(named))
 
-    assert "created" in apply("eve")
-    with pytest.raises(RuntimeError, match="names a Secret that you may not read"):
-        apply("bob")
+    for source in ({"huggingFace": hub}, bucket):
+        assert "created" in apply("eve", source)
+        with pytest.raises(RuntimeError, match="names a Secret that you may not read"):
+            apply("bob", source)
 
 
 def grant(plane: ControlPlane, user: str, rules: list[dict[str, Any]]) -> None:

@@ -267,6 +267,16 @@ def test_secrets_that_pools_may_name_reach_the_operator() -> None:
     assert options_from(container(render())["args"]).installation.hub_token_secrets == ()
 
 
+def test_folders_that_pools_may_cache_in_reach_the_operator() -> None:
+    from tandem_operator.__main__ import options_from
+
+    operator = container(render("--set", "pools.cacheHostPaths={/var/lib/cache,/mnt/c}"))
+
+    found = options_from(operator["args"]).installation.cache_host_paths
+    assert found == ("/var/lib/cache", "/mnt/c")
+    assert options_from(container(render())["args"]).installation.cache_host_paths == ()
+
+
 def test_service_monitor_is_rendered_only_where_its_kind_exists() -> None:
     assert not of_kind(render(), "ServiceMonitor")
     assert of_kind(render(*MONITORING), "ServiceMonitor")

@@ -18,6 +18,7 @@ from tests.integration.operator_process import (
 pytestmark = pytest.mark.timeout(240)
 
 OPERATOR_NAMESPACE = "operator-with-its-rights"
+REMOVE_CACHE = '[{"op": "remove", "path": "/spec/model/cache"}]'
 CHILDREN = {
     ("Deployment", "tiny-prefill"),
     ("Deployment", "tiny-decode"),
@@ -235,6 +236,54 @@ def test_an_slo_edit_changes_one_config_map_and_no_pod_template(pool):
         if after[key]["metadata"]["resourceVersion"] != before[key]["metadata"]["resourceVersion"]
     }
     assert changed == {("ConfigMap", "tiny-router")}
+
+
+def test_weights_in_an_image_are_refused_where_pods_would_start_without_them(pool):
+    before = pool.versions()
+
+    pool.replace_source({"uri": "oci://ghcr.io/acme/llama:8b"})
+
+    eventually(lambda: pool.condition("Accepted")["status"] == "False")
+    assert pool.condition("Accepted")["reason"] == "ChildRefused"
+    assert "turn on the feature gate ImageVolume" in pool.condition("Accepted")["message"]
+    after = pool.versions()
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert changed == {("InferencePool", "tiny")}
+
+
+def test_a_cache_of_a_size_is_a_claim_that_goes_with_the_pool_and_not_before(pool):
+    claims = f"/api/v1/namespaces/{pool.namespace}/persistentvolumeclaims"
+
+    def claim():
+        return next(iter(pool.plane.request("GET", claims)["items"]), None)
+
+    pool.apply(model={"cache": {"size": "1Gi"}})
+    made = eventually(claim)
+    assert made["spec"]["resources"]["requests"] == {"storage": "1Gi"}
+
+    def mounted():
+        volumes = pool.deployment("decode")["spec"]["template"]["spec"]["volumes"]
+        return [each.get("persistentVolumeClaim") for each in volumes]
+
+    eventually(lambda: {"claimName": "tiny-cache"} in mounted())
+
+    pool.kubectl("patch", "ipool", "tiny", "--type=json", "-p", REMOVE_CACHE)
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 3)
+    assert claim()["metadata"]["uid"] == made["metadata"]["uid"]
+
+    pool.delete()
+    eventually(lambda: pool.plane.request("GET", claims)["items"] == [])
+
+
+def test_an_account_that_is_bound_to_an_identity_of_the_cloud_stays_so(pool):
+    bound = "eks.amazonaws.com/role-arn"
+    pool.kubectl("annotate", "serviceaccount", "tiny-decode", f"{bound}=arn:aws:iam::1:role/r")
+
+    pool.apply(decode={"podTemplate": {"metadata": {"annotations": {"team": "a"}}}})
+    eventually(lambda: pool.get()["status"]["observedGeneration"] == 2)
+
+    account = pool.objects()["ServiceAccount", "tiny-decode"]
+    assert bound in account["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,13 @@ BY_SENTENCE = {
     "Secret that cannot be": WrongValue(
         {"pools": {"hubTokenSecrets": ["HF_TOKEN"]}}, 'pools.hubTokenSecrets[0] is "HF_TOKEN"'
     ),
+    "cache in no folder": WrongValue(
+        {"pools": {"cacheHostPaths": ["/var/cache/../lib"]}},
+        'pools.cacheHostPaths[0] is "/var/cache/../lib"',
+    ),
+    "cache in every folder": WrongValue(
+        {"pools": {"cacheHostPaths": ["/"]}}, 'pools.cacheHostPaths[0] is "/"'
+    ),
     "runbooks": WrongValue(
         {"metrics": {"prometheusRule": {"runbooks": "wiki"}}},
         'metrics.prometheusRule.runbooks is "wiki", which is not a page; write its URL',

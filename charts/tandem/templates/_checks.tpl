@@ -85,6 +85,11 @@
 {{- fail (printf "pools.hubTokenSecrets[%d] is %q, which cannot be a Secret; write lower-case letters, digits, - and ., such as hf-token" $index $name) }}
 {{- end }}
 {{- end }}
+{{- range $index, $path := .Values.pools.cacheHostPaths }}
+{{- if not (regexMatch "^(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+$" $path) }}
+{{- fail (printf "pools.cacheHostPaths[%d] is %q, which cannot be a folder of a node; write an absolute path, such as /var/lib/tandem-cache" $index $path) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "tandem.checkLabels" -}}
@@ -126,7 +131,7 @@
 
 {{- /* A value here that the chart sets too would win or be refused by the API server. */}}
 {{- define "tandem.checkExtras" -}}
-{{- $arguments := dict "--namespace" "watchNamespaces" "--metrics-port" "" "--health-port" "" "--leader-elect" "replicas" "--lease-namespace" "" "--allow-any-pod-template" "pools.allowAnyPodTemplate" "--allow-any-extra-args" "pools.allowAnyExtraArgs" "--no-network-policies" "pools.networkPolicies.enabled" "--metrics-from" "pools.networkPolicies.metricsFrom" "--engine-egress" "pools.networkPolicies.engineEgress" "--prometheus-url" "pools.prometheusUrls" "--hub-token-secret" "pools.hubTokenSecrets" }}
+{{- $arguments := dict "--namespace" "watchNamespaces" "--metrics-port" "" "--health-port" "" "--leader-elect" "replicas" "--lease-namespace" "" "--allow-any-pod-template" "pools.allowAnyPodTemplate" "--allow-any-extra-args" "pools.allowAnyExtraArgs" "--no-network-policies" "pools.networkPolicies.enabled" "--metrics-from" "pools.networkPolicies.metricsFrom" "--engine-egress" "pools.networkPolicies.engineEgress" "--prometheus-url" "pools.prometheusUrls" "--hub-token-secret" "pools.hubTokenSecrets" "--cache-host-path" "pools.cacheHostPaths" }}
 {{- range .Values.extraArgs }}
 {{- $option := regexReplaceAll "=.*" . "" }}
 {{- if hasKey $arguments $option }}

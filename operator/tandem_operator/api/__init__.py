@@ -6,7 +6,8 @@ from tandem_operator.api.v1alpha1 import API_VERSION, GROUP, KIND, PLURAL, VERSI
 from tandem_operator.api.v1alpha1.cost import Cost
 from tandem_operator.api.v1alpha1.engine import Backend, Device, Dtype, Engine
 from tandem_operator.api.v1alpha1.fleet import Fleet, Management, PodTemplate, Resources
-from tandem_operator.api.v1alpha1.model import Model, ModelSource
+from tandem_operator.api.v1alpha1.model import Model, ModelCache
+from tandem_operator.api.v1alpha1.model_source import ModelSource
 from tandem_operator.api.v1alpha1.placement import Placement
 from tandem_operator.api.v1alpha1.pool import InferencePool, PoolMetadata, PoolSpec
 from tandem_operator.api.v1alpha1.router import (
@@ -71,6 +72,7 @@ __all__ = [
     "Metrics",
     "MetricsSource",
     "Model",
+    "ModelCache",
     "ModelSource",
     "Placement",
     "PodTemplate",

@@ -76,6 +76,18 @@ class Extension:
         return handler(schema) | dict(self.keywords)
 
 
+@dataclass(frozen=True, slots=True)
+class OneForm:
+    """Brings what was accepted into the form that is read: nothing that an API server must know."""
+
+    of: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.of, handler(source))
+
+
 class ApiModel(BaseModel):
     """A part of the custom resource: camelCase outside, frozen, lenient about unknown fields.
 

@@ -95,6 +95,10 @@ class _Stored:
     version: str
 
 
+class _NotKeptError(Exception):
+    """The API server would store an object without a part that it does not know."""
+
+
 class PreviousPoolRemainsError(Exception):
     """Children of a deleted pool with the same name are still being collected."""
 
@@ -130,19 +134,21 @@ class ChildWriter:
         claims: list[_Claims] = []
         for body in changed:
             key = key_of(body)
-            stranger = await self.stranger(body, observed, pool_uid=pool_uid)
-            if stranger:
-                return ApplyReport(blocked=stranger, conflicts=1)
-            if self._needs_new_role(body, observed):
-                claims.append(_Claims(body, body))
-                continue
             try:
+                stranger = await self.stranger(body, observed, pool_uid=pool_uid)
+                if stranger:
+                    return ApplyReport(blocked=stranger, conflicts=1)
+                if self._needs_new_role(body, observed):
+                    claims.append(_Claims(body, body))
+                    continue
                 claim = await self._rehearse(body)
             except ApiServerError as error:
                 why = refusal_of(error)
                 if why is None:
                     raise
                 return ApplyReport(refused=f"{key[0]} {key[1]}: {why}")
+            except _NotKeptError as error:
+                return ApplyReport(refused=f"{key[0]} {key[1]}: {error}")
             if isinstance(claim, str):
                 return ApplyReport(blocked=f"{key[0]} {key[1]}: {claim}", conflicts=1)
             claims.append(claim)
@@ -273,7 +279,9 @@ class ChildWriter:
         """
         kind = BY_NAME[body["kind"]]
         try:
-            await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
+            _hold_to_image_volumes(
+                body, await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
+            )
         except ApiServerError as error:
             conflicts = parse_conflicts(error.body) if error.status == 409 else ()
             left = not_ours(conflicts, prefixes=_OURS)
@@ -300,6 +308,20 @@ class ChildWriter:
             claims.left,
             str(result["metadata"].get("resourceVersion")),
         )
+
+
+def _hold_to_image_volumes(body: Object, result: Object) -> None:
+    """Raise where pods would start without their weights: Kubernetes only drops such a volume."""
+    if _image_volumes(body) - _image_volumes(result):
+        raise _NotKeptError(
+            "this API server has no image volumes, which model.source.uri: oci://... needs; use"
+            " Kubernetes 1.35, or turn on the feature gate ImageVolume, or use another source"
+        )
+
+
+def _image_volumes(body: Object) -> set[str]:
+    pod = ((body.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return {each["name"] for each in pod.get("volumes") or () if each.get("image") is not None}
 
 
 def _digest(body: Object) -> str:

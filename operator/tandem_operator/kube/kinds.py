@@ -37,6 +37,7 @@ POD = ResourceKind("v1", "Pod", "pods")
 SERVICE = ResourceKind("v1", "Service", "services")
 CONFIG_MAP = ResourceKind("v1", "ConfigMap", "configmaps")
 SECRET = ResourceKind("v1", "Secret", "secrets")
+CLAIM = ResourceKind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 SERVICE_ACCOUNT = ResourceKind("v1", "ServiceAccount", "serviceaccounts")
 ROLE = ResourceKind("rbac.authorization.k8s.io/v1", "Role", "roles")
 ROLE_BINDING = ResourceKind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
@@ -57,6 +58,7 @@ CHILDREN = (
     ROLE_BINDING,
     CONFIG_MAP,
     NETWORK_POLICY,
+    CLAIM,
     SERVICE,
     DISRUPTION_BUDGET,
     DEPLOYMENT,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tandem_contracts.names import POOL_LABEL
 from tandem_operator.kube.apply import controller_uid
 from tandem_operator.kube.client import ApiServerError, Kube, Object
-from tandem_operator.kube.kinds import CHILDREN, DEPLOYMENT, POD_MONITOR, ResourceKind
+from tandem_operator.kube.kinds import CHILDREN, CLAIM, DEPLOYMENT, POD_MONITOR, ResourceKind
 from tandem_operator.workloads.pool_names import key_of
 
 STATIC_FOR_S = 60.0
@@ -80,6 +80,9 @@ class ChildReader:
         except ApiServerError as error:
             if error.status == 404 and kind is POD_MONITOR:
                 self._pod_monitors = False
+                return []
+            if error.status == 403 and kind is CLAIM:
+                # Roles that somebody keeps by hand may lack a right that few pools need.
                 return []
             raise
         return [each for each in found if controller_uid(each) == uid]

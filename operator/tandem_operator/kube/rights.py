@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tandem_operator.kube.kinds import (
     AUTOSCALER,
+    CLAIM,
     CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -53,6 +54,8 @@ POOL_RIGHTS = (
     _right(POD, ("get", "list", "patch", "watch")),
     # To make one, and to read none: kube/engine_keys.py.
     _right(SECRET, ("create",)),
+    # Not to delete one: the garbage collector does, with the pool.
+    _right(CLAIM, ("create", "get", "list", "patch")),
     _right(SERVICE_ACCOUNT, _OWN),
     _right(ROLE, _OWN),
     _right(ROLE_BINDING, _OWN),

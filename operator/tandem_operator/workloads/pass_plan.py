@@ -254,7 +254,9 @@ def _planned(
             for cost in deletion_costs(seen.of(component), world.engines)
         ),
         replicas=replicas,
-        keep=frozenset(map(key_of, children)) | {("ConfigMap", name.memory)},
+        # A cache goes with its pool: without the right to delete claims, none can be lost.
+        keep=frozenset(map(key_of, children))
+        | {("ConfigMap", name.memory), ("PersistentVolumeClaim", name.cache)},
         memory_object=(
             memory_map(name, memory_to_json(memory), written=f"{now_s:.3f}") if due else None
         ),

@@ -52,6 +52,11 @@ class PoolName:
         return f"{self.name}-memory"
 
     @property
+    def cache(self) -> str:
+        """Name of the PersistentVolumeClaim that Tandem makes for the cache of its engines."""
+        return f"{self.name}-cache"
+
+    @property
     def engine_key(self) -> str:
         """Name of the Secret with the key of its engines.
 

@@ -38,8 +38,9 @@ class Installation:
         network: of NetworkPolicies for pools; `None`: it makes none.
         pod_monitors: whether the API server serves the PodMonitor kind.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
-        hub_token_secrets: names of the Secrets that pools may have the token of the Hub in; empty:
-            any of the pool's namespace.
+        hub_token_secrets: names of the Secrets that pools may have credentials for weights in;
+            empty: any of the pool's namespace.
+        cache_host_paths: folders of nodes that pools may cache in; `None`: not known, so any.
         lease: which the operator holds, as NAMESPACE/NAME; `None`: it holds none.
     """
 
@@ -53,6 +54,7 @@ class Installation:
     pod_monitors: bool = False
     prometheus_urls: tuple[str, ...] = ()
     hub_token_secrets: tuple[str, ...] = ()
+    cache_host_paths: tuple[str, ...] | None = ()
     lease: str | None = None
 
 

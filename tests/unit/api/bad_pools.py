@@ -76,6 +76,11 @@ def _hub(name: str, works: str, **patch: Any) -> Bad:
     return _source(name, works, huggingFace={"repo": "acme/llama", **patch})
 
 
+def _uri(name: str, uri: str) -> Bad:
+    source = {"source": {"image": None, "uri": uri}}
+    return _spec(f"URI {name}", "model.source.uri", "hf://meta-llama/", model=source)
+
+
 def _argument(argument: str) -> Bad:
     return _spec(
         f"extra argument {argument}",
@@ -274,6 +279,46 @@ BAD_POOLS = (
         "huggingFace: {repo:",
         model={"source": {"huggingFace": {"repo": "acme/llama"}}},
     ),
+    _spec(
+        "a URI beside a source",
+        "model.source",
+        "huggingFace: {repo:",
+        model={"source": {"uri": "hf://acme/llama"}},
+    ),
+    *(
+        _uri(name, uri)
+        for name, uri in (
+            ("of the web", "https://huggingface.co/acme/llama"),
+            ("without a scheme", "acme/llama"),
+            ("of nothing", "hf://"),
+            ("with an empty revision", "hf://acme/llama@"),
+            ("with a revision that climbs", "hf://acme/llama@a/../b"),
+            ("with a revision that ends in a slash", "hf://acme/llama@a/"),
+            ("of a whole bucket", "s3://models"),
+            ("of a bucket in capitals", "s3://Models/llama"),
+            ("with a query", "s3://models/llama?versionId=1"),
+            ("with an empty folder", "gs://models//llama"),
+            ("of an image without a registry", "oci://llama"),
+            ("of an image by a cut digest", "oci://ghcr.io/acme/llama@sha256:"),
+            ("of a claim in capitals", "pvc://Weights/llama"),
+            ("of a claim that climbs", "pvc://weights/../other"),
+            ("of a relative path", "file://models/llama"),
+            ("of a path with a space", "file:///models/my llama"),
+            ("with a line break", "hf://acme/llama\n"),
+        )
+    ),
+    _spec(
+        "credentials for a claim",
+        "model.source.credentialsSecretRef",
+        "uri: s3://models/llama",
+        model={
+            "source": {
+                "image": None,
+                "uri": "pvc://weights/llama",
+                "credentialsSecretRef": {"name": "keys"},
+            }
+        },
+    ),
     _source("relative path", "/models/llama", image={"path": "models/tiny"}),
     _source("path that climbs", "/models/llama", image={"path": "/models/../etc"}),
     _source("path with a line break", "/models/llama", image={"path": "/models/tiny\n"}),
@@ -329,7 +374,26 @@ BAD_POOLS = (
         router={"limits": {"bodyBytes": 8_388_608, "inFlightBodyBytes": 4_194_304}},
     ),
     _spec("no time for heads", "router.timeouts.head", "10s", router={"timeouts": {"head": "0s"}}),
-    _spec("a cache of nothing", "model.cache", model={"cache": {}}),
+    _spec("a cache of nothing", "model.cache", "size: 200Gi", model={"cache": {}}),
+    _spec(
+        "a cache in two places",
+        "model.cache",
+        "size: 200Gi",
+        model={"cache": {"size": "1Gi", "hostPath": {"path": "/var/cache"}}},
+    ),
+    _spec("a cache of no size", "model.cache.size", "200Gi", model={"cache": {"size": "0Gi"}}),
+    _spec(
+        "a class for a folder",
+        "model.cache",
+        "size: 200Gi",
+        model={"cache": {"hostPath": {"path": "/var/cache"}, "storageClassName": "fast"}},
+    ),
+    _spec(
+        "a cache in a folder that climbs",
+        "model.cache.hostPath.path",
+        "/var/lib/tandem-cache",
+        model={"cache": {"hostPath": {"path": "/var/cache/../lib"}}},
+    ),
     _spec(
         "a cache in a folder",
         "model.cache.persistentVolumeClaim.claimName",

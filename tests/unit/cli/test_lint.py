@@ -97,7 +97,10 @@ def documents():
                 continue
             spec = part.get("spec", part)
             if part.get("kind") != "InferencePool" and spec.keys() <= fields:
-                part = patched(GOOD_POOL, {"spec": spec})
+                # A source takes the place of another.
+                alone = {"spec": {"model": {"source": None}}}
+                sourced = "source" in spec.get("model", {})
+                part = patched(patched(GOOD_POOL, alone) if sourced else GOOD_POOL, {"spec": spec})
             if part.get("kind") == "InferencePool":
                 text = yaml.safe_dump(part)
                 yield pytest.param(page.name, text, id=f"{page.name}-{number}")

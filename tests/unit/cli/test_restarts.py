@@ -33,6 +33,7 @@ EDITS: tuple[tuple[str, Any], ...] = (
     ("engine.image", "engine:2"),
     ("model.maxModelLen", 1024),
     ("model.cache.persistentVolumeClaim.claimName", "weights"),
+    ("model.cache.size", "200Gi"),
     ("placement.priorityClassName", "high"),
 )
 

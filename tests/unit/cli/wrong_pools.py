@@ -133,6 +133,14 @@ WRONG: dict[str, tuple[str, str]] = {
     "a role without sequences": (DECODE, f"{DECODE}    engine: {{maxNumSeqs: 0}}\n"),
     "a role's KV cache of words": (DECODE, f"{DECODE}    engine: {{kvCacheMemory: much}}\n"),
     "a role's image with a space": (DECODE, f"{DECODE}    engine: {{image: my image}}\n"),
+    "a URI that is a web page": (
+        "huggingFace: {repo: meta-llama/Llama-3.1-8B-Instruct}",
+        "uri: https://huggingface.co/meta-llama/Llama-3.1-8B-Instruct",
+    ),
+    "credentials for a volume": (
+        "huggingFace: {repo: meta-llama/Llama-3.1-8B-Instruct}",
+        "{uri: pvc://weights/llama, credentialsSecretRef: {name: keys}}",
+    ),
     "memory for no pod": ("memory: 64Gi", "memory: 1Mi"),
     "the metadata server as Prometheus": ("prometheus.monitoring.svc:9090", "169.254.169.254"),
     "a typo in a pod template": ("nodeSelector:", "nodeSelectr:"),

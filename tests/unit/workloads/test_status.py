@@ -399,6 +399,22 @@ def test_a_quota_refusal_stands_in_ready_and_capacity_blocked():
     assert refusal in blocked["message"]
 
 
+def test_a_namespace_that_lets_no_pod_have_the_nodes_folder_is_told_what_it_needs():
+    live = with_pod(running(), "prefill")
+    live = replace(live, pods=tuple(p for p in live.pods if "prefill" not in p["metadata"]["name"]))
+    refusal = (
+        'pods "tiny-prefill-x" is forbidden: violates PodSecurity "restricted:latest": restricted'
+        ' volume types (volume "cache" uses restricted volume type "hostPath")'
+    )
+    failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+    deployment(live, "prefill")["status"] = {"conditions": [failed | {"message": refusal}]}
+
+    told = condition(status_of(live), "Ready")["message"]
+
+    assert "label it pod-security.kubernetes.io/enforce=privileged, or use" in told
+    assert refusal in told
+
+
 def test_a_transition_time_moves_only_with_its_status():
     live = running()
     first = after(live, plan(live, now_s=NOW_S))

@@ -69,6 +69,7 @@ def lint(
         engine_image_gpu="engine",
         any_pod_template=allow_any_pod_template,
         any_extra_args=allow_any_extra_args,
+        cache_host_paths=None,
     )
     linted = lint_files(_files(paths, recursive=recursive), installation)
     for line in rendered(linted, output):

@@ -42,6 +42,7 @@ DECIDES_SPEED = (
         "model.source.image.",
         "model.source.persistentVolumeClaim.",
         "model.source.huggingFace.repo",
+        "model.source.uri",
     ),
     *("engine.device", "engine.dtype", "engine.quantization"),
     *(f"{role}.gpusPerReplica" for role in Role),

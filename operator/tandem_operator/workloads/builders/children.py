@@ -6,6 +6,7 @@ from tandem_operator.api import InferencePool
 from tandem_operator.core.guard.rollout import RolloutStep
 from tandem_operator.core.role import Role
 from tandem_operator.core.sizing.decode_speed import TimedDecodePace
+from tandem_operator.workloads.builders import weights
 from tandem_operator.workloads.builders.config_maps import settings_map
 from tandem_operator.workloads.builders.deployments import deployment
 from tandem_operator.workloads.builders.network import network_policies
@@ -77,6 +78,7 @@ def children_of(
         router_role_binding(name),
         settings_map(name, pool, pace, routers=routers),
         *network_policies(pool.spec, name=name, installation=installation),
+        *weights.cache_claim(pool.spec.model.cache, name=name),
         *(engine_service(name, role) for role in Role),
         router_service(name),
         router_internal_service(name),

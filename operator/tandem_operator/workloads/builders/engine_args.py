@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from tandem_contracts.names import CONTROL_PORT, HTTP_PORT
 from tandem_operator.api import Device, PoolSpec, quantity
 from tandem_operator.core.role import Role
+from tandem_operator.workloads.builders import weights
 from tandem_operator.workloads.builders.vllm_options import shared_options
 from tandem_operator.workloads.pool_names import GPUS_OPTION, PoolName
 
-MODEL_MOUNT = "/mnt/model"
 STOP_MARGIN_S = 15
 """What stays of the grace period for vLLM's own stop after the drain."""
 KV_LEASE_S = 30
@@ -23,7 +23,7 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
     kv_cache = engine.kv_cache_memory
     options: dict[str, object | None] = {
         "role": role,
-        "model": model_location(spec),
+        "model": weights.location(model.source),
         "model-revision": model.source.hugging_face and model.source.hugging_face.revision,
         "served-model-name": model.name,
         "device": _DEVICES[engine.device],
@@ -40,6 +40,7 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
         "kv-lease-s": KV_LEASE_S,
         "drain-timeout-s": grace_period_s - STOP_MARGIN_S,
         "warm-up-peer": name.engine_url(Role.PREFILL) if role is Role.DECODE else None,
+        **weights.cache_options(model),
     }
     caching = "--prefix-caching" if engine.prefix_caching else "--no-prefix-caching"
     given = [f"--{option}={value}" for option, value in options.items() if value is not None]
@@ -59,26 +60,17 @@ def _extra(argument: str) -> str:
     return f"--extra-arg={argument}" if ours is None else f"{ours}{equals}{value}"
 
 
-def model_location(spec: PoolSpec) -> str:
-    """Path of the weights inside the container, or their repository on the Hub."""
-    source = spec.model.source
-    if source.image is not None:
-        return source.image.path
-    if source.persistent_volume_claim is not None:
-        return (MODEL_MOUNT + source.persistent_volume_claim.path).rstrip("/")
-    assert source.hugging_face is not None, "exactly one source, by the API's own rule"  # noqa: S101
-    return source.hugging_face.repo
-
-
 def revision_of(spec: PoolSpec, *, images: Mapping[Role, str], launcher_image: str) -> str:
     """Hash over what engines of either role must know of each other to exchange KV blocks.
 
     A change of anything else (batch size, memory, resources) rolls pods that still pair with the
     old ones.
     """
+    source = spec.model.source.model_copy(update={"credentials_secret_ref": None})
+    unrelated = {"cache": None, "aliases": (), "source": source}
     common = {
-        # Neither changes a KV block: routers alone know the aliases.
-        "model": spec.model.model_copy(update={"cache": None, "aliases": ()}).to_object(),
+        # None changes a KV block: routers alone know the aliases.
+        "model": spec.model.model_copy(update=unrelated).to_object(),
         # It tells engines of each other's leases.
         "launcher_image": launcher_image,
         # Not for the blocks: engines on other hardware are learned apart.

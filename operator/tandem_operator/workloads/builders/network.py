@@ -48,7 +48,7 @@ def _engines(spec: PoolSpec, role: Role, name: PoolName, network: Network) -> Ob
         {"to": other, "ports": list(_KV_PORTS)},
         {"ports": [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]},
     ]
-    if spec.model.source.hugging_face is not None:
+    if spec.model.source.is_remote:
         anywhere = [{"ipBlock": {"cidr": cidr}} for cidr in ("0.0.0.0/0", "::/0")]
         egress.append({"to": anywhere, "ports": _tcp(*WEB_PORTS)})
     rules = {"ingress": ingress, "egress": [*egress, *network.engine_egress]}

@@ -20,9 +20,8 @@ from tandem_contracts.names import (
 )
 from tandem_operator.api import Device, Placement, PodTemplate, PoolSpec
 from tandem_operator.core.role import Role
-from tandem_operator.workloads.builders import launcher_copy
+from tandem_operator.workloads.builders import launcher_copy, weights
 from tandem_operator.workloads.builders.engine_args import (
-    MODEL_MOUNT,
     STOP_MARGIN_S,
     digest,
     engine_args,
@@ -76,10 +75,10 @@ def engine_template(
         ],
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
-            {"name": "cache", "mountPath": "/cache"},
+            {"name": "cache", "mountPath": weights.CACHE_MOUNT},
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
             launcher_copy.MOUNT,
-            *_model_mounts(spec),
+            *weights.mounts(spec.model.source),
         ],
         **_probes(startup="/startup", liveness="/live", readiness="/ready", port=CONTROL_PORT),
     }
@@ -95,7 +94,7 @@ def engine_template(
             "enableServiceLinks": False,
             "initContainers": [launcher_copy.launcher_container(launcher_image)],
             "containers": [container],
-            "volumes": [launcher_copy.VOLUME, *_model_volumes(spec)],
+            "volumes": [launcher_copy.VOLUME, *weights.volumes(spec.model)],
             **claims,
         },
     }
@@ -230,7 +229,7 @@ def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:
         resources=spec.fleets[role].resources.to_object(),
         volumes=[
             _volume("tmp"),
-            _cache_volume(spec),
+            weights.cache_volume(spec.model.cache, name=name),
             # vLLM's processes share tensors through it; a container's own 64 MiB are too few.
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
         ],
@@ -314,17 +313,13 @@ def _placed(placement: Placement, selector: Object) -> Object:
 def _engine_env(spec: PoolSpec) -> list[Object]:
     env: list[Object] = [
         {"name": POD_IP_ENV, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        {"name": "HOME", "value": "/cache"},
+        {"name": "HOME", "value": weights.CACHE_MOUNT},
         {
             "name": REVISION_ENV,
             "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{REVISION_LABEL}']"}},
         },
     ]
-    hub = spec.model.source.hugging_face
-    if hub is not None and hub.token_secret_ref is not None:
-        secret = {"name": hub.token_secret_ref.name, "key": hub.token_secret_ref.key}
-        env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": secret}})
-    return env
+    return [*env, *weights.environment(spec.model.source)]
 
 
 def _gpus_of(spec: PoolSpec, role: Role) -> tuple[Object, Object]:
@@ -340,24 +335,6 @@ def _gpus_of(spec: PoolSpec, role: Role) -> tuple[Object, Object]:
     return {"resources": {"requests": gpus, "limits": gpus}}, {}
 
 
-def _model_mounts(spec: PoolSpec) -> list[Object]:
-    if spec.model.source.persistent_volume_claim is None:
-        return []
-    return [{"name": "model", "mountPath": MODEL_MOUNT, "readOnly": True}]
-
-
-def _model_volumes(spec: PoolSpec) -> list[Object]:
-    claim = spec.model.source.persistent_volume_claim
-    if claim is None:
-        return []
-    return [
-        {
-            "name": "model",
-            "persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": True},
-        }
-    ]
-
-
 def _probes(*, startup: str, liveness: str, readiness: str, port: int) -> Mapping[str, Any]:
     paths = {"startupProbe": startup, "livenessProbe": liveness, "readinessProbe": readiness}
     return {
@@ -368,14 +345,6 @@ def _probes(*, startup: str, liveness: str, readiness: str, port: int) -> Mappin
 
 def _port(port_name: str, port: int) -> Object:
     return {"name": port_name, "containerPort": port, "protocol": "TCP"}
-
-
-def _cache_volume(spec: PoolSpec) -> Object:
-    cache = spec.model.cache
-    if cache is None:
-        return _volume("cache")
-    claim = {"claimName": cache.persistent_volume_claim.claim_name}
-    return {"name": "cache", "persistentVolumeClaim": claim}
 
 
 def _volume(volume: str) -> Object:

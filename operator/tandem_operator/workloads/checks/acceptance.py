@@ -1,5 +1,6 @@
 """What is wrong with a pool that neither CEL nor the API server says well, a sentence each."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from tandem_operator.workloads.world import Installation
 _GRACE = "terminationGracePeriodSeconds"
 # Below this not even the sandbox comes up, and Kubernetes says so in an Event of the pod alone.
 _LEAST_MEMORY = "64Mi"
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _EXAMPLE = "registry.example.com/first:1.0"
 
 
@@ -83,13 +85,8 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objectio
         url, allowed = spec.metrics.prometheus.url, installation.prometheus_urls
         if (why := addresses.objection(url, allowed=allowed)) is not None:
             yield Objection("metrics.prometheus.url", why)
-    hub = spec.model.source.hugging_face
-    token, secrets = None if hub is None else hub.token_secret_ref, installation.hub_token_secrets
-    if token is not None and secrets and token.name not in secrets:
-        some = " or ".join(sorted(secrets)[:3])
-        field = "model.source.huggingFace.tokenSecretRef.name"
-        why = f"must be a Secret that the operator was installed with; write {some}"
-        yield Objection(field, f"{field} {why}")
+    yield from _secret_objections(spec, installation)
+    yield from _cache_objections(spec, installation)
     for role, fleet in spec.fleets.items():
         own = fleet.engine and fleet.engine.resource_claim_template_name
         if own and spec.engine.claim_template is None:
@@ -103,6 +100,50 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objectio
         yield from _template_objections(fleet.pod_template, role)
     yield from _memory_objections(spec.router.resources, "router.resources", example="512Mi")
     yield from _template_objections(spec.router.pod_template, ROUTER)
+
+
+def _secret_objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
+    source, secrets = spec.model.source, installation.hub_token_secrets
+    if source.credentials_secret_ref is not None:
+        named, field = source.credentials_secret_ref.name, "credentialsSecretRef"
+    elif source.hugging_face is not None and source.hugging_face.token_secret_ref is not None:
+        named, field = source.hugging_face.token_secret_ref.name, "huggingFace.tokenSecretRef"
+    else:
+        return
+    field = f"model.source.{field}.name"
+    yield from _name_objections(named, field)
+    if secrets and named not in secrets:
+        some = " or ".join(sorted(secrets)[:3])
+        why = f"must be a Secret that the operator was installed with; write {some}"
+        yield Objection(field, f"{field} {why}")
+
+
+def _cache_objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
+    if spec.model.cache is None:
+        return
+    yield from _name_objections(spec.model.cache.storage_class_name, "model.cache.storageClassName")
+    folder = spec.model.cache.host_path
+    allowed = installation.cache_host_paths
+    # Not folders below one that is allowed: pods could put a link to any other folder there.
+    if folder is None or allowed is None or folder.path in allowed or installation.any_pod_template:
+        return
+    field = "model.cache.hostPath.path"
+    some = " or ".join(sorted(allowed)[:3])
+    why = f"must be a folder that the operator was installed with; write {some}"
+    if not allowed:
+        why = (
+            "is refused, since the operator was installed without a folder of nodes for caches;"
+            f" set pools.cacheHostPaths: [{folder.path}] of its chart, or use persistentVolumeClaim"
+            " or size"
+        )
+    yield Objection(field, f"{field} {why}")
+
+
+def _name_objections(name: str | None, field: str) -> Iterator[Objection]:
+    """Of a field whose rule would make the CRD too long for what it says."""
+    if name is not None and not _DNS_NAME.fullmatch(name):
+        why = "must hold only lower-case letters, digits, '-' and '.'; write for example weights-1"
+        yield Objection(field, f"{field} {why}")
 
 
 def _memory_objections(resources: Resources, path: str, *, example: str) -> Iterator[Objection]:

@@ -33,6 +33,11 @@ _STUCK_WAITING = frozenset(
 )
 _STATUSES = ("initContainerStatuses", "containerStatuses")
 _TOKEN = re.compile(r"\b(hf_|sk-)[A-Za-z0-9_-]{8,}")
+_OF_POD_SECURITY = re.compile(r'violates PodSecurity(?=.*hostPath)(?=.*"cache")')
+_FOR_HOST_PATH = (
+    "model.cache.hostPath needs a namespace of Pod Security level privileged; label it"
+    " pod-security.kubernetes.io/enforce=privileged, or use persistentVolumeClaim or size"
+)
 _LONGEST = 500
 
 
@@ -45,7 +50,10 @@ def deployment_trouble(deployment: Mapping[str, Any]) -> str | None:
     """Why the Deployment's pods are not even created: a quota, a policy, a missing account."""
     for condition in _status(deployment).get("conditions") or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
-            return _worded(condition.get("reason"), condition.get("message"))
+            message = str(condition.get("message") or "")
+            if _OF_POD_SECURITY.search(message):
+                message = f"{_FOR_HOST_PATH}: {message}"
+            return _worded(condition.get("reason"), message)
     return None
 
 
