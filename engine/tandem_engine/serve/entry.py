@@ -13,11 +13,11 @@ from pathlib import Path
 
 from tandem_contracts import logs
 from tandem_contracts.names import KEY_ENV, REVISION_ENV
+from tandem_engine.serve.bucket_copy import FetchError, fetch
 from tandem_engine.serve.engine_command import EngineCommand, vllm_command
 from tandem_engine.serve.engine_facts import EngineFacts, look_around
 from tandem_engine.serve.engine_image import image_refusal, look_at_image
 from tandem_engine.serve.engine_settings import EngineSettings
-from tandem_engine.serve.fetch import FetchError, fetch
 from tandem_engine.serve.launcher import EngineError, Launcher
 from tandem_engine.serve.object_storage import folder_of, scheme_of
 from tandem_engine.serve.options import OptionError, parse

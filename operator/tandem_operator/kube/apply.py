@@ -279,9 +279,7 @@ class ChildWriter:
         """
         kind = BY_NAME[body["kind"]]
         try:
-            _hold_to_image_volumes(
-                body, await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
-            )
+            result = await self._kube.apply(kind, body, manager=CHILD_MANAGER, dry_run=True)
         except ApiServerError as error:
             conflicts = parse_conflicts(error.body) if error.status == 409 else ()
             left = not_ours(conflicts, prefixes=_OURS)
@@ -291,10 +289,12 @@ class ChildWriter:
             if sent is None:
                 return f"another manager owns {describe(left)}."
             taken = tuple(each for each in conflicts if each not in left)
-            await self._kube.apply(
+            result = await self._kube.apply(
                 kind, sent, manager=CHILD_MANAGER, force=bool(taken), dry_run=True
             )
+            _hold_to_image_volumes(sent, result)
             return _Claims(body, sent, taken=taken, left=left)
+        _hold_to_image_volumes(body, result)
         return _Claims(body, body)
 
     async def _write(self, claims: _Claims) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem_engine.serve.fetch import FetchError, fetch
+from tandem_engine.serve.bucket_copy import FetchError, fetch
 from tandem_engine.serve.object_storage import folder_of
 
 URI = "s3://models/llama"
@@ -166,7 +166,7 @@ def test_signals_are_afterwards_as_they_were(bucket: Bucket) -> None:
 def engine(bucket: Bucket) -> "subprocess.Popen[bytes]":
     """Another launcher that fetches the same model."""
     code = (
-        "import os, pathlib, sys; from tandem_engine.serve.fetch import fetch;"
+        "import os, pathlib, sys; from tandem_engine.serve.bucket_copy import fetch;"
         f"fetch({URI!r}, folder=pathlib.Path({str(bucket.model)!r}), python=sys.executable,"
         " environment={**os.environ, 'PYTHONPATH': os.environ['LIBRARY']})"
     )
