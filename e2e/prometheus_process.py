@@ -22,6 +22,19 @@ _UP_S = 60.0
 @contextmanager
 def prometheus(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iterator[Ask]:
     """Run one with its data in `folder`; it is asked by path and parameters of its API."""
+    with prometheus_url(folder, config, *arguments) as url:
+
+        def ask(path: str, **parameters: Any) -> Any:
+            query = urllib.parse.urlencode(parameters, doseq=True)
+            with urllib.request.urlopen(f"{url}{path}?{query}", timeout=30) as answer:
+                return json.load(answer)["data"]
+
+        yield ask
+
+
+@contextmanager
+def prometheus_url(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iterator[str]:
+    """The same by its URL."""
     (folder / "prometheus.yml").write_text(yaml.safe_dump(dict(config)))
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
@@ -34,15 +47,9 @@ def prometheus(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iter
             *arguments,
         ]
     )
-
-    def ask(path: str, **parameters: Any) -> Any:
-        query = urllib.parse.urlencode(parameters, doseq=True)
-        with urllib.request.urlopen(f"http://{address}{path}?{query}", timeout=30) as answer:
-            return json.load(answer)["data"]
-
     try:
         _await(f"http://{address}/-/ready", server)
-        yield ask
+        yield f"http://{address}"
     finally:
         server.terminate()
         server.wait(timeout=30)

@@ -10,6 +10,11 @@ def selected(made: MetricSeries | str, *matchers: str, **labels: str) -> str:
     return f"{name}{{{chosen}}}" if chosen else name
 
 
+def quantile(share: str, classic: str, *, native: str) -> str:
+    """A percentile of a histogram, by its buckets or by the native one that the server keeps."""
+    return " or ".join(f"histogram_quantile({share}, {of})" for of in (classic, native))
+
+
 def largest(of: str, *by: str) -> str:
     """One value for each `by`; two operators can show one pool while the Lease changes hands."""
     return f"max by ({', '.join(by)}) ({of})" if by else f"max({of})"

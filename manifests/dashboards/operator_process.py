@@ -13,7 +13,7 @@ from manifests.dashboards.panels import (
     states,
 )
 from manifests.dashboards.variables import NAMESPACE, POOL, choice, framed
-from manifests.promql import largest, selected
+from manifests.promql import largest, quantile, selected
 from tandem_operator.metrics import series
 from tandem_operator.metrics.series import MetricSeries
 
@@ -115,6 +115,7 @@ def _now(made: Dashboard) -> Dashboard:
 
 def _passes(made: Dashboard) -> Dashboard:
     buckets = of_process(f"{series.RECONCILE_SECONDS.name}_bucket")
+    whole = of_process(series.RECONCILE_SECONDS)
     return (
         made.with_row(Row("Passes"))
         .with_panel(
@@ -135,8 +136,11 @@ def _passes(made: Dashboard) -> Dashboard:
                 "Percentiles of the time from the start of a pass to its last write.",
                 *(
                     Query(
-                        f"histogram_quantile({edge}, sum by (le)"
-                        f" (rate({buckets}[$__rate_interval])))",
+                        quantile(
+                            edge,
+                            f"sum by (le) (rate({buckets}[$__rate_interval]))",
+                            native=f"sum(rate({whole}[$__rate_interval]))",
+                        ),
                         f"p{edge[2:].ljust(2, '0')}",
                     )
                     for edge in QUANTILES

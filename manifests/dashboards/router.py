@@ -7,7 +7,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
 from manifests.dashboards.panels import Query, Unit, lines
 from manifests.dashboards.variables import NAMESPACE
-from manifests.promql import selected
+from manifests.promql import quantile, selected
 
 PODS = 'pod=~"${pool}-router-[^-]+(-[^-]+)?"'
 EDGES = ("0.5", "0.95")
@@ -27,6 +27,7 @@ def rate_of(name: str, *by: str, matcher: str | None = None) -> str:
 def blamed(made: Dashboard) -> Dashboard:
     """Why requests are late."""
     spent, counted = (rate_of(f"ttft_part_seconds_{each}", "part") for each in ("sum", "count"))
+    native = f"histogram_avg({rate_of('ttft_part_seconds', 'part')})"
     return (
         made.with_row(Row("Causes of late requests"))
         .with_panel(
@@ -44,7 +45,7 @@ def blamed(made: Dashboard) -> Dashboard:
                 "Parts of the mean TTFT",
                 "The mean time that requests spent in each part of their way. The parts sum to the"
                 " mean TTFT.",
-                Query(f"{spent} / {counted}", "{{part}}"),
+                Query(f"{spent} / {counted} or {native}", "{{part}}"),
                 unit=Unit.SECONDS,
                 stacked=True,
             )
@@ -94,7 +95,9 @@ _VIOLATED = 'result="violated"'
 
 
 def _quantile(kind: str, edge: str) -> str:
-    return f"histogram_quantile({edge}, {rate_of(f'{kind}_seconds_bucket', 'le')})"
+    return quantile(
+        edge, rate_of(f"{kind}_seconds_bucket", "le"), native=rate_of(f"{kind}_seconds")
+    )
 
 
 def routed(made: Dashboard) -> Dashboard:

@@ -22,9 +22,12 @@ from tandem_operator.kube.client import ApiServerError, Kube, connect
 from tandem_operator.kube.kinds import POOL
 from tandem_operator.kube.lease import Lease, LeaseLostError, LeaseTerms
 from tandem_operator.kube.lease_name import lease_name
+from tandem_operator.kube.named_values import NamespaceValues
 from tandem_operator.loop import PoolKey, PoolLoop
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.exported import Exported
+from tandem_operator.metrics.installed_prometheus import installed_prometheus
+from tandem_operator.metrics.prometheus_access import PrometheusAccess
 from tandem_operator.metrics.sessions import pods_session, servers_session
 from tandem_operator.serving import ProbeHealth, Servers
 from tandem_operator.watch import PoolWatch
@@ -122,6 +125,13 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         " any but this pod, its node, the cloud's metadata and the API server",
     )
     parser.add_argument(
+        "--prometheus",
+        type=installed_prometheus,
+        metavar="JSON",
+        help="the Prometheus server of pools that name none: url, headers, tokenFile and"
+        " authorityFile",
+    )
+    parser.add_argument(
         "--hub-token-secret",
         action="append",
         default=[],
@@ -153,6 +163,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
             any_extra_args=parsed.allow_any_extra_args,
             network=_network_of(parsed),
             prometheus_urls=tuple(parsed.prometheus_url),
+            prometheus=parsed.prometheus,
             hub_token_secrets=tuple(parsed.hub_token_secret),
             cache_host_paths=tuple(parsed.cache_host_path),
             lease=_lease_of(parsed),
@@ -195,7 +206,12 @@ async def run(options: OperatorOptions) -> int:
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     health, exported = ProbeHealth(), Exported()
-    servers = Servers(health, health_port=options.health_port, metrics_port=options.metrics_port)
+    servers = Servers(
+        health,
+        health_port=options.health_port,
+        metrics_port=options.metrics_port,
+        refresh=exported.refresh,
+    )
     await servers.start()
     try:
         kube = await connect()
@@ -233,8 +249,17 @@ async def act(
     """Watch, queue and make passes; returns only by cancellation or a fault."""
     loop = asyncio.get_running_loop()
     await _wait_for_crd(kube, options, health)
-    allowed = options.installation.prometheus_urls
-    async with pods_session() as pods, servers_session(allowed=allowed) as servers:
+    async with (
+        pods_session() as pods,
+        servers_session(named=True) as open_session,
+        servers_session(named=False) as guarded_session,
+    ):
+        servers = PrometheusAccess(
+            options.installation,
+            values=NamespaceValues(kube, clock=time.monotonic),
+            open_session=open_session,
+            guarded_session=guarded_session,
+        )
         collector = Collector(pods, servers=servers)
         pools = PoolLoop(
             kube,
@@ -266,7 +291,7 @@ async def act(
             changed=lambda key, is_child: _call(loop, changed, key, is_child),
             restarted=lambda: _call(loop, exported.watch_restarts.inc),
         )
-        exported.queue_depth.set_function(lambda: queue.depth)
+        exported.depth = lambda: queue.depth
         health.live["queue"] = lambda: _overdue(loop.time() - queue.heartbeat_s)
         health.live["watch"] = lambda: None if watch.alive else "its thread ended"
         queue.heartbeat_s = loop.time()

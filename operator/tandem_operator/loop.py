@@ -236,6 +236,8 @@ class PoolLoop:
             router_pods=len(targets.routers),
             latency=collected.latency,
             metrics_source=collected.source,
+            prometheus_passed_over=collected.passed_over is not None,
+            prometheus_fault=collected.fault,
             memory=known.memory,
             memory_refused_s=None if known.refusal is None else known.refusal.at_s,
             cordoned=await self._cordons.names(),

@@ -1,10 +1,12 @@
 """The operator's own two HTTP ports: health and metrics."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 Check = Callable[[], str | None]
 """What is wrong, or `None`."""
@@ -32,18 +34,44 @@ def _probe(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Re
     return answer
 
 
-async def _metrics(_: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+# A page of many pools takes a while to write. One thread writes one at a time: its own loop, which
+# makes passes over pools, goes on meanwhile.
+_WRITER = ThreadPoolExecutor(1, thread_name_prefix="metrics")
+
+
+def _page(refresh: Callable[[], None]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(request: web.Request) -> web.Response:
+        named = request.query.getall("name[]", [])
+        registry = REGISTRY.restricted_registry(named) if named else REGISTRY
+        refresh()
+        loop = asyncio.get_running_loop()
+        body = await loop.run_in_executor(_WRITER, generate_latest, registry)
+        page = web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        page.enable_compression()
+        return page
+
+    return answer
 
 
 class Servers:
-    """Both ports, from before the election until the end."""
+    """Both ports, from before the election until the end.
 
-    def __init__(self, health: ProbeHealth, *, health_port: int, metrics_port: int) -> None:
+    Args:
+        refresh: reads, on the loop, what a page of metrics needs of it.
+    """
+
+    def __init__(
+        self,
+        health: ProbeHealth,
+        *,
+        health_port: int,
+        metrics_port: int,
+        refresh: Callable[[], None],
+    ) -> None:
         probes, metrics = web.Application(), web.Application()
         probes.router.add_get("/healthz", _probe(health.live))
         probes.router.add_get("/readyz", _probe(health.ready))
-        metrics.router.add_get("/metrics", _metrics)
+        metrics.router.add_get("/metrics", _page(refresh))
         self._runners = {
             health_port: web.AppRunner(probes, access_log=None),
             metrics_port: web.AppRunner(metrics, access_log=None),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tandem_operator.api import ConditionType, PoolStatus, parse_pool
-from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Prometheus
+from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.decide import decide
 from tandem_operator.core.guard.router_count import RouterCount
 from tandem_operator.core.guard.stabilization import Wants
@@ -109,7 +109,8 @@ def facts(**changes: Any) -> PoolFacts:
         previous=PoolStatus(),
         outcome=WriteOutcome(),
         metrics_source=MetricsSource.DIRECT,
-        wanted_metrics=Metrics(),
+        prometheus_passed_over=False,
+        prometheus_fault=None,
         cost=None,
         now_s=NOW_S,
     )
@@ -158,8 +159,10 @@ def _shapes() -> Iterator[PoolFacts]:
     yield facts(**_at_attainment(1.0, seen=seen(pods=(seen_pod("prefill"),))))
     yield facts(metrics_source=MetricsSource.PROMETHEUS)
     yield facts(idle=next(mistyped_templates()))
-    url = Prometheus(url="http://prometheus:9090")
-    yield facts(wanted_metrics=Metrics(prometheus=url))
+    yield facts(prometheus_passed_over=True)
+    fault = "Prometheus: HTTP 401 from /api/v1/query, since it wants another token"
+    yield facts(prometheus_passed_over=True, prometheus_fault=fault)
+    yield facts(metrics_source=MetricsSource.PROMETHEUS, prometheus_fault=fault)
     stale = decision(fresh=False, fresh_message="no router is running")
     yield facts(decision=stale, previous=_long_available())
     yield facts(decision=stale)

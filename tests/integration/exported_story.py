@@ -57,6 +57,7 @@ class Scraped(Tandem):
         self.exported.queue_depth.set(0)
         self.exported.reconciles.labels(result="error").inc()
         self.pool: Pool | None = None
+        self.shown: ShownPool | None = None
         self.now_s = self.next_scrape_s = self.judged = 0
         router.watch(
             fleet=EnginePods(lambda: 0.0),
@@ -78,20 +79,19 @@ class Scraped(Tandem):
         answer = super().tick(spec, observation, now_s)
         self.now_s = now_s
         ready = [pod.role for pod in observation.pods if pod.phase is PodPhase.READY]
-        self.exported.show(
-            ShownPool(
-                namespace=NAMESPACE,
-                pool=POOL,
-                conditions=[_condition(kind) for kind in ConditionType],
-                policy=spec,
-                decision=self.decisions[-1],
-                ready={role.value: ready.count(role) for role in Role},
-                gpus_held=len(observation.pods),
-                cost=Cost(per_gpu_hour="2.49", currency="EUR"),
-                age_s=1.0,
-                at_s=now_s,
-            )
+        self.shown = ShownPool(
+            namespace=NAMESPACE,
+            pool=POOL,
+            conditions=[_condition(kind) for kind in ConditionType],
+            policy=spec,
+            decision=self.decisions[-1],
+            ready={role.value: ready.count(role) for role in Role},
+            gpus_held=len(observation.pods),
+            cost=Cost(per_gpu_hour="2.49", currency="EUR"),
+            age_s=1.0,
+            at_s=now_s,
         )
+        self.exported.show(self.shown)
         self.exported.reconciles.labels(result="success").inc()
         self.exported.reconcile_seconds.observe(0.02)
         if now_s >= self.next_scrape_s:
@@ -138,6 +138,17 @@ def _condition(kind: ConditionType) -> Condition:
 
 def scraped() -> str:
     """All scrapes, as a text that `promtool tsdb create-blocks-from openmetrics` reads."""
+    return "\n".join((*_by_series(_run().lines), "# EOF", ""))
+
+
+def last_shown() -> ShownPool:
+    """All that the operator shows of a pool, at the end of the story."""
+    shown = _run().shown
+    assert shown is not None
+    return shown
+
+
+def _run() -> Scraped:
     policy = Scraped()
     trace = told(PHASES, seed=1)
     setup = PoolSetup(name="pool", spec=SPEC, trace=trace, profile=ENGINE, start=ONE_EACH)
@@ -147,7 +158,7 @@ def scraped() -> str:
     )
     policy.pool = run.pool("pool")
     run.run()
-    return "\n".join((*_by_series(policy.lines), "# EOF", ""))
+    return policy
 
 
 def _by_series(lines: Iterable[str]) -> list[str]:

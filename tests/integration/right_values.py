@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from manifests.generate import NAMESPACE, REGISTRY
+from tests.unit.api.bad_pools import merged
 
 DIGEST = "sha256:" + "0" * 64
 POD = "Deployment/tandem-operator:spec.template"
@@ -17,6 +18,7 @@ ENV = f"{OPERATOR}.env"
 MONITOR = "ServiceMonitor/tandem-operator"
 RULE = "PrometheusRule/tandem-operator"
 WITH_RULES = {"metrics": {"prometheusRule": {"enabled": True}}}
+WITH_PROMETHEUS: dict[str, Any] = {"metrics": {"prometheus": {"url": "https://p"}}}
 DASHBOARD = "ConfigMap/tandem-operator-dashboard-fleet"
 WITH_DASHBOARDS: dict[str, Any] = {"dashboards": {"enabled": True}}
 SELECTED = {
@@ -357,6 +359,47 @@ RIGHT_VALUES = {
         f"{DASHBOARD}:metadata.annotations.k8s-folder",
         "Tandem",
         WITH_DASHBOARDS,
+    ),
+    "metrics.prometheus.url": RightValue(
+        {"metrics": {"prometheus": {"url": "https://p:9443/prom"}}},
+        f"{OPERATOR}.args[--prometheus]",
+        '--prometheus={"url":"https://p:9443/prom"}',
+    ),
+    "metrics.prometheus.headers": RightValue(
+        {"metrics": {"prometheus": {"headers": {"X-Scope-OrgID": "a|b"}}}},
+        f"{OPERATOR}.args[--prometheus]",
+        '--prometheus={"headers":{"X-Scope-OrgID":"a|b"},"url":"http://p"}',
+        {"metrics": {"prometheus": {"url": "http://p"}}},
+    ),
+    "metrics.prometheus.token.secret": RightValue(
+        {"metrics": {"prometheus": {"token": {"secret": "reader"}}}},
+        f"{OPERATOR}.args[--prometheus]",
+        '--prometheus={"tokenFile":"/etc/tandem-prometheus/token","url":"https://p"}',
+        WITH_PROMETHEUS,
+    ),
+    "metrics.prometheus.token.key": RightValue(
+        {"metrics": {"prometheus": {"token": {"key": "bearer"}}}},
+        f"{POD}.spec.volumes[prometheus].projected.sources",
+        [{"secret": {"name": "reader", "items": [{"key": "bearer", "path": "token"}]}}],
+        merged(WITH_PROMETHEUS, {"metrics": {"prometheus": {"token": {"secret": "reader"}}}}),
+    ),
+    "metrics.prometheus.token.file": RightValue(
+        {"metrics": {"prometheus": {"token": {"file": "/a/token"}}}},
+        f"{OPERATOR}.args[--prometheus]",
+        '--prometheus={"tokenFile":"/a/token","url":"https://p"}',
+        WITH_PROMETHEUS,
+    ),
+    "metrics.prometheus.ca.configMap": RightValue(
+        {"metrics": {"prometheus": {"ca": {"configMap": "ours"}}}},
+        f"{OPERATOR}.args[--prometheus]",
+        '--prometheus={"authorityFile":"/etc/tandem-prometheus/ca.crt","url":"https://p"}',
+        WITH_PROMETHEUS,
+    ),
+    "metrics.prometheus.ca.key": RightValue(
+        {"metrics": {"prometheus": {"ca": {"key": "root.pem"}}}},
+        f"{POD}.spec.volumes[prometheus].projected.sources",
+        [{"configMap": {"name": "ours", "items": [{"key": "root.pem", "path": "ca.crt"}]}}],
+        merged(WITH_PROMETHEUS, {"metrics": {"prometheus": {"ca": {"configMap": "ours"}}}}),
     ),
     "networkPolicy.enabled": RightValue(
         {"networkPolicy": {"enabled": True}},

@@ -157,6 +157,28 @@ def test_nobody_has_a_pool_read_a_secret_that_they_may_not_read(plane: ControlPl
             apply("bob", source)
 
 
+def test_nobody_has_a_token_sent_that_they_may_not_read(plane: ControlPlane):
+    rules = [{"apiGroups": ["tandem-inference.io"], "resources": ["*"], "verbs": ["*"]}]
+    grant(plane, "bob", rules)
+    grant(plane, "eve", [*rules, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}])
+    asked = {"url": "https://prometheus:9090", "tokenSecretRef": {"name": "reader"}}
+    named = namespaced(pool({"metrics": {"prometheus": asked}}))
+    named["metadata"]["name"] = "token-sender"
+
+    def apply(user: str, *more: str) -> str:
+        words = ("apply", *more, f"--as={user}", "-f", "-")
+        return plane.run_kubectl(*words, stdin=json.dumps(named))
+
+    with pytest.raises(RuntimeError, match="names a Secret that you may not read"):
+        apply("bob", "--dry-run=server")
+    assert "created" in apply("eve")
+    named["spec"]["scaling"] = {"mode": "Recommend"}
+    assert "configured" in apply("bob", "--dry-run=server")
+    named["spec"]["metrics"]["prometheus"]["url"] = "https://bobs.example.com"
+    with pytest.raises(RuntimeError, match="names a Secret that you may not read"):
+        apply("bob", "--dry-run=server")
+
+
 def grant(plane: ControlPlane, user: str, rules: list[dict[str, Any]]) -> None:
     group = "rbac.authorization.k8s.io"
     head = {"apiVersion": f"{group}/v1", "metadata": {"name": user, "namespace": NAMESPACE}}

@@ -12,7 +12,7 @@ import asyncio, sys
 from tandem_operator.metrics.sessions import servers_session
 
 async def ask(url):
-    async with servers_session(allowed=(url,)) as session, session.get(url) as answer:
+    async with servers_session(named=True) as session, session.get(url) as answer:
         print("answered", answer.status)
 
 asyncio.run(ask(sys.argv[1]))

@@ -201,6 +201,46 @@ BY_SENTENCE = {
         {"pools": {"prometheusUrls": ["http://me:secret@prometheus:9090"]}},
         "pools.prometheusUrls[0] holds a password",
     ),
+    "own Prometheus without a scheme": WrongValue(
+        {"metrics": {"prometheus": {"url": "prometheus:9090"}}},
+        'metrics.prometheus.url is "prometheus:9090", which is not a URL',
+    ),
+    "own Prometheus with a password": WrongValue(
+        {"metrics": {"prometheus": {"url": "https://me:secret@prometheus"}}},
+        "metrics.prometheus.url holds a password",
+    ),
+    "token without a server": WrongValue(
+        {"metrics": {"prometheus": {"token": {"secret": "reader"}}}},
+        "metrics.prometheus.url is empty, so its headers, token and ca would have no effect",
+    ),
+    "two tokens": WrongValue(
+        {"metrics": {"prometheus": {"url": "https://p", "token": {"secret": "a", "file": "/b"}}}},
+        "metrics.prometheus.token.secret and token.file are both set",
+    ),
+    "token without TLS": WrongValue(
+        {"metrics": {"prometheus": {"url": "http://p", "token": {"secret": "a"}}}},
+        'metrics.prometheus.url is "http://p", where everybody on the way could read the token',
+    ),
+    "token in no file": WrongValue(
+        {"metrics": {"prometheus": {"url": "https://p", "token": {"file": "token"}}}},
+        'metrics.prometheus.token.file is "token", which is not a whole path',
+    ),
+    "token that cannot be": WrongValue(
+        {"metrics": {"prometheus": {"url": "https://p", "token": {"secret": "A_B"}}}},
+        'metrics.prometheus.token.secret is "A_B", which cannot be a name',
+    ),
+    "authorities that cannot be": WrongValue(
+        {"metrics": {"prometheus": {"url": "https://p", "ca": {"configMap": "A_B"}}}},
+        'metrics.prometheus.ca.configMap is "A_B", which cannot be a name',
+    ),
+    "token as a header": WrongValue(
+        {"metrics": {"prometheus": {"url": "https://p", "headers": {"Authorization": "Bearer x"}}}},
+        "metrics.prometheus.headers has Authorization",
+    ),
+    "header of two lines": WrongValue(
+        {"metrics": {"prometheus": {"url": "https://p", "headers": {"X-A": "b\nX-C: d"}}}},
+        'metrics.prometheus.headers has "X-A" with',
+    ),
     "Secret that cannot be": WrongValue(
         {"pools": {"hubTokenSecrets": ["HF_TOKEN"]}}, 'pools.hubTokenSecrets[0] is "HF_TOKEN"'
     ),

@@ -6,6 +6,7 @@
 {{- include "tandem.checkRollout" . }}
 {{- include "tandem.checkExtras" . }}
 {{- include "tandem.checkConnections" . }}
+{{- include "tandem.checkPrometheus" . }}
 {{- end }}
 
 {{- define "tandem.checkImages" -}}
@@ -131,7 +132,7 @@
 
 {{- /* A value here that the chart sets too would win or be refused by the API server. */}}
 {{- define "tandem.checkExtras" -}}
-{{- $arguments := dict "--namespace" "watchNamespaces" "--metrics-port" "" "--health-port" "" "--leader-elect" "replicas" "--lease-namespace" "" "--allow-any-pod-template" "pools.allowAnyPodTemplate" "--allow-any-extra-args" "pools.allowAnyExtraArgs" "--no-network-policies" "pools.networkPolicies.enabled" "--metrics-from" "pools.networkPolicies.metricsFrom" "--engine-egress" "pools.networkPolicies.engineEgress" "--prometheus-url" "pools.prometheusUrls" "--hub-token-secret" "pools.hubTokenSecrets" "--cache-host-path" "pools.cacheHostPaths" }}
+{{- $arguments := dict "--namespace" "watchNamespaces" "--metrics-port" "" "--health-port" "" "--leader-elect" "replicas" "--lease-namespace" "" "--allow-any-pod-template" "pools.allowAnyPodTemplate" "--allow-any-extra-args" "pools.allowAnyExtraArgs" "--no-network-policies" "pools.networkPolicies.enabled" "--metrics-from" "pools.networkPolicies.metricsFrom" "--engine-egress" "pools.networkPolicies.engineEgress" "--prometheus-url" "pools.prometheusUrls" "--prometheus" "metrics.prometheus" "--hub-token-secret" "pools.hubTokenSecrets" "--cache-host-path" "pools.cacheHostPaths" }}
 {{- range .Values.extraArgs }}
 {{- $option := regexReplaceAll "=.*" . "" }}
 {{- if hasKey $arguments $option }}
@@ -150,7 +151,7 @@
 {{- end }}
 {{- $volumes := list }}
 {{- range .Values.extraVolumes }}
-{{- if has .name (list "tmp" "ca-bundle") }}
+{{- if has .name (list "tmp" "ca-bundle" "prometheus") }}
 {{- fail (printf "extraVolumes has %q, which is a volume of this chart; give it another name" .name) }}
 {{- end }}
 {{- $volumes = append $volumes .name }}
@@ -159,7 +160,7 @@
 {{- if not (has $mount.name $volumes) }}
 {{- fail (printf "extraVolumeMounts[%d].name is %q, which extraVolumes does not have; add the volume there" $index $mount.name) }}
 {{- end }}
-{{- if has (trimSuffix "/" $mount.mountPath) (list "/tmp" "/etc/tandem-ca") }}
+{{- if has (trimSuffix "/" $mount.mountPath) (list "/tmp" "/etc/tandem-ca" "/etc/tandem-prometheus") }}
 {{- fail (printf "extraVolumeMounts[%d].mountPath is %q, where this chart mounts a volume of its own; choose another path" $index $mount.mountPath) }}
 {{- end }}
 {{- end }}

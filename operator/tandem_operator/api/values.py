@@ -16,6 +16,7 @@ _SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(ms|s|m|h)"
 _DURATION = "^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h))+$"
 _PERCENTAGE = "^[0-9]{1,2}([.][0-9]{1,3})?%$"
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6([0-4][0-9]{3}|5([0-4][0-9]{2}|5([0-2][0-9]|3[0-5]))))"
 _QUANTITY = re.compile(
     r"(?P<number>([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?)(?P<unit>[a-zA-Z]{0,2})"
 )
@@ -141,12 +142,12 @@ def url_rule(*, name: str, example: str) -> Rule:
     return text_rule(
         pattern=(
             r"^https?://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
-            "(:[0-9]{1,5})?(/[-A-Za-z0-9._~]+)*/?$"
+            rf"(:{_PORT})?(/[-A-Za-z0-9._~]+)*/?$"
         ),
         never="[.][.]|/[.](/|$)",
         message=(
-            f"{name} must be an http or https URL of a host, a port and a plain path, without user,"
-            f" query, fragment or '..'; write for example {example}"
+            f"{name} must be an http or https URL of a host, a port up to 65535 and a plain"
+            f" path, without user, query, fragment or '..'; write for example {example}"
         ),
     )
 

@@ -30,6 +30,7 @@ class Exported:
         self, registry: CollectorRegistry = REGISTRY, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
+        self.depth: Callable[[], int] = lambda: 0
         self._held: dict[tuple[str, str], _Held] = {}
         self._shown: dict[tuple[str, str], frozenset[_Child]] = {}
         self._gauges = {
@@ -54,6 +55,10 @@ class Exported:
         )
         version = metadata.version("tandem-inference")
         self._gauges[series.BUILD_INFO].labels(version=version).set(1)
+
+    def refresh(self) -> None:
+        """Read what only the loop's own thread may read; another one writes the page."""
+        self.queue_depth.set(self.depth())
 
     def show(self, shown: ShownPool) -> None:
         """Show a pool after a pass. What is unknown has no series, rather than a zero."""

@@ -1,9 +1,11 @@
 """Asking an address that a pool's author chose: bounded, never followed elsewhere, never unpacked.
 
-An answer that is compressed is refused: a few kilobytes could become gigabytes.
+An answer that is compressed is refused: a few kilobytes could become gigabytes. A token goes to the
+server that it is for and, since no redirect is followed, to no other.
 """
 
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -17,6 +19,11 @@ LONGEST_LINE_BYTES = 2048
 MOST_LINES = 2048
 PAGE_LIMIT_BYTES = 2 * 1024 * 1024
 _PLAIN = {"Accept-Encoding": "identity"}
+Query = Mapping[str, str] | Sequence[tuple[str, str]]
+_REFUSALS = {
+    401: "since it takes no request without the right token",
+    403: "since the token or the tenant may not read it",
+}
 
 
 def lines_of(names: Sequence[str]) -> re.Pattern[bytes]:
@@ -28,8 +35,16 @@ def lines_of(names: Sequence[str]) -> re.Pattern[bytes]:
 class Fetcher:
     """Reads whole answers, or the few lines of a page that matter, each within a budget."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        *,
+        headers: Mapping[str, str] | None = None,
+        authorities: ssl.SSLContext | None = None,
+    ) -> None:
         self._session = session
+        self._headers = {**(headers or {}), **_PLAIN}
+        self._ssl = True if authorities is None else authorities
 
     async def whole(
         self,
@@ -39,7 +54,7 @@ class Fetcher:
         budget: ScrapeBudget,
         limit_bytes: int,
         limit_s: float,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
     ) -> bytes:
         """An answer of at most so many bytes. `of` is how a problem calls the one that is asked."""
         parts = bytearray()
@@ -51,12 +66,19 @@ class Fetcher:
         return bytes(parts)
 
     async def lines(
-        self, url: str, *, of: str, budget: ScrapeBudget, wanted: re.Pattern[bytes], limit_s: float
+        self,
+        url: str,
+        *,
+        of: str,
+        budget: ScrapeBudget,
+        wanted: re.Pattern[bytes],
+        limit_s: float,
+        query: Query | None = None,
     ) -> bytes:
         """The wanted lines of a metrics page: an engine's has thousands, of which nine matter."""
         kept: list[bytes] = []
         rest, size = b"", 0
-        async with self._answer(url, of=of, budget=budget, limit_s=limit_s) as chunks:
+        async with self._answer(url, of=of, budget=budget, limit_s=limit_s, query=query) as chunks:
             async for chunk in chunks:
                 size += len(chunk)
                 whole, newline, rest = (rest + chunk).rpartition(b"\n")
@@ -81,7 +103,7 @@ class Fetcher:
         of: str,
         budget: ScrapeBudget,
         limit_s: float,
-        query: Mapping[str, str] | None = None,
+        query: Query | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The chunks of a plain answer with status 200; every failure is a `NoAnswerError`."""
         path = _path(url)
@@ -92,14 +114,15 @@ class Fetcher:
                 self._session.get(
                     url,
                     params=query,
-                    headers=_PLAIN,
+                    headers=self._headers,
+                    ssl=self._ssl,
                     allow_redirects=False,
                     auto_decompress=False,
                     read_bufsize=CHUNK_BYTES,
                 ) as answer,
             ):
                 if answer.status != 200:
-                    raise NoAnswerError(f"{of}: HTTP {answer.status} from {path}")
+                    raise NoAnswerError(f"{of}: {_status(answer.status)} from {path}")
                 if answer.headers.get("Content-Encoding", "identity") != "identity":
                     raise NoAnswerError(
                         f"{of}: {path} is compressed, but Tandem asked for plain text"
@@ -107,12 +130,22 @@ class Fetcher:
                 yield _spent(answer, lambda size: budget.spend(size, of=of))
         except TimeoutError:
             raise NoAnswerError(f"{of}: no answer from {path} in {took_s:.2g} s") from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
+            raise NoAnswerError(f"{of}: its certificate is refused: {why}") from None
         except aiohttp.ClientConnectorError as error:
             refused = isinstance(error.os_error, RefusedAddressError)
             why = str(error.os_error) if refused else f"{type(error).__name__} from {path}"
             raise NoAnswerError(f"{of}: {why}") from None
         except (aiohttp.ClientError, ValueError) as error:
             raise NoAnswerError(f"{of}: {type(error).__name__} from {path}") from None
+
+
+def _status(status: int) -> str:
+    if 300 <= status <= 399:
+        return f"HTTP {status}, a redirect, which is not followed,"
+    why = _REFUSALS.get(status)
+    return f"HTTP {status}" if why is None else f"HTTP {status}, {why},"
 
 
 async def _spent(

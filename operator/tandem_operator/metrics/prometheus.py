@@ -1,6 +1,6 @@
 """The same readings from a Prometheus server, each sample with its own age.
 
-The server is one that a pool's author named. It is asked about a few pods at a time, so that what
+It may be one that a pool's author named. It is asked about a few pods at a time, so that what
 an answer may hold is known beforehand, and its answers are read off the loop. Nothing is tried
 twice: the next tick asks again.
 """
@@ -13,17 +13,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeVar
 
-import aiohttp
 from pydantic import Field, FiniteFloat, TypeAdapter
 
-from tandem_operator.core.observation import EngineSample, Latency
+from tandem_contracts.names import TPOT_METRIC, TTFT_METRIC
+from tandem_operator.core.observation import EngineSample, Latency, Quantiles
 from tandem_operator.metrics.direct import budget_of
 from tandem_operator.metrics.fetch import Fetcher
 from tandem_operator.metrics.lenient import Lenient, parse_bounded
+from tandem_operator.metrics.prometheus_access import ServerAccess
 from tandem_operator.metrics.samples import (
     ENGINE_METRICS,
+    ITL,
+    ITL_SUM,
     RUNNING,
-    TPOT_BUCKET,
+    TRANSFER,
     TTFT_BUCKET,
     Sample,
     buckets_of,
@@ -46,6 +49,9 @@ ANSWER_LIMIT_BYTES = 1024 * 1024
 PODS_AT_ONCE = 16
 """As many, with eight ranks each that two jobs scrape, fit into one answer."""
 MOST_SERIES, MOST_LABELS = 4096, 64
+
+_SHARES = ("0.5", "0.95", "0.99")
+_PART = "tandem_part"
 
 # Labels of an engine's or a router's own samples, also where a target label took their name.
 _OWN_LABELS = frozenset({"le", "engine", "model_name", "exported_engine", "exported_model_name"})
@@ -80,6 +86,12 @@ class _Found:
 Query = Callable[[str], Awaitable[list[_Found]]]
 
 
+def no_answer(timeout_s: float = TIMEOUT_S) -> Reading:
+    """What is known of a server that is silent."""
+    problem = f"Prometheus: no answer in {timeout_s:g} s"
+    return Reading((), None, (problem,), fault=problem, silent=True)
+
+
 class PrometheusSource:
     """A `MetricSource` over one Prometheus server.
 
@@ -87,11 +99,11 @@ class PrometheusSource:
     that several jobs or servers scrape is read from the scrape that is newest.
     """
 
-    def __init__(
-        self, session: aiohttp.ClientSession, url: str, *, timeout_s: float = TIMEOUT_S
-    ) -> None:
-        self._fetcher = Fetcher(session)
-        self._url = f"{url.rstrip('/')}/api/v1/query"
+    def __init__(self, server: ServerAccess, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._fetcher = Fetcher(
+            server.session, headers=server.headers, authorities=server.authorities
+        )
+        self._url = f"{server.url.rstrip('/')}/api/v1/query"
         self._timeout_s = timeout_s
 
     async def read(
@@ -103,10 +115,11 @@ class PrometheusSource:
             async with asyncio.timeout(self._timeout_s):
                 return await _read(ask, targets, now_s)
         except* TimeoutError:
-            problem = f"Prometheus: no answer in {self._timeout_s:g} s"
+            reading = no_answer(self._timeout_s)
         except* (NoAnswerError, ValueError) as failures:
             problem = _first(failures)
-        return Reading((), None, (problem,))
+            reading = Reading((), None, (problem,), fault=problem)
+        return reading
 
     async def _ask(self, query: str, *, budget: ScrapeBudget) -> list[_Found]:
         raw = await self._fetcher.whole(
@@ -114,7 +127,8 @@ class PrometheusSource:
             of="Prometheus",
             budget=budget,
             limit_bytes=ANSWER_LIMIT_BYTES,
-            limit_s=self._timeout_s,
+            # The limit of all questions ends this one first, always with the same words.
+            limit_s=2 * self._timeout_s,
             query={"query": query},
         )
         return await budget.read(partial(_parsed, raw), of="Prometheus")
@@ -133,7 +147,8 @@ def _sample(element: _Element) -> Sample:
     try:
         value = float(element.value[1])
     except ValueError:
-        raise NoAnswerError(f"Prometheus: {element.value[1]:.40} is no value") from None
+        # A server could answer with the token that it was sent.
+        raise NoAnswerError("Prometheus: a value of its answer is no number") from None
     return Sample(name=labels.pop("__name__", ""), labels=labels, value=value)
 
 
@@ -156,10 +171,12 @@ async def _engines(
 ) -> tuple[tuple[EngineSample, ...], tuple[str, ...]]:
     chosen = _selector(targets.namespace, (engine.pod for engine in part))
     names = "|".join(re.escape(name).replace("\\", "\\\\") for name in ENGINE_METRICS)
-    scrapes = await _newest(ask, RUNNING, chosen)
+    scrapes = await _newest(ask, f"timestamp({RUNNING}{{{chosen}}})")
     by_pod: dict[str, list[Sample]] = {}
-    for found in await ask(f'{{__name__=~"{names}",{chosen}}}'):
-        sample = found.sample
+    samples = [found.sample for found in await ask(f'{{__name__=~"{names}",{chosen}}}')]
+    if not any(sample.name == ITL_SUM for sample in samples):
+        samples += await _native_parts(ask, chosen)
+    for sample in samples:
         pod = sample.labels.get("pod", "")
         scrape = scrapes.get((pod, rank_of(sample.labels)))
         if scrape is not None and scrape.gave(sample):
@@ -193,7 +210,8 @@ async def _latency(
     if not targets.routers:
         return None, ()
     chosen = _selector(targets.namespace, (router.pod for router in targets.routers))
-    ages = _ages_s(await _newest(ask, TTFT_BUCKET, f'le="+Inf",{chosen}'))
+    classic, native = f'{TTFT_BUCKET}{{le="+Inf",{chosen}}}', f"{TTFT_METRIC}{{{chosen}}}"
+    ages = _ages_s(await _newest(ask, f"timestamp({classic}) or timestamp({native})"))
     missing = [router.pod for router in targets.routers if router.pod not in ages]
     if missing:
         return None, (f"{missing[0]}: Prometheus has no latency samples",)
@@ -201,17 +219,64 @@ async def _latency(
     if oldest_s > MAX_AGE_S:
         return None, (f"The latency samples in Prometheus are {oldest_s:.0f} s old",)
     found = {}
-    for name in (TTFT_BUCKET, TPOT_BUCKET):
-        window = f"increase({name}{{{chosen}}}[{LATENCY_WINDOW_S:.0f}s])"
-        answer = await ask(f"sum by (le) (max by (pod, le) ({window}))")
-        samples = [
-            Sample(name=name, labels=each.sample.labels, value=each.sample.value) for each in answer
-        ]
-        buckets = buckets_of(samples, name)
-        if buckets is None:
+    for name in (TTFT_METRIC, TPOT_METRIC):
+        window = await _quantiles(ask, name, chosen)
+        if window is None:
             return None, (f"Prometheus has no window of {name} yet",)
-        found[name] = quantiles(buckets)
-    return Latency(now_s - oldest_s, ttft=found[TTFT_BUCKET], tpot=found[TPOT_BUCKET]), ()
+        found[name] = window
+    return Latency(now_s - oldest_s, ttft=found[TTFT_METRIC], tpot=found[TPOT_METRIC]), ()
+
+
+async def _quantiles(ask: Query, name: str, chosen: str) -> Quantiles | None:
+    """Of a router's histogram, as the server keeps it; `None` where it has no window of it."""
+    bucket = f"{name}_bucket"
+    window = f"increase({bucket}{{{chosen}}}[{LATENCY_WINDOW_S:.0f}s])"
+    answer = await ask(f"sum by (le) (max by (pod, le) ({window}))")
+    samples = [
+        Sample(name=bucket, labels=each.sample.labels, value=each.sample.value) for each in answer
+    ]
+    buckets = buckets_of(samples, bucket)
+    if buckets is not None:
+        return quantiles(buckets)
+    # A server that keeps native histograms has no series of buckets.
+    window = f"sum(avg by (pod) (increase({name}{{{chosen}}}[{LATENCY_WINDOW_S:.0f}s])))"
+    answer = await ask(
+        _each_labelled({share: f"histogram_quantile({share}, {window})" for share in _SHARES})
+    )
+    values = {each.sample.labels.get(_PART): each.sample.value for each in answer}
+    if not values:
+        return None
+    return Quantiles(*(_finite(values.get(share)) for share in _SHARES))
+
+
+async def _native_parts(ask: Query, chosen: str) -> list[Sample]:
+    """Sums and counts of engines' histograms, where the server keeps native ones."""
+    parts = {
+        f"{name}_{part}": f"histogram_{part}({name}{{{chosen}}})"
+        for name in (ITL, TRANSFER)
+        for part in ("sum", "count")
+    }
+    found = [each.sample for each in await ask(_each_labelled(parts))]
+    return [
+        Sample(
+            name=sample.labels[_PART],
+            labels={name: text for name, text in sample.labels.items() if name != _PART},
+            value=sample.value,
+        )
+        for sample in found
+        if _PART in sample.labels
+    ]
+
+
+def _each_labelled(queries: Mapping[str, str]) -> str:
+    """One query for the answers of several, told apart by a label."""
+    return " or ".join(
+        f'label_replace({query}, "{_PART}", "{name}", "", "")' for name, query in queries.items()
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +296,10 @@ class _Scrape:
         return self.target.items() <= sample.labels.items()
 
 
-async def _newest(ask: Query, metric: str, chosen: str) -> dict[tuple[str, str], _Scrape]:
-    """The newest scrape of each pod and rank that has the metric. Unreadable ages are absent."""
+async def _newest(ask: Query, times: str) -> dict[tuple[str, str], _Scrape]:
+    """The newest scrape of each pod and rank, by a query for times. Unreadable ages are absent."""
     newest: dict[tuple[str, str], _Scrape] = {}
-    for found in await ask(f"timestamp({metric}{{{chosen}}})"):
+    for found in await ask(times):
         sample, age_s = found.sample, found.clock_s - found.sample.value
         pod = sample.labels.get("pod")
         if pod is None or not math.isfinite(age_s):

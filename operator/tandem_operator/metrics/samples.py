@@ -18,11 +18,11 @@ RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
 KV_USAGE = "vllm:kv_cache_usage_perc"
 CACHE_CONFIG = "vllm:cache_config_info"
-ITL_SUM = "vllm:inter_token_latency_seconds_sum"
-ITL_COUNT = "vllm:inter_token_latency_seconds_count"
+ITL = "vllm:inter_token_latency_seconds"
+ITL_SUM, ITL_COUNT = f"{ITL}_sum", f"{ITL}_count"
 GENERATED = "vllm:generation_tokens_total"
-TRANSFER_SUM = "vllm:nixl_xfer_time_seconds_sum"
-TRANSFER_COUNT = "vllm:nixl_xfer_time_seconds_count"
+TRANSFER = "vllm:nixl_xfer_time_seconds"
+TRANSFER_SUM, TRANSFER_COUNT = f"{TRANSFER}_sum", f"{TRANSFER}_count"
 ENGINE_METRICS = (
     RUNNING,
     WAITING,

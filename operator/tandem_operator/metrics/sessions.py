@@ -6,7 +6,6 @@ connection is about to be made to.
 
 import os
 import socket
-from collections.abc import Collection
 
 import aiohttp
 
@@ -28,13 +27,13 @@ def pods_session() -> aiohttp.ClientSession:
     return _session(_socket)
 
 
-def servers_session(*, allowed: Collection[str]) -> aiohttp.ClientSession:
-    """For Prometheus servers; those that the installation allows may be anywhere.
+def servers_session(*, named: bool) -> aiohttp.ClientSession:
+    """For Prometheus servers; those that the installation names may be anywhere.
 
     Only these are asked through a proxy of the environment: to any other server's address a proxy
     would connect unchecked.
     """
-    return _session(_socket, trust_env=True) if allowed else _session(_guarded)
+    return _session(_socket, trust_env=True) if named else _session(_guarded)
 
 
 def _session(

@@ -51,11 +51,18 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source knew. `problems` says in words what it did not know."""
+    """What a source knew. `problems` says in words what it did not know.
+
+    Attributes:
+        fault: why a server told nothing at all; the same words while the cause stays.
+        silent: whether that was because it did not answer in time.
+    """
 
     engines: tuple[EngineSample, ...]
     latency: Latency | None
     problems: tuple[str, ...] = ()
+    fault: str | None = None
+    silent: bool = False
 
     def oldest_s(self, *, now_s: float) -> float | None:
         """Age of the oldest engine sample, `None` without any."""

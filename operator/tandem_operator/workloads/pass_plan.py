@@ -309,7 +309,8 @@ def _pass_plan(
         previous=_previous(world),
         outcome=outcome,
         metrics_source=world.metrics_source,
-        wanted_metrics=read.pool.spec.metrics,
+        prometheus_passed_over=world.prometheus_passed_over,
+        prometheus_fault=world.prometheus_fault,
         cost=read.pool.spec.cost,
         now_s=now_s,
     )

@@ -28,6 +28,22 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledPrometheus:
+    """The Prometheus server of the installation, for pools that name no other.
+
+    Attributes:
+        headers: of each question, such as the tenant's. They are no secrets.
+        token_file: where the bearer token is mounted; `None`: it asks for none.
+        authority_file: of the only authorities to trust; `None`: those of the operator's image.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    token_file: str | None = None
+    authority_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
     """What the operator was installed with, and what its cluster offers.
 
@@ -38,6 +54,7 @@ class Installation:
         network: of NetworkPolicies for pools; `None`: it makes none.
         pod_monitors: whether the API server serves the PodMonitor kind.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
+        prometheus: the server of pools that name none, if there is one.
         hub_token_secrets: names of the Secrets that pools may have credentials for weights in;
             empty: any of the pool's namespace.
         cache_host_paths: folders of nodes that pools may cache in; `None`: not known, so any.
@@ -53,6 +70,7 @@ class Installation:
     network: Network | None = None
     pod_monitors: bool = False
     prometheus_urls: tuple[str, ...] = ()
+    prometheus: InstalledPrometheus | None = None
     hub_token_secrets: tuple[str, ...] = ()
     cache_host_paths: tuple[str, ...] | None = ()
     lease: str | None = None
@@ -83,6 +101,8 @@ class World:
         pods: every live pod of the pool's own ReplicaSets, router pods included.
         router_pods: router pods that were asked for their arrivals.
         metrics_source: where `engines` and `latency` come from.
+        prometheus_passed_over: whether the pods were asked because Prometheus did not know enough.
+        prometheus_fault: why the server told nothing at all, in words that stay the same.
         memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
             read from the ConfigMap among `children`).
         memory_refused_s: when the API server refused the memory, if it has taken none since.
@@ -102,6 +122,8 @@ class World:
     router_pods: int = 0
     latency: Latency | None = None
     metrics_source: MetricsSource = MetricsSource.DIRECT
+    prometheus_passed_over: bool = False
+    prometheus_fault: str | None = None
     memory: Any = None
     memory_refused_s: float | None = None
     cordoned: frozenset[str] | None = None

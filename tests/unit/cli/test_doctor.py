@@ -393,6 +393,36 @@ def test_a_prometheus_that_is_not_there_is_a_problem():
     assert "names the Prometheus p in namespace monitoring, where there is no" in found.sentence
 
 
+def test_the_operators_own_prometheus_that_is_not_there_is_a_problem():
+    own = replace(OPERATOR, prometheus="https://p.monitoring.svc:9090")
+
+    found = worst(running.metrics(facts(operators=(own,), services={("monitoring", "p"): False})))
+
+    assert "operator tandem-system/tandem-operator asks the Prometheus p" in found.sentence
+    assert "metrics.prometheus.url of its chart" in found.remedy
+
+
+def test_a_token_that_no_operator_may_read_is_a_problem():
+    found = worst(running.metrics(facts(unread_tokens=(("team", "reader"),))))
+
+    assert found.sentence.startswith("no operator may read Secret team/reader")
+
+
+@pytest.mark.parametrize(
+    ("argument", "url"),
+    [
+        ('--prometheus={"url":"https://p","tokenFile":"/t"}', "https://p"),
+        ("--prometheus=https://p", ""),
+        ('--prometheus=["https://p"]', ""),
+        ("--leader-elect", ""),
+    ],
+)
+def test_a_deployment_tells_its_prometheus(argument, url):
+    pod = {"spec": {"containers": [{"args": [argument]}]}}
+
+    assert operator_of({"spec": {"template": pod}}).prometheus == url
+
+
 def test_what_could_not_be_read_is_unknown_and_never_well():
     found = examine(facts(unread={Topic.NODES: "nodes is forbidden", Topic.OPERATOR: "no"}))
 

@@ -16,6 +16,7 @@ from tandem_operator.kube.client import Kube
 from tandem_operator.loop import PoolKey, PoolLoop
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.exported import Exported
+from tests.unit.metrics.servers import access
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool
 
 KEY = PoolKey("serving", "tiny")
@@ -67,7 +68,7 @@ class Store:
         self.registry = CollectorRegistry()
         self.loop = PoolLoop(
             self._kube,
-            Collector(self._session, servers=self._session),
+            Collector(self._session, servers=access(self._session)),
             installation=replace(INSTALLATION, lease=lease),
             exported=Exported(self.registry),
             instance="operator-1",

@@ -6,6 +6,9 @@ from urllib.parse import parse_qs
 
 from aiohttp import web
 
+from tandem_operator.metrics.prometheus_access import PrometheusAccess, ServerAccess
+from tests.unit.workloads.cluster import INSTALLATION
+
 
 @contextlib.asynccontextmanager
 async def serving(handlers):
@@ -33,3 +36,33 @@ async def serving(handlers):
         yield runner.addresses[0][1], seen
     finally:
         await runner.cleanup()
+
+
+class Values:
+    """Secrets and ConfigMaps of a pool's namespace: by name, `None` where they may not be read."""
+
+    def __init__(self, **held):
+        self.held = held
+
+    async def of_secret(self, *, namespace, name, key):
+        return self.value("Secret", name, key)
+
+    async def of_config_map(self, *, namespace, name, key):
+        return self.value("ConfigMap", name, key)
+
+    def value(self, kind, name, key):
+        if self.held.get(name) is None:
+            raise LookupError(f"the operator may not read {kind} {name}")
+        return self.held[name]
+
+
+def access(session, installation=INSTALLATION, **held):
+    """Prometheus servers of an installation, all asked by one session."""
+    return PrometheusAccess(
+        installation, values=Values(**held), open_session=session, guarded_session=session
+    )
+
+
+def server_at(session, url, **more):
+    """One Prometheus server."""
+    return ServerAccess(session, url, **more)

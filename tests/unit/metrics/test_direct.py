@@ -15,7 +15,7 @@ from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.direct import DirectSource
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
 from tandem_operator.metrics.start_up import parse_start_up
-from tests.unit.metrics.servers import serving
+from tests.unit.metrics.servers import access, serving
 from tests.unit.metrics.test_arrivals import REPORT
 
 ENGINE_PAGE = "vllm:num_requests_running 3\nvllm:num_requests_waiting 1\n"
@@ -152,7 +152,7 @@ async def test_what_an_engine_measured_comes_with_its_load():
         serving({"/info": json.dumps(INFO)}) as (control, _),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session, servers=session)
+        collector = Collector(session, servers=access(session))
         found = await collector.collect(targets(engine=port, control=control), Metrics(), now_s=7.0)
 
     [engine] = found.engines
@@ -178,6 +178,19 @@ async def test_what_a_pod_that_is_gone_measured_is_forgotten(source):
     assert len(seen) == 2
 
 
+async def test_of_a_routers_page_only_the_window_is_asked_for(source):
+    asked = []
+
+    def page(request):
+        asked.append(request.query.getall("name[]"))
+        return router_page(0, 10, 10)
+
+    async with serving({"/metrics": page}) as (port, _):
+        await source.latency(targets(router=port), now_s=7.0)
+
+    assert asked == [["tandem_router_ttft_seconds_bucket", "tandem_router_tpot_seconds_bucket"]]
+
+
 async def test_reads_arrivals_and_names_them_after_the_pod(source):
     async with serving({"/arrivals": json.dumps(REPORT)}) as (port, _):
         reports, problems = await source.reports(targets(router=port), now_s=1100.2)
@@ -192,7 +205,7 @@ async def test_what_a_router_told_before_its_pod_went_is_still_told():
         serving({"/arrivals": json.dumps(REPORT)}) as (port, _),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session, servers=session)
+        collector = Collector(session, servers=access(session))
         before = await collector.collect(targets(router=port), Metrics(), now_s=1100.2)
         after = await collector.collect(targets(), Metrics(), now_s=1105.2)
         collector.forget(namespace="ns", pool="tiny")

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -20,7 +21,7 @@ from tandem_operator.metrics.router_arrivals import parse_arrivals
 from tandem_operator.metrics.scrape_budget import AT_ONCE, NoAnswerError, ScrapeBudget
 from tandem_operator.metrics.sessions import pods_session, servers_session
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
-from tests.unit.metrics.servers import serving
+from tests.unit.metrics.servers import access, server_at, serving
 from tests.unit.metrics.test_arrivals import REPORT, parsed
 from tests.unit.metrics.test_direct import ENGINE_PAGE, hangs, trickles
 
@@ -52,7 +53,9 @@ async def endless(request):
 async def asked(handlers, *, url_path=""):
     """What a Prometheus source makes of a server."""
     async with serving(handlers) as (port, seen), pods_session() as session:
-        source = PrometheusSource(session, f"http://127.0.0.1:{port}{url_path}", timeout_s=10.0)
+        source = PrometheusSource(
+            server_at(session, f"http://127.0.0.1:{port}{url_path}"), timeout_s=10.0
+        )
         return await source.read(engines(9), now_s=5000.0), seen
 
 
@@ -88,7 +91,9 @@ async def test_a_server_that_redirects_is_not_followed():
 
     reading, seen = await asked({"/api/v1/query": elsewhere, "/admin/api/v1/query": "{}"})
 
-    assert reading.problems == ("Prometheus: HTTP 302 from /api/v1/query",)
+    assert reading.problems == (
+        "Prometheus: HTTP 302, a redirect, which is not followed, from /api/v1/query",
+    )
     assert {path for path, _ in seen} == {"/api/v1/query"}
 
 
@@ -209,7 +214,7 @@ async def test_a_pool_of_silent_pods_does_not_delay_its_neighbour(silence):
         serving({"/metrics": ENGINE_PAGE}) as (healthy, _),
         pods_session() as session,
     ):
-        collector = Collector(session, servers=session)
+        collector = Collector(session, servers=access(session))
         loop = asyncio.get_running_loop()
         looks = []
 
@@ -274,20 +279,32 @@ async def test_silent_pods_of_other_pools_hold_no_connection_that_a_pool_needs()
 
 
 async def test_pods_that_were_silent_are_asked_after_the_others():
+    asked = []
+
+    def noted(name, answer):
+        def answers(_):
+            asked.append(name)
+            return answer()
+
+        return {"/metrics": answers}
+
     async with (
-        serving({"/metrics": hangs}) as (silent, _),
-        serving({"/metrics": ENGINE_PAGE}) as (healthy, _),
+        serving(noted("silent", lambda: web.Response(status=503))) as (silent, _),
+        serving(noted("healthy", lambda: ENGINE_PAGE)) as (healthy, _),
         pods_session() as session,
     ):
-        source = DirectSource(session, timeout_s=0.3)
-        first, last = engines(silent, count=64, name="a"), engines(healthy, count=64, name="b")
-        both = Targets(
-            namespace="ns", pool="tiny", engines=first.engines + last.engines, routers=()
-        )
-        await source.read(both, now_s=7.0, budget=ScrapeBudget(pods=128, seconds=30.0))
-        again = await source.read(both, now_s=12.0, budget=ScrapeBudget(pods=128, seconds=2.0))
+        source = DirectSource(session, timeout_s=60.0)
+        first = engines(silent, count=2 * AT_ONCE, name="a")
+        last = engines(healthy, count=2 * AT_ONCE, name="b")
+        both = replace(first, engines=first.engines + last.engines)
+        budget = {"pods": 4 * AT_ONCE, "seconds": 60.0}
+        await source.read(both, now_s=7.0, budget=ScrapeBudget(**budget))
+        asked.clear()
+        again = await source.read(both, now_s=12.0, budget=ScrapeBudget(**budget))
 
     assert sorted(each.pod for each in again.engines) == sorted(each.pod for each in last.engines)
+    # A silent one begins when all of the others have, and most of them have ended by then.
+    assert set(asked[:AT_ONCE]) == {"healthy"}
 
 
 async def test_a_pool_that_sends_too_much_in_one_tick_is_not_read_further():
@@ -339,9 +356,9 @@ async def test_a_router_that_calls_itself_a_new_one_at_each_look_is_kept_within_
 async def test_no_connection_is_made_to_the_operators_own_pod(url, why):
     async with (
         serving({"/api/v1/query": "{}"}) as (port, seen),
-        servers_session(allowed=()) as session,
+        servers_session(named=False) as session,
     ):
-        source = PrometheusSource(session, url.format(port=port))
+        source = PrometheusSource(server_at(session, url.format(port=port)))
         reading = await source.read(engines(9), now_s=5000.0)
 
     assert why in reading.problems[0]
@@ -352,8 +369,8 @@ async def test_a_server_that_the_installation_allows_may_be_anywhere(monkeypatch
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     async with serving({"/api/v1/query": "{}"}) as (port, seen):
         url = f"http://127.0.0.1:{port}"
-        async with servers_session(allowed=(url,)) as session:
-            await PrometheusSource(session, url).read(engines(9), now_s=5000.0)
+        async with servers_session(named=True) as session:
+            await PrometheusSource(server_at(session, url)).read(engines(9), now_s=5000.0)
 
     assert seen
 
@@ -373,8 +390,8 @@ async def test_only_an_allowed_server_is_asked_through_a_proxy(
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
-        async with servers_session(allowed=(url,) if allowed else ()) as session:
-            await PrometheusSource(session, url).read(engines(9), now_s=5000.0)
+        async with servers_session(named=allowed) as session:
+            await PrometheusSource(server_at(session, url)).read(engines(9), now_s=5000.0)
 
     assert bool(hosts) is asked_by_proxy
     assert {*hosts} <= {"prometheus.invalid:9090"}

@@ -1,6 +1,7 @@
 """The Prometheus source against a small server that speaks its query API."""
 
 import asyncio
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -11,8 +12,9 @@ from tandem_operator.core.role import Role
 from tandem_operator.metrics.collect import Collector
 from tandem_operator.metrics.prometheus import PrometheusSource
 from tandem_operator.metrics.source import EngineTarget, RouterTarget, Targets
-from tests.unit.metrics.servers import serving
+from tests.unit.metrics.servers import access, server_at, serving
 from tests.unit.metrics.test_direct import ENGINE_PAGE, hangs
+from tests.unit.workloads.cluster import INSTALLATION
 
 NOW_S = 5000.0
 
@@ -65,7 +67,7 @@ async def read(server, **options):
         serving({"/api/v1/query": server}) as (port, seen),
         aiohttp.ClientSession() as session,
     ):
-        source = PrometheusSource(session, f"http://127.0.0.1:{port}/", **options)
+        source = PrometheusSource(server_at(session, f"http://127.0.0.1:{port}/"), **options)
         return await source.read(targets(), now_s=NOW_S), seen
 
 
@@ -213,10 +215,10 @@ async def test_auto_uses_prometheus_while_it_is_fresh_and_pods_when_it_is_not():
         serving({"/metrics": ENGINE_PAGE.replace("3", "8")}) as (engine_port, scraped),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session, servers=session)
-        wanted = Metrics.model_validate(
-            {"source": "Auto", "prometheus": {"url": f"http://127.0.0.1:{prometheus_port}"}}
-        )
+        url = f"http://127.0.0.1:{prometheus_port}"
+        allowed = replace(INSTALLATION, prometheus_urls=(url,))
+        collector = Collector(session, servers=access(session, allowed))
+        wanted = Metrics.model_validate({"source": "Auto", "prometheus": {"url": url}})
         pool = targets(engine_port=engine_port, routers=False)
         fresh = await collector.collect(pool, wanted, now_s=NOW_S)
         assert not scraped
@@ -236,10 +238,10 @@ async def test_prometheus_alone_is_never_replaced_behind_the_users_back():
         serving({"/metrics": ENGINE_PAGE}) as (engine_port, scraped),
         aiohttp.ClientSession() as session,
     ):
-        collector = Collector(session, servers=session)
-        wanted = Metrics.model_validate(
-            {"source": "Prometheus", "prometheus": {"url": f"http://127.0.0.1:{prometheus_port}"}}
-        )
+        url = f"http://127.0.0.1:{prometheus_port}"
+        allowed = replace(INSTALLATION, prometheus_urls=(url,))
+        collector = Collector(session, servers=access(session, allowed))
+        wanted = Metrics.model_validate({"source": "Prometheus", "prometheus": {"url": url}})
         found = await collector.collect(
             targets(engine_port=engine_port, routers=False), wanted, now_s=NOW_S
         )

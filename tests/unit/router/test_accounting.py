@@ -210,6 +210,27 @@ tandem_router_arrivals_total 1.0
 """
 
 
+async def test_a_scrape_gets_only_the_series_that_it_names_and_packed_if_it_can_unpack(
+    pool: Pool,
+) -> None:
+    url = f"http://127.0.0.1:{pool.router.internal_port}/metrics"
+    names = ["tandem_router_ttft_seconds_bucket", "tandem_router_queued_requests"]
+    query, plain = [("name[]", name) for name in names], {"Accept-Encoding": "identity"}
+
+    async def page(**options: Any) -> tuple[str, str | None]:
+        async with pool.client.get(url, **options) as response:
+            return await response.text(), response.headers.get("Content-Encoding")
+
+    some, encoding = await page(params=query, headers=plain)
+    whole, _ = await page(headers=plain)
+    _, packed = await page(headers={"Accept-Encoding": "gzip"})
+
+    series = {line.partition("{")[0].partition(" ")[0] for line in some.splitlines()} - {"#"}
+    assert series == set(names)
+    assert "tandem_router_tpot_seconds_bucket" in whole
+    assert (encoding, packed) == (None, "gzip")
+
+
 async def test_metrics_have_the_documented_names(pool: Pool) -> None:
     await pool.stream()
     await pool.idle()

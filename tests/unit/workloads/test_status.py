@@ -509,7 +509,13 @@ def test_metrics_that_stop_are_stale_at_once():
 )
 def test_a_user_of_prometheus_is_told_whether_it_is_used(source, said):
     named = running({"metrics": {"prometheus": {"url": "http://prometheus.monitoring:9090"}}})
-    seen = replace(named, routers=(report(),), metrics_source=source)
+    passed_over = source is MetricsSource.DIRECT
+    seen = replace(
+        named,
+        routers=(report(),),
+        metrics_source=source,
+        prometheus_passed_over=passed_over,
+    )
 
     fresh = condition(status_of(seen), "MetricsFresh")
 

@@ -1,6 +1,6 @@
 """The router's Prometheus metrics, with the same buckets for every pool so that they add up."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -120,6 +120,12 @@ class RouterMetrics:
             ["endpoint", "outcome"],
             registry=registry,
         )
+        self._spans = Counter(
+            "tandem_router_trace_spans",
+            "Spans that the collector took, or did not take.",
+            ["result"],
+            registry=registry,
+        )
         self._queued = Gauge(
             "tandem_router_queued_requests", "Requests that wait in the router.", registry=registry
         )
@@ -156,7 +162,7 @@ class RouterMetrics:
             self.kv_expired.labels(how.value)
         # To look a child up takes longer than to count with it.
         self._ended = {outcome: self.requests.labels(outcome.value) for outcome in Outcome}
-        self._parts: dict[Cause, Histogram] = {
+        self.parts: dict[Cause, Histogram] = {
             cause: self.ttft_part.labels(cause.value)
             for cause in Cause
             if cause not in (Cause.DECODE_STEP, Cause.ERROR)
@@ -223,20 +229,27 @@ class RouterMetrics:
             self.blame.labels(cause.value).inc()
         if verdict.ttft_s is not None:
             self.ttft.observe(verdict.ttft_s)
-            self._observe_parts(verdict.parts)
+            self.observe_parts(verdict.parts)
         if verdict.tpot_s is not None:
             self.tpot.observe(verdict.tpot_s)
 
     def _ejected(self, pod: Pod, why: Why) -> None:
         self.ejections.labels(pod.endpoint.role.value, why.value).inc()
 
-    def exposition(self) -> bytes:
-        """Return the text for a scrape."""
-        return generate_latest(self.registry)
+    def spans(self, result: str, count: int) -> None:
+        """Count spans that were `sent` or `lost`; any thread may."""
+        self._spans.labels(result).inc(count)
 
-    def _observe_parts(self, parts: Mapping[Cause, float]) -> None:
+    def exposition(self, names: Sequence[str] = ()) -> bytes:
+        """Return the text for a scrape: of all series, or of those with these names."""
+        if not names:
+            return generate_latest(self.registry)
+        return generate_latest(self.registry.restricted_registry(names))
+
+    def observe_parts(self, parts: Mapping[Cause, float]) -> None:
+        """Count the parts of one TTFT."""
         for cause, value in parts.items():
-            self._parts[cause].observe(value)
+            self.parts[cause].observe(value)
 
 
 def _bucket_label(prompt_tokens: int) -> str:

@@ -47,10 +47,12 @@ class InternalServer:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer `/metrics`, `/arrivals`, `/requests` and, to other routers, `/killers`."""
         if request.path == "/metrics":
-            return web.Response(
-                body=self._accounts.metrics.exposition(),
+            page = web.Response(
+                body=self._accounts.metrics.exposition(request.query.getall("name[]", [])),
                 headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
             )
+            page.enable_compression()
+            return page
         if request.path == "/arrivals":
             self._read_s = asyncio.get_running_loop().time()
             self._read.set()

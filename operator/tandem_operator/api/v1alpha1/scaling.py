@@ -1,11 +1,11 @@
 """`spec.scaling` and `spec.metrics`: how far Tandem may go, and what it goes by."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.rules import ApiModel
 from tandem_operator.api.values import (
     Count,
     Duration,
@@ -56,38 +56,40 @@ class MetricsSource(StrEnum):
     DIRECT = "Direct"
 
 
+class NamedObject(ApiModel):
+    """An object of the pool's namespace."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """Its name."""
+
+
 class Prometheus(ApiModel):
     """A Prometheus server that scrapes the pool's pods."""
 
-    url: Annotated[
-        str,
-        Field(max_length=512),
-        url_rule(name="prometheus.url", example="http://prometheus.monitoring.svc:9090"),
-    ]
+    url: (
+        Annotated[
+            str,
+            Field(max_length=512),
+            url_rule(name="prometheus.url", example="http://prometheus.monitoring.svc:9090"),
+        ]
+        | None
+    ) = None
     """Base URL, such as http://prometheus.monitoring.svc:9090. Where the installation lists servers
     (pools.prometheusUrls), it is one of them; where it does not, any but the operator's own pod,
-    its node, the cloud's metadata and the API server."""
+    its node, the cloud's metadata and the API server. The default is the installation's server."""
+    token_secret_ref: NamedObject | None = None
+    """Secret with a bearer token as `token`, only for https. The operator needs `get` of it."""
+    ca_config_map_ref: NamedObject | None = None
+    """ConfigMap with the only authorities to trust as `ca.crt`."""
+    tenant: Annotated[str, Field(max_length=150)] | None = None
+    """Tenant of Mimir or Cortex."""
 
 
 class Metrics(ApiModel):
     """Where the numbers behind decisions come from."""
 
     source: MetricsSource = MetricsSource.AUTO
-    """Auto: Prometheus where a URL is given and its samples are fresh, else the pods themselves.
+    """Auto: Prometheus where a server is known and its samples are fresh, else the pods themselves.
     Prometheus or Direct: only that."""
     prometheus: Prometheus | None = None
-    """The Prometheus server to ask."""
-
-    rules: ClassVar = (
-        Rule(
-            expression="self.source != 'Prometheus' || has(self.prometheus)",
-            message=(
-                "metrics.source Prometheus needs metrics.prometheus.url; write for example"
-                " http://prometheus.monitoring.svc:9090, or source: Auto"
-            ),
-            holds=lambda metrics: (
-                metrics.source is not MetricsSource.PROMETHEUS or metrics.prometheus is not None
-            ),
-            field=".prometheus",
-        ),
-    )
+    """The Prometheus server to ask. The default is the installation's."""

@@ -11,7 +11,7 @@ from tandem_operator.cli.input.findings import lint_files
 from tandem_operator.cli.input.manifest import STANDARD_INPUT
 from tandem_operator.cli.input.options import OUTPUT
 from tandem_operator.cli.output.finding_lines import LintFormat, rendered, told_beside
-from tandem_operator.workloads.world import Installation
+from tandem_operator.workloads.world import Installation, InstalledPrometheus
 
 INSTALLATION = "Installation"
 ENDINGS = (".yaml", ".yml", ".json")
@@ -70,6 +70,8 @@ def lint(
         any_pod_template=allow_any_pod_template,
         any_extra_args=allow_any_extra_args,
         cache_host_paths=None,
+        # Whether there is one is not known here, and so it is no fault to rely on it.
+        prometheus=InstalledPrometheus(url="http://prometheus"),
     )
     linted = lint_files(_files(paths, recursive=recursive), installation)
     for line in rendered(linted, output):

@@ -8,7 +8,7 @@ from tandem_operator.api import ConditionType, parse_status
 from tandem_operator.cli.diagnosis.advice import is_bad, to_do
 from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
-from tandem_operator.cli.input.cluster_survey import prometheus_of
+from tandem_operator.cli.input.cluster_survey import prometheus_of, service_of
 from tandem_operator.cli.input.pool_list import name_of, namespace_of
 
 CONNECT = "See docs/how-to/connect-prometheus.md."
@@ -87,4 +87,20 @@ def metrics(facts: ClusterFacts) -> Iterator[CheckResult]:
             f"{namespace_of(pool)}/{name_of(pool)} names the Prometheus {service[1]} in namespace"
             f" {service[0]}, where there is no such Service",
             f"Correct spec.metrics.prometheus.url. {CONNECT}",
+        )
+    for operator in facts.operators:
+        service = service_of(operator.prometheus)
+        if service is not None and not facts.services.get(service, True):
+            yield problem(
+                Topic.METRICS,
+                f"operator {operator.title} asks the Prometheus {service[1]} in namespace"
+                f" {service[0]}, where there is no such Service",
+                f"Correct metrics.prometheus.url of its chart. {CONNECT}",
+            )
+    for namespace, name in facts.unread_tokens:
+        yield problem(
+            Topic.METRICS,
+            f"no operator may read Secret {namespace}/{name}, which a pool names for its"
+            " Prometheus",
+            f"Grant it `get` of this one Secret. {CONNECT}",
         )

@@ -35,6 +35,7 @@ class OperatorFacts:
         version: as its label says.
         namespaces: those that it serves; empty: all.
         refused: rights that its account lacks, each with its namespace; `None`: unknown.
+        prometheus: URL of the server that it asks for pools that name none; empty: it has none.
     """
 
     namespace: str
@@ -46,6 +47,7 @@ class OperatorFacts:
     account: str
     namespaces: tuple[str, ...] = ()
     refused: tuple[tuple[str, Right], ...] | None = None
+    prometheus: str = ""
 
     @property
     def title(self) -> str:
@@ -64,7 +66,9 @@ class ClusterFacts:
         pods: of operators and pools.
         monitors: the kinds of the Prometheus Operator that the cluster knows.
         claim_templates: the ResourceClaimTemplates that pools name; `None` where there is none.
-        services: whether each Service exists that a pool names as its Prometheus.
+        services: whether each Service exists that a pool or an operator names as its Prometheus.
+        unread_tokens: Secrets with a token for Prometheus that a pool names and no operator may
+            read, as namespace and name.
         unread: why a part could not be read.
     """
 
@@ -80,4 +84,5 @@ class ClusterFacts:
     monitors: frozenset[str] = frozenset()
     services: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     claim_templates: Mapping[tuple[str, str], Object | None] = field(default_factory=dict)
+    unread_tokens: tuple[tuple[str, str], ...] = ()
     unread: Mapping[Topic, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -75,19 +76,21 @@ class Survey:
             await self._list(Topic.NODES, NODE, namespace=None),
             await self._list(Topic.PODS, POD, namespace=self._namespace, selector=OF_TANDEM),
         )
+        operators = await self._operators()
         return ClusterFacts(
             cli_version=metadata.version("tandem-inference"),
             server_version=str(version.get("gitVersion") or ""),
             namespace=self._namespace,
             definition=definition,
-            operators=await self._operators(),
+            operators=operators,
             user_refused=await self._user_refused(),
             nodes=nodes,
             pools=pools,
             pods=pods,
             monitors=await self._monitors(),
-            services=await self._services(pools),
             claim_templates=await self._claim_templates(pools),
+            services=await self._services(pools, operators),
+            unread_tokens=await self._unread_tokens(pools, operators),
             unread=dict(self._unread),
         )
 
@@ -144,9 +147,6 @@ class Survey:
 
     async def _with_rights(self, deployment: Object) -> OperatorFacts:
         found = operator_of(deployment)
-        account = f"system:serviceaccount:{found.namespace}:{found.account}"
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{found.namespace}"]
-        who = {"user": account, "groups": [*groups, "system:authenticated"]}
         lease = lease_name(found.namespaces)
         wanted = [
             (place, right, "") for place in found.namespaces or ("",) for right in POOL_RIGHTS
@@ -155,7 +155,7 @@ class Survey:
         wanted += [(found.namespace, right, lease) for right in LEASE_RIGHTS]
         refused = None
         with self._reading(Topic.OPERATOR_RIGHTS):
-            refused = await self._refused("SubjectAccessReview", wanted, who)
+            refused = await self._refused("SubjectAccessReview", wanted, _who(found))
         return replace(found, refused=refused)
 
     async def _user_refused(self) -> tuple[tuple[Right, str], ...]:
@@ -215,9 +215,12 @@ class Survey:
             )
         return frozenset()
 
-    async def _services(self, pools: Iterable[Object]) -> dict[tuple[str, str], bool]:
+    async def _services(
+        self, pools: Iterable[Object], operators: Iterable[OperatorFacts]
+    ) -> dict[tuple[str, str], bool]:
         found: dict[tuple[str, str], bool] = {}
-        for namespace, name in {service for pool in pools if (service := prometheus_of(pool))}:
+        named = {*map(prometheus_of, pools), *(service_of(each.prometheus) for each in operators)}
+        for namespace, name in sorted(service for service in named if service is not None):
             with self._reading(Topic.METRICS):
                 path = SERVICE.path(namespace=namespace, name=name)
                 found[namespace, name] = await self._found(path) is not None
@@ -232,6 +235,29 @@ class Survey:
                 path = CLAIM_TEMPLATE.path(namespace=namespace, name=name)
                 found[namespace, name] = await self._found(path)
         return found
+
+    async def _unread_tokens(
+        self, pools: Iterable[Object], operators: Iterable[OperatorFacts]
+    ) -> tuple[tuple[str, str], ...]:
+        named = sorted({secret for pool in pools if (secret := prometheus_token_of(pool))})
+        lacking = []
+        for namespace, name in named:
+            serve = [o for o in operators if not o.namespaces or namespace in o.namespaces]
+            with self._reading(Topic.OPERATOR_RIGHTS):
+                wanted = [(namespace, Right("", "secrets", ("get",)), name)]
+                refused = [
+                    await self._refused("SubjectAccessReview", wanted, _who(each)) for each in serve
+                ]
+                if refused and all(refused):
+                    lacking.append((namespace, name))
+        return tuple(lacking)
+
+
+def _who(operator: OperatorFacts) -> dict[str, Any]:
+    """An operator's account, as a review of rights has it."""
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{operator.namespace}"]
+    account = f"system:serviceaccount:{operator.namespace}:{operator.account}"
+    return {"user": account, "groups": [*groups, "system:authenticated"]}
 
 
 def claims_of(pool: Object) -> Iterator[tuple[str, str]]:
@@ -250,6 +276,7 @@ def operator_of(deployment: Object) -> OperatorFacts:
     containers = pod.get("containers") or [{}]
     arguments = [str(each) for each in containers[0].get("args") or ()]
     option = "--namespace="
+    server = next((a.partition("=")[2] for a in arguments if a.startswith("--prometheus=")), "{}")
     return OperatorFacts(
         namespace=str(head.get("namespace") or ""),
         name=str(head.get("name") or ""),
@@ -261,12 +288,35 @@ def operator_of(deployment: Object) -> OperatorFacts:
         namespaces=tuple(
             sorted({each.removeprefix(option) for each in arguments if each.startswith(option)})
         ),
+        prometheus=_url_in(server),
     )
+
+
+def _url_in(server: str) -> str:
+    """Of the operator's option, which another version may write otherwise."""
+    try:
+        return str(json.loads(server)["url"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def prometheus_of(pool: Object) -> tuple[str, str] | None:
     """Namespace and name of the Service that a pool names as its Prometheus, if it names one."""
-    metrics = (pool.get("spec") or {}).get("metrics") or {}
-    url = str((metrics.get("prometheus") or {}).get("url") or "")
+    return service_of(str(_prometheus_in(pool).get("url") or ""))
+
+
+def service_of(url: str) -> tuple[str, str] | None:
+    """Namespace and name of the Service that a URL is of, if it is of one."""
     found = _OF_A_SERVICE.match(url)
     return None if found is None else (found[2], found[1])
+
+
+def prometheus_token_of(pool: Object) -> tuple[str, str] | None:
+    """Namespace and name of the Secret that a pool names for its Prometheus, if it names one."""
+    name = (_prometheus_in(pool).get("tokenSecretRef") or {}).get("name")
+    return None if not name else (namespace_of(pool), str(name))
+
+
+def _prometheus_in(pool: Object) -> Object:
+    metrics = (pool.get("spec") or {}).get("metrics") or {}
+    return metrics.get("prometheus") or {}

@@ -14,8 +14,8 @@ from tandem_operator.workloads.builders.pod_templates import (
     engine_image,
 )
 from tandem_operator.workloads.builders.services import COMPONENTS
-from tandem_operator.workloads.checks import addresses
 from tandem_operator.workloads.checks.engine_options import option_objections
+from tandem_operator.workloads.checks.prometheus_server import server_objections
 from tandem_operator.workloads.checks.uncounted_gpus import gpu_objections
 from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, own_containers
@@ -81,10 +81,7 @@ def _objections(spec: PoolSpec, installation: Installation) -> Iterator[Objectio
             "router.image is needed, since the operator was installed without a router image; write"
             " for example router.image: registry.example.com/tandem/router:1.0",
         )
-    if spec.metrics.prometheus is not None:
-        url, allowed = spec.metrics.prometheus.url, installation.prometheus_urls
-        if (why := addresses.objection(url, allowed=allowed)) is not None:
-            yield Objection("metrics.prometheus.url", why)
+    yield from server_objections(spec.metrics, installation)
     yield from _secret_objections(spec, installation)
     yield from _cache_objections(spec, installation)
     for role, fleet in spec.fleets.items():

@@ -8,7 +8,7 @@ this pod, this node or the cloud under it, and the API server's.
 import ipaddress
 from collections.abc import Collection
 
-_EXAMPLE = "http://prometheus.monitoring.svc:9090"
+EXAMPLE = "http://prometheus.monitoring.svc:9090"
 _OWN_NAMES = ("localhost", "kubernetes", "kubernetes.default")
 # Metadata and agents of clouds, beside the link-local one: Alibaba, Azure, Oracle, AWS on IPv6.
 _CLOUD = frozenset(
@@ -28,7 +28,12 @@ def objection(url: str, *, allowed: Collection[str]) -> str | None:
         some = " or ".join(sorted(allowed)[:3])
         return f"{field} must be one that the operator was installed with; write {some}"
     why = refusal_of(_host(url), api_server=None)
-    return None if why is None else f"{field}: {why}; write for example {_EXAMPLE}"
+    return None if why is None else f"{field}: {why}; write for example {EXAMPLE}"
+
+
+def is_same(url: str, other: str) -> bool:
+    """Whether two URLs are of the same server."""
+    return _plain(url) == _plain(other)
 
 
 def refusal_of(host: str, *, api_server: str | None) -> str | None:

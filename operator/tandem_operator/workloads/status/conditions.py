@@ -144,9 +144,10 @@ def _slo_met(facts: PoolFacts) -> ConditionNow:
 def _metrics_fresh(facts: PoolFacts) -> ConditionNow:
     message = _capital(facts.decision.fresh_message)
     if facts.metrics_source is MetricsSource.PROMETHEUS:
-        message += " (read from Prometheus)"
+        message += f" ({facts.prometheus_fault or 'read from Prometheus'})"
     elif facts.prometheus_passed_over:
-        message += " (read from the pods: Prometheus has no fresh samples of some of them)"
+        why = facts.prometheus_fault or "Prometheus has no fresh samples of some of them"
+        message += f" (read from the pods: {why})"
     if facts.decision.fresh:
         return ConditionNow(ConditionType.METRICS_FRESH, TRUE, "Fresh", message)
     if _is_new(facts):

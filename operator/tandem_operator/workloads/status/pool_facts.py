@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tandem_operator.api import Cost, PoolStatus
-from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
+from tandem_operator.api.v1alpha1.scaling import MetricsSource
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.router_count import RouterCount
 from tandem_operator.core.role import Role
@@ -41,7 +41,8 @@ class PoolFacts:
     previous: PoolStatus
     outcome: WriteOutcome
     metrics_source: MetricsSource
-    wanted_metrics: Metrics
+    prometheus_passed_over: bool
+    prometheus_fault: str | None
     cost: Cost | None
     now_s: float
     idle: str = ""
@@ -66,15 +67,6 @@ class PoolFacts:
     def gpus_held(self) -> int:
         """GPUs of all engine pods that have a node, 1 unit each where replicas hold none."""
         return self.seen.gpus_held(self.policy)
-
-    @property
-    def prometheus_passed_over(self) -> bool:
-        """Whether the pods were asked although the spec names a Prometheus to be asked first."""
-        return (
-            self.wanted_metrics.source is MetricsSource.AUTO
-            and self.wanted_metrics.prometheus is not None
-            and self.metrics_source is MetricsSource.DIRECT
-        )
 
     @property
     def in_force(self) -> bool:
