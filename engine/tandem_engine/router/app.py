@@ -99,7 +99,7 @@ class Router:
             clock=clock,
             record=self._record,
         )
-        self._traces = Traces(router=options.name)
+        self._traces = Traces(router=options.name, count=self.accounts.metrics.spans)
         busy = Busy(clock=clock, cpu=time.process_time)
         self.accounts.metrics.watch(
             fleet=self.fleet,

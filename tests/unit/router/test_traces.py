@@ -11,11 +11,12 @@ from aiohttp.test_utils import TestServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tandem_engine.router.accounting import traces
+from tandem_engine.router.accounting.span_export import LARGEST_ANSWER_BYTES, BoundedSession
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
 
 TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+SPANS = "tandem_router_trace_spans_total"
 SAMPLED, UNSAMPLED = f"00-{TRACE}-{CLIENT_SPAN}-01", f"00-{TRACE}-{CLIENT_SPAN}-00"
 
 
@@ -163,6 +164,43 @@ async def test_a_collector_that_is_away_costs_no_request(pool: Pool) -> None:
     assert [await asked(pool, f"{number}") for number in range(5)] == [200] * 5
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "why"), [(False, "ConnectionError"), (True, "HTTP 307"), (None, "HTTP 503")]
+)
+async def test_spans_that_no_collector_took_are_counted_and_told_once(
+    pool: Pool,
+    collector: Collector,
+    caplog: pytest.LogCaptureFixture,
+    elsewhere: bool | None,
+    why: str,
+) -> None:
+    async def refuses(_: web.Request) -> web.Response:
+        if elsewhere:
+            raise web.HTTPTemporaryRedirect(str(collector.server.make_url("/v1/traces")))
+        return web.Response(status=503, reason="SECRET", headers={"Retry-After": "600"})
+
+    app = web.Application()
+    app.router.add_post("/v1/traces", refuses)
+    async with TestServer(app) as server:
+        url = "http://127.0.0.1:9" if elsewhere is False else str(server.make_url("/"))
+        pool.configure(tracing={"endpoint": url, "sampling_ratio": 1.0})
+        while (pool.metric(SPANS, result="lost") or 0.0) < 3:
+            assert await asked(pool, "one") == 200
+            await asyncio.sleep(0.01)
+
+    told = [record for record in caplog.records if record.message == "traces lost"]
+    assert [(each.why, each.endpoint) for each in told] == [(why, url)]
+    assert collector.spans == []
+    assert not any("SECRET" in str(record.__dict__) for record in caplog.records)
+
+
+async def test_spans_that_a_collector_took_are_counted(pool: Pool, collector: Collector) -> None:
+    await traced(pool, collector)
+
+    await until(lambda: pool.metric(SPANS, result="sent"))
+    assert pool.metric(SPANS, result="lost") is None
+
+
 async def test_without_tracing_the_clients_own_context_is_passed_on(pool: Pool) -> None:
     await asked(pool, "mine", traceparent=SAMPLED)
 
@@ -209,7 +247,7 @@ async def test_little_is_read_of_what_a_collector_answers() -> None:
     app.router.add_post("/v1/traces", endless)
     async with TestServer(app) as server:
         url = str(server.make_url("/v1/traces"))
-        session = traces._bounded_session()
+        session = BoundedSession()
         answer = await asyncio.to_thread(session.post, url, data=b"", timeout=5)
 
-    assert len(answer.content) == traces.LARGEST_ANSWER_BYTES
+    assert len(answer.content) == LARGEST_ANSWER_BYTES

@@ -6,10 +6,9 @@ never content.
 """
 
 import asyncio
-import io
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,9 @@ from tandem_contracts.router_settings import RouterSettings, TracingSettings
 from tandem_routing.verdict import Outcome, Timeline, Verdict
 
 if TYPE_CHECKING:
-    import requests
     from opentelemetry.trace import Span
 
-EXPORT_TIMEOUT_S = LAST_SEND_S = 5.0
-LARGEST_ANSWER_BYTES = 8192
-"""Of a collector's answer no more is read: a sick one could fill the memory."""
+LAST_SEND_S = 5.0
 # They log what clients sent.
 _TALKATIVE = ("opentelemetry.trace.span", "opentelemetry.trace.propagation.tracecontext")
 _CHARGED = {Outcome.FAILED, Outcome.SHED}
@@ -64,10 +60,15 @@ class RequestTrace:
 
 
 class Traces:
-    """Begins spans where the settings in force ask for them."""
+    """Begins spans where the settings in force ask for them.
 
-    def __init__(self, *, router: str) -> None:
+    Args:
+        count: takes what became of spans, `sent` or `lost`, and how many; from another thread.
+    """
+
+    def __init__(self, *, router: str, count: Callable[[str, int], None]) -> None:
         self._router = router
+        self._count = count
         self._wanted: TracingSettings | None = None
         self._spans: _Spans | None = None
         # Packages take some tenths of a second to load, and what is left some seconds to send.
@@ -120,7 +121,7 @@ class Traces:
         if wanted is None:
             return
         try:
-            self._spans = _Spans(wanted, pool=pool, router=self._router)
+            self._spans = _Spans(wanted, pool=pool, router=self._router, count=self._count)
         except Exception as error:
             logger.warning("no traces", extra={"why": f"{type(error).__name__}: {error}"})
         else:
@@ -130,11 +131,15 @@ class Traces:
 class _Spans:
     """The packages of OpenTelemetry, loaded and set up."""
 
-    def __init__(self, wanted: TracingSettings, *, pool: str, router: str) -> None:
+    def __init__(
+        self,
+        wanted: TracingSettings,
+        *,
+        pool: str,
+        router: str,
+        count: Callable[[str, int], None],
+    ) -> None:
         from opentelemetry import trace  # noqa: PLC0415 - only where traces are asked for
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-            OTLPSpanExporter,
-        )
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
@@ -144,6 +149,10 @@ class _Spans:
         )
         from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
             TraceContextTextMapPropagator,
+        )
+
+        from tandem_engine.router.accounting.span_export import (  # noqa: PLC0415
+            CountingExporter,
         )
 
         self._trace = trace
@@ -156,11 +165,7 @@ class _Spans:
         )
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        exporter = OTLPSpanExporter(
-            endpoint=f"{wanted.endpoint.rstrip('/')}/v1/traces",
-            timeout=EXPORT_TIMEOUT_S,
-            session=_bounded_session(),
-        )
+        exporter = CountingExporter(wanted.endpoint, count=count)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("tandem_engine.router")
 
@@ -196,24 +201,6 @@ class _Spans:
     def close(self) -> None:
         with suppress(Exception):
             self._provider.shutdown()
-
-
-def _bounded_session() -> "requests.Session":
-    """HTTP that follows nobody elsewhere, and reads little of an answer."""
-    import requests  # noqa: PLC0415 - only where traces are asked for
-
-    class Bounded(requests.Session):
-        def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-            options |= {"stream": True, "allow_redirects": False}
-            response = super().send(request, **options)
-            whole = response.raw
-            response.raw = io.BytesIO(whole.read(LARGEST_ANSWER_BYTES))
-            whole.close()
-            return response
-
-    session = Bounded()
-    session.trust_env = False
-    return session
 
 
 # What a request's line has, by the names of OpenTelemetry; the others are Tandem's own.
