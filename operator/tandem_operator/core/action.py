@@ -227,7 +227,9 @@ def tell(
             idle=wanted.idle,
             share=granted.share,
             pace=sized.pace,
-            budget=wanted.promise.budget.left(wanted.spec.slo.attainment, tuning=tuning),
+            budget=wanted.promise.budget.left(
+                wanted.spec.slo.attainment, now_s=seen.now_s, tuning=tuning
+            ),
             kept_on_nodes=done.relief.blocked,
         )
     )

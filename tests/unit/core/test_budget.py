@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.objective.error_budget import (
+    BURN_WINDOWS_S,
     HOUR_S,
     HOURS_KEPT,
     MINUTES_KEPT,
@@ -292,3 +293,20 @@ def test_the_first_late_requests_of_a_new_fleet_are_chance() -> None:
 
 def test_all_of_the_objective_is_allowed_while_nothing_is_known() -> None:
     assert ErrorBudget().allowed_late(0.99) == pytest.approx(0.01)
+
+
+def test_while_no_router_tells_the_windows_are_unknown_one_after_the_other() -> None:
+    budget = looked(600.0)
+
+    def known(after_s: float) -> tuple[set[str], bool, bool]:
+        left = budget.left(0.99, now_s=NOW_S + 600.0 + after_s)
+        assert set(left.late_requests) == set(left.burn_rates)
+        hour, month = left.remaining_share, left.remaining_30d_share
+        return set(left.burn_rates), hour is not None, month is not None
+
+    windows = set(BURN_WINDOWS_S)
+    assert known(0.0) == known(140.0) == (windows, True, True)
+    assert known(160.0) == (windows - {"5m"}, True, True)
+    assert known(1900.0) == (windows - {"5m", "30m", "1h"}, False, True)
+    assert known(20 * 24 * 3600.0) == (set(), False, False)
+    assert budget.fold([]).left(0.99, now_s=NOW_S + 4200.0).remaining_share is None

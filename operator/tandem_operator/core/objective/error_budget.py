@@ -24,6 +24,8 @@ BURN_WINDOWS_S = {
     "3d": 259200.0,
 }
 """Pairs of them make alerts: a long window says that it matters, a short one that it goes on."""
+MOST_UNSEEN = 0.5
+"""Of a window, while no router tells what ended; with more, nothing is told of the window."""
 
 
 class Proof(Enum):
@@ -36,13 +38,13 @@ class Proof(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetLeft:
-    """What is left of an error budget; `None` where too few requests ended to tell.
+    """What is left of an error budget; `None` where too few requests ended, or were seen, to tell.
 
     Attributes:
         remaining_share: of the hour's budget; below zero where it is overspent.
         remaining_30d_share: of the budget of thirty days.
         burn_rates: by window of `BURN_WINDOWS_S`, how many times as fast as allowed it is spent.
-        late_requests: by the same windows; none while no ending was counted.
+        late_requests: by the same windows; none while no ending was counted or could be.
     """
 
     remaining_share: float | None = None
@@ -143,24 +145,43 @@ class ErrorBudget:
         burnt = self.burn_rate(window_s, attainment, tuning=tuning)
         return None if burnt is None else 1.0 - burnt
 
-    def left(self, attainment: float, *, tuning: Tuning = TUNING) -> BudgetLeft:
-        """What is left of it, for people and for alerts."""
+    def left(
+        self, attainment: float, *, now_s: float | None = None, tuning: Tuning = TUNING
+    ) -> BudgetLeft:
+        """What is left of it, for people and for alerts; without `now_s`, as of the last look.
+
+        While no router tells, what was counted last says less and less of the windows.
+        """
+        unseen_s = 0.0
+        if now_s is not None and self.folded_s is not None:
+            unseen_s = now_s - self.folded_s
+        seen = {
+            name: window_s
+            for name, window_s in BURN_WINDOWS_S.items()
+            if unseen_s <= MOST_UNSEEN * window_s
+        }
         rates = {
             name: self.burn_rate(window_s, attainment, tuning=tuning)
-            for name, window_s in BURN_WINDOWS_S.items()
+            for name, window_s in seen.items()
         }
         late = (
             {}
             if self.folded_s is None
             else {
                 name: finished - good
-                for name, window_s in BURN_WINDOWS_S.items()
+                for name, window_s in seen.items()
                 for finished, good in [self._ended(window_s)]
             }
         )
+
+        def remaining(window_s: float) -> float | None:
+            if unseen_s > MOST_UNSEEN * window_s:
+                return None
+            return self.remaining(attainment, window_s, tuning=tuning)
+
         return BudgetLeft(
-            remaining_share=self.remaining(attainment, tuning=tuning),
-            remaining_30d_share=self.remaining(attainment, MONTH_S, tuning=tuning),
+            remaining_share=remaining(tuning.objective.budget_window_s),
+            remaining_30d_share=remaining(MONTH_S),
             burn_rates={name: rate for name, rate in rates.items() if rate is not None},
             late_requests=late,
         )
