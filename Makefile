@@ -39,8 +39,8 @@ benchmark-replay: ## Tandem against NVIDIA's planner in NVIDIA's simulator (QUIC
 benchmark-promise: .venv/ready ## Is attainment held, and at what cost; results in build/benchmarks/promise (QUICK=1: minutes; TRACES=folder of public traces; SAMPLE=2; ONLY='mmpp-*')
 	@$(RUN) python -m benchmarks.promise $(if $(QUICK),--quick) $(if $(TRACES),--traces $(TRACES)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ONLY),--only '$(ONLY)') $(ARGS)
 
-release: .venv/ready ## Images, charts, wheel, SBOMs and checksums of VERSION=0.1.0 in build/release (REGISTRY=registry.example.com/team PUSH=1 TRIAL=1 HELP=1)
-	@$(RUN) python -m release --version '$(VERSION)' $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(PUSH),--push) \
+release: .venv/ready ## Images, charts, wheel, plugin, SBOMs and checksums of VERSION=0.1.0 in build/release (REGISTRY=registry.example.com/team DOWNLOADS=https://... PUSH=1 TRIAL=1 HELP=1)
+	@$(RUN) python -m release --version '$(VERSION)' $(if $(REGISTRY),--registry '$(REGISTRY)') $(if $(DOWNLOADS),--downloads '$(DOWNLOADS)') $(if $(PUSH),--push) \
 		$(if $(TRIAL),--trial) $(if $(HELP),--help)
 
 quickstart-test: .venv/ready ## The three commands of the README, on a bare cluster and from a registry on loopback

@@ -7,7 +7,7 @@ import sys
 
 from e2e.cluster.progress import CannotContinueError
 from manifests.generate import REGISTRY as NO_REGISTRY
-from release.order import Order
+from release.order import NO_DOWNLOADS, Order
 from release.steps import release
 
 
@@ -28,12 +28,15 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m release",
-        description="Images, charts, wheel, SBOMs, provenance and checksums of one version, into "
-        "build/release/VERSION. It names every image of Tandem by digest, pushed or not.",
+        description="Images, charts, wheel, plugin, SBOMs, provenance and checksums of one version "
+        "into build/release/VERSION. It names every image of Tandem by digest, pushed or not.",
     )
     parser.add_argument("--version", default="", help="the version of pyproject.toml")
     parser.add_argument(
         "--registry", default=NO_REGISTRY, help="where images and charts go: HOST or HOST/PATH"
+    )
+    parser.add_argument(
+        "--downloads", default=NO_DOWNLOADS, help="where krew finds the release's files: a URL"
     )
     parser.add_argument("--push", action="store_true", help="push images and charts there")
     parser.add_argument(

@@ -14,8 +14,10 @@ from e2e.cluster.progress import CannotContinueError, run
 from manifests.generate import REGISTRY as NO_REGISTRY
 
 CHARTS = ("tandem", "tandem-crds")
+NO_DOWNLOADS = "https://downloads.example.com"
 _VERSION = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}")
 _REGISTRY = re.compile(r"(localhost|[A-Za-z0-9-]*[.:][A-Za-z0-9.:-]*)(/[a-z0-9._-]+)*")
+_DOWNLOADS = re.compile(r"https://[A-Za-z0-9.:-]+(/[A-Za-z0-9._~+-]+)*/?")
 _SHOWN = 3
 
 
@@ -24,12 +26,16 @@ class Order:
     """One release: its version, and where its images and charts are pulled from.
 
     A trial may be of a tree with changes, and takes the notes of what is not released yet.
+
+    Attributes:
+        downloads: the address below which the release's files can be fetched.
     """
 
     version: str
     registry: str
     push: bool = False
     trial: bool = False
+    downloads: str = NO_DOWNLOADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,11 @@ class Source:
 
 def check_order(order: Order, *, root: Path = ROOT) -> None:
     """Refuse what cannot be released, in one sentence."""
-    for problem in (version_problem(order.version, root), registry_problem(order)):
+    for problem in (
+        version_problem(order.version, root),
+        registry_problem(order),
+        downloads_problem(order),
+    ):
         if problem:
             raise CannotContinueError(problem)
 
@@ -97,6 +107,16 @@ def registry_problem(order: Order) -> str | None:
             "REGISTRY=ghcr.io/your-name."
         )
     return None
+
+
+def downloads_problem(order: Order) -> str | None:
+    """Why nobody could fetch the release's files there, or nothing."""
+    if _DOWNLOADS.fullmatch(order.downloads):
+        return None
+    return (
+        f"DOWNLOADS is '{order.downloads}', which is not an https:// URL of a folder; write it as "
+        "DOWNLOADS=https://downloads.example.com/tandem/0.1.0."
+    )
 
 
 def source_of(*, trial: bool, root: Path = ROOT) -> Source:

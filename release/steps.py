@@ -20,6 +20,7 @@ from release import chart
 from release.contents import components_of
 from release.files import files_in, write_sums
 from release.images import Published, ReleasedImage, base_digest, release_image
+from release.krew import plugin
 from release.notes import notes_of
 from release.order import CHARTS, Order, Source, check_order, source_of
 from release.provenance import statement
@@ -46,7 +47,9 @@ def release(order: Order, *, into: Path = RELEASES) -> Path:
         images = [release_image(one, order, source, work) for one in IMAGES]
         published = [*(one.published for one in images)]
         published += _charts(images, order, source, folder=folder, work=work)
-        _wheel(folder, source)
+        wheel = _wheel(folder, source)
+        with step("plugin", "packing kubectl tandem for each platform"):
+            plugin(order, source, wheel=wheel, folder=folder, work=work)
         _sboms(images, order, source, folder)
         _write_json(
             folder / "provenance.intoto.json",
@@ -90,7 +93,7 @@ def _charts(
         return [chart.push(archive, name, order) for name, archive in packed.items()]
 
 
-def _wheel(folder: Path, source: Source) -> None:
+def _wheel(folder: Path, source: Source) -> Path:
     """The operator, the router, the launcher and the command line as one wheel."""
     with step("wheel", "building"):
         run(
@@ -101,6 +104,8 @@ def _wheel(folder: Path, source: Source) -> None:
             cwd=ROOT,
             env=os.environ | {"SOURCE_DATE_EPOCH": str(source.epoch_s)},
         )
+    [made] = folder.glob("*.whl")
+    return made
 
 
 def _sboms(images: Sequence[ReleasedImage], order: Order, source: Source, folder: Path) -> None:

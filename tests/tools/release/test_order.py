@@ -91,3 +91,9 @@ def test_a_tree_with_changes_is_released_as_a_trial_only(tmp_path: Path) -> None
     assert trial == replace(clean, changed=True)
     assert trial.revision == f"{clean.revision}-dirty"
     assert len(clean.revision) == 40
+
+
+@pytest.mark.parametrize("downloads", ["http://a.b", "a.b/c", "https://a.b/c?d", "https://u:p@a.b"])
+def test_files_are_fetched_from_a_folder_over_https(downloads: str) -> None:
+    with pytest.raises(CannotContinueError, match=r"DOWNLOADS is '.*; write it as DOWNLOADS=https"):
+        check_order(Order(VERSION, PLACE, downloads=downloads))
