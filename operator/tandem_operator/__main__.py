@@ -146,6 +146,11 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
         metavar="PATH",
         help="a folder of nodes that pools may cache in; repeat it for each one; without it, none",
     )
+    parser.add_argument(
+        "--gateway-routes",
+        action="store_true",
+        help="write HTTPRoutes of the Gateway API for pools that ask for one (router.gateway)",
+    )
     parsed = parser.parse_args(arguments)
     return OperatorOptions(
         namespaces=_namespaces_of(parsed),
@@ -162,6 +167,7 @@ def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
             any_pod_template=parsed.allow_any_pod_template,
             any_extra_args=parsed.allow_any_extra_args,
             network=_network_of(parsed),
+            gateway_routes=parsed.gateway_routes,
             prometheus_urls=tuple(parsed.prometheus_url),
             prometheus=parsed.prometheus,
             hub_token_secrets=tuple(parsed.hub_token_secret),

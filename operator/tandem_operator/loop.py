@@ -19,7 +19,6 @@ from tandem_operator.kube.apply import (
 )
 from tandem_operator.kube.autoscalers import Autoscalers
 from tandem_operator.kube.client import ApiServerError, Kube, Object
-from tandem_operator.kube.conflicts import describe
 from tandem_operator.kube.counts import (
     as_if_ours,
     count_is_ours,
@@ -28,7 +27,8 @@ from tandem_operator.kube.counts import (
 )
 from tandem_operator.kube.engine_keys import EngineKeys
 from tandem_operator.kube.events import EventWriter
-from tandem_operator.kube.kinds import DEPLOYMENT, POOL
+from tandem_operator.kube.gateway_routes import apply_route
+from tandem_operator.kube.kinds import DEPLOYMENT, HTTP_ROUTE, POD_MONITOR, POOL
 from tandem_operator.kube.nodes import Cordons
 from tandem_operator.kube.operators import Operators
 from tandem_operator.kube.quotas import Sharing
@@ -114,7 +114,8 @@ class PoolLoop:
         self._installation = installation
         self._exported = exported
         self._now = now
-        self._children = ChildReader(kube, clock=clock)
+        without = frozenset() if installation.gateway_routes else frozenset({HTTP_ROUTE})
+        self._children = ChildReader(kube, without=without, clock=clock)
         self._pods = PodReader(kube)
         self._writer = ChildWriter(kube)
         self._keys = EngineKeys(kube, clock=clock)
@@ -224,7 +225,9 @@ class PoolLoop:
         targets = targets_of(pods, namespace=name.namespace, pool=name.name, now_s=now_s)
         collected = await self._collector.collect(targets, metrics, now_s=now_s)
         installation = replace(
-            self._installation, pod_monitors=await self._children.serves_pod_monitors()
+            self._installation,
+            pod_monitors=await self._children.serves(POD_MONITOR),
+            serves_routes=await self._children.serves(HTTP_ROUTE),
         )
         world = World(
             pool=pool,
@@ -261,10 +264,7 @@ class PoolLoop:
                 return WriteOutcome(refused=key.refused)
             rekeyed = key.made and any(map(runs_with_key, world.pods))
         report = await self._writer.apply(planned.children, observed, pool_uid=name.uid)
-        self._count(report)
-        if report.written:
-            self._children.invalidate(namespace=name.namespace, pool=name.name)
-            log.info("children applied", extra={**_about(name), "children": report.written})
+        self._note(report, name)
         if report.refused or report.blocked:
             return WriteOutcome(refused=report.refused, blocked=report.blocked, rekeyed=rekeyed)
         taken = list(report.taken)
@@ -276,11 +276,16 @@ class PoolLoop:
         taken += counts
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
-        return WriteOutcome(
-            taken=tuple(map(_taken_back, taken)),
-            left=tuple(map(_left_alone, report.left)),
+        outcome = WriteOutcome(
+            taken=tuple(each.taken_back for each in taken),
+            left=tuple(each.left_alone for each in report.left),
             rekeyed=rekeyed,
         )
+        routed, outcome = await apply_route(
+            self._writer, planned.route, observed, outcome, pool_uid=name.uid
+        )
+        self._note(routed, name)
+        return outcome
 
     async def _store(
         self, planned: PassPlan, outcome: WriteOutcome, name: PoolName, *, before: _Refusal | None
@@ -359,6 +364,12 @@ class PoolLoop:
         else:
             log.debug("decision", extra={**where, "sentence": concluded.decision.sentence})
 
+    def _note(self, report: ApplyReport, name: PoolName) -> None:
+        self._count(report)
+        if report.written:
+            self._children.invalidate(namespace=name.namespace, pool=name.name)
+            log.info("children applied", extra={**_about(name), "children": report.written})
+
     def _count(self, report: ApplyReport) -> None:
         if report.conflicts:
             self._exported.conflicts.inc(report.conflicts)
@@ -390,13 +401,3 @@ def _about(name: PoolName) -> dict[str, str]:
 def _name_of(pool: Mapping[str, Any]) -> PoolName:
     metadata = pool["metadata"]
     return PoolName(metadata["namespace"], metadata["name"], metadata["uid"])
-
-
-def _taken_back(taken: Contested) -> str:
-    kind, name = taken.child
-    return f"{kind} {name}: Tandem took back {describe(taken.conflicts)}, which it manages."
-
-
-def _left_alone(left: Contested) -> str:
-    kind, name = left.child
-    return f"{kind} {name}: another manager owns {describe(left.conflicts)}."

@@ -182,6 +182,11 @@ RIGHT_VALUES = {
         f"{OPERATOR}.args[--prometheus-url]",
         "--prometheus-url=http://p:9090",
     ),
+    "pools.gatewayRoutes": RightValue(
+        {"pools": {"gatewayRoutes": True}},
+        f"{OPERATOR}.args[--gateway-routes]",
+        "--gateway-routes",
+    ),
     "pools.hubTokenSecrets": RightValue(
         {"pools": {"hubTokenSecrets": ["hf"]}},
         f"{OPERATOR}.args[--hub-token-secret]",

@@ -11,7 +11,13 @@ import yaml
 from e2e.cluster.controlplane import ControlPlane
 from manifests import alerts
 from manifests.generate import INSTALL, NAMESPACE, REGISTRY, install_manifest
-from tandem_operator.kube.rights import CLUSTER_RIGHTS, LEASE_RIGHTS, POOL_RIGHTS, Right
+from tandem_operator.kube.rights import (
+    CLUSTER_RIGHTS,
+    LEASE_RIGHTS,
+    POOL_RIGHTS,
+    ROUTE_RIGHTS,
+    Right,
+)
 from tests.integration.charts import (
     CHART,
     CRDS,
@@ -62,6 +68,18 @@ def test_operator_holds_exactly_what_its_code_asks_for(variant: str) -> None:
     ]
     assert granted([role]) == needed(POOL_RIGHTS + CLUSTER_RIGHTS)
     assert granted(of_kind(objects, "Role")) == needed(LEASE_RIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("variant", "kind"), [("default", "ClusterRole"), ("two namespaces", "Role")]
+)
+def test_operator_may_write_routes_only_with_the_switch(variant: str, kind: str) -> None:
+    switched = render(*VARIANTS[variant], "--set", "pools.gatewayRoutes=true")
+    usual = render(*VARIANTS[variant])
+
+    assert granted(of_kind(switched, kind)) - granted(of_kind(usual, kind)) == needed(ROUTE_RIGHTS)
+    assert "--gateway-routes" in container(switched)["args"]
+    assert "--gateway-routes" not in container(usual)["args"]
 
 
 @pytest.mark.parametrize(

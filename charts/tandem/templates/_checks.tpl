@@ -132,7 +132,7 @@
 
 {{- /* A value here that the chart sets too would win or be refused by the API server. */}}
 {{- define "tandem.checkExtras" -}}
-{{- $arguments := dict "--namespace" "watchNamespaces" "--metrics-port" "" "--health-port" "" "--leader-elect" "replicas" "--lease-namespace" "" "--allow-any-pod-template" "pools.allowAnyPodTemplate" "--allow-any-extra-args" "pools.allowAnyExtraArgs" "--no-network-policies" "pools.networkPolicies.enabled" "--metrics-from" "pools.networkPolicies.metricsFrom" "--engine-egress" "pools.networkPolicies.engineEgress" "--prometheus-url" "pools.prometheusUrls" "--prometheus" "metrics.prometheus" "--hub-token-secret" "pools.hubTokenSecrets" "--cache-host-path" "pools.cacheHostPaths" }}
+{{- $arguments := dict "--namespace" "watchNamespaces" "--metrics-port" "" "--health-port" "" "--leader-elect" "replicas" "--lease-namespace" "" "--allow-any-pod-template" "pools.allowAnyPodTemplate" "--allow-any-extra-args" "pools.allowAnyExtraArgs" "--no-network-policies" "pools.networkPolicies.enabled" "--metrics-from" "pools.networkPolicies.metricsFrom" "--engine-egress" "pools.networkPolicies.engineEgress" "--prometheus-url" "pools.prometheusUrls" "--prometheus" "metrics.prometheus" "--hub-token-secret" "pools.hubTokenSecrets" "--cache-host-path" "pools.cacheHostPaths" "--gateway-routes" "pools.gatewayRoutes" }}
 {{- range .Values.extraArgs }}
 {{- $option := regexReplaceAll "=.*" . "" }}
 {{- if hasKey $arguments $option }}

@@ -50,6 +50,18 @@ class Contested:
     child: ChildKey
     conflicts: tuple[Conflict, ...]
 
+    @property
+    def taken_back(self) -> str:
+        """In words, where Tandem took them back."""
+        kind, name = self.child
+        return f"{kind} {name}: Tandem took back {describe(self.conflicts)}, which it manages."
+
+    @property
+    def left_alone(self) -> str:
+        """In words, where the other manager keeps them."""
+        kind, name = self.child
+        return f"{kind} {name}: another manager owns {describe(self.conflicts)}."
+
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:

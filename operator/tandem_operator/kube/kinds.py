@@ -44,6 +44,7 @@ ROLE_BINDING = ResourceKind("rbac.authorization.k8s.io/v1", "RoleBinding", "role
 DISRUPTION_BUDGET = ResourceKind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = ResourceKind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 POD_MONITOR = ResourceKind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
+HTTP_ROUTE = ResourceKind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes")
 NODE = ResourceKind("v1", "Node", "nodes")
 AUTOSCALER = ResourceKind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 RESOURCE_QUOTA = ResourceKind("v1", "ResourceQuota", "resourcequotas")
@@ -63,5 +64,6 @@ CHILDREN = (
     DISRUPTION_BUDGET,
     DEPLOYMENT,
     POD_MONITOR,
+    HTTP_ROUTE,
 )
 BY_NAME = {kind.kind: kind for kind in (POOL, POD, EVENT, LEASE, *CHILDREN)}

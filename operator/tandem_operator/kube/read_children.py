@@ -1,7 +1,8 @@
 """Reading what a pool owns: what decisions rest on each time, the rest from time to time.
 
-Deployments are read on every pass. Children that only drift when somebody edits them are read again
-after a watch event about them, after a write of ours, and once a minute.
+Deployments are read on every pass, and so is a route, whose status Gateways write. Children that
+only drift when somebody edits them are read again after a watch event about them, after a write of
+ours, and once a minute.
 """
 
 from collections.abc import Callable
@@ -10,11 +11,20 @@ from dataclasses import dataclass, replace
 from tandem_contracts.names import POOL_LABEL
 from tandem_operator.kube.apply import controller_uid
 from tandem_operator.kube.client import ApiServerError, Kube, Object
-from tandem_operator.kube.kinds import CHILDREN, CLAIM, DEPLOYMENT, POD_MONITOR, ResourceKind
+from tandem_operator.kube.kinds import (
+    CHILDREN,
+    CLAIM,
+    DEPLOYMENT,
+    HTTP_ROUTE,
+    POD_MONITOR,
+    ResourceKind,
+)
 from tandem_operator.workloads.pool_names import key_of
 
 STATIC_FOR_S = 60.0
 DISCOVERED_FOR_S = 20.0
+OF_OTHERS = frozenset({POD_MONITOR, HTTP_ROUTE})
+"""Kinds that a cluster need not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +35,32 @@ class _Known:
 
 
 class ChildReader:
-    """Lists children by label and keeps those that the pool controls."""
+    """Lists children by label and keeps those that the pool controls.
 
-    def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
+    Args:
+        kube: the API server.
+        without: kinds of children that the operator has no right to.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, kube: Kube, *, without: frozenset[ResourceKind], clock: Callable[[], float]
+    ) -> None:
         self._kube = kube
+        self._without = without
         self._clock = clock
         self._static: dict[tuple[str, str], _Known] = {}
-        self._pod_monitors = False
-        self._pod_monitors_until_s = float("-inf")
+        self._serves: dict[ResourceKind, tuple[bool, float]] = {}
 
-    async def serves_pod_monitors(self) -> bool:
-        """Whether the PodMonitor kind exists; asked again every 20 s."""
-        if self._clock() >= self._pod_monitors_until_s:
-            self._pod_monitors = await self._kube.serves(POD_MONITOR)
-            self._pod_monitors_until_s = self._clock() + DISCOVERED_FOR_S
-        return self._pod_monitors
+    async def serves(self, kind: ResourceKind) -> bool:
+        """Whether the kind exists, and concerns us; asked again every 20 s."""
+        if kind in self._without:
+            return False
+        served, until_s = self._serves.get(kind, (False, float("-inf")))
+        if self._clock() >= until_s:
+            served = await self._kube.serves(kind)
+            self._serves[kind] = (served, self._clock() + DISCOVERED_FOR_S)
+        return served
 
     async def read(self, *, namespace: str, pool: str, uid: str) -> tuple[Object, ...]:
         """Every child of the pool."""
@@ -56,7 +77,11 @@ class ChildReader:
             known = _Known(uid, until_s, tuple(map(_without_managers, found)))
             if self._static.get((namespace, pool)) is listing:
                 self._static[namespace, pool] = known
-        return (*known.objects, *await self._list(DEPLOYMENT, namespace, selector, uid))
+        fresh = await self._list(DEPLOYMENT, namespace, selector, uid)
+        if any(each["kind"] == HTTP_ROUTE.kind for each in known.objects):
+            fresh += await self._list(HTTP_ROUTE, namespace, selector, uid)
+        kept = (each for each in known.objects if each["kind"] != HTTP_ROUTE.kind)
+        return (*kept, *fresh)
 
     def replace(self, written: Object, *, namespace: str, pool: str) -> None:
         """Take note of a child that was just written, instead of reading it again."""
@@ -73,13 +98,16 @@ class ChildReader:
     async def _list(
         self, kind: ResourceKind, namespace: str, selector: str, uid: str
     ) -> list[Object]:
-        if kind is POD_MONITOR and not await self.serves_pod_monitors():
+        if kind in OF_OTHERS and not await self.serves(kind):
             return []
         try:
             found = await self._kube.list(kind, namespace=namespace, selector=selector)
         except ApiServerError as error:
-            if error.status == 404 and kind is POD_MONITOR:
-                self._pod_monitors = False
+            if error.status == 404 and kind in OF_OTHERS:
+                self._serves[kind] = (False, self._clock() + DISCOVERED_FOR_S)
+                return []
+            if error.status == 403 and kind is HTTP_ROUTE:
+                # The application says so, too, and the pool goes on without its route.
                 return []
             if error.status == 403 and kind is CLAIM:
                 # Roles that somebody keeps by hand may lack a right that few pools need.

@@ -9,6 +9,7 @@ from tandem_operator.kube.kinds import (
     DEPLOYMENT,
     DISRUPTION_BUDGET,
     EVENT,
+    HTTP_ROUTE,
     LEASE,
     NETWORK_POLICY,
     NODE,
@@ -67,6 +68,9 @@ POOL_RIGHTS = (
     _right(EVENT, ("create",)),
 )
 """In every namespace with pools: a ClusterRole, or a Role in the one namespace served."""
+
+ROUTE_RIGHTS = (_right(HTTP_ROUTE, _OWN),)
+"""In the same namespaces, with `--gateway-routes`."""
 
 CLUSTER_RIGHTS = (_right(NODE, ("list",)),)
 """Of the whole cluster, also where one namespace is served: which nodes are being emptied."""

@@ -32,6 +32,8 @@ class WriteOutcome:
         left: which fields another manager keeps; all else is in force.
         rekeyed: whether the key of the engines was made anew while pods ran with the one before.
         unstored: the API server's words on why it does not take the memory; all else is in force.
+        route_fault: why the HTTPRoute was not written; all else is in force.
+        route_written: whether it was.
     """
 
     refused: str | None = None
@@ -40,3 +42,5 @@ class WriteOutcome:
     left: tuple[str, ...] = ()
     rekeyed: bool = False
     unstored: str | None = None
+    route_fault: str | None = None
+    route_written: bool = False

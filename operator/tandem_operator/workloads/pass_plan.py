@@ -27,6 +27,7 @@ from tandem_operator.core.spec import Mode, PoolSpec
 from tandem_operator.workloads.builders.children import children_of, templates_of
 from tandem_operator.workloads.builders.config_maps import memory_map
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence, roles_with_key
+from tandem_operator.workloads.builders.gateway_route import gateway_route, kept_routes
 from tandem_operator.workloads.builders.pod_templates import Template
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.checks.pod_schema import explained, template_faults, without_effect
@@ -45,6 +46,7 @@ from tandem_operator.workloads.status.pool_events import (
 )
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 from tandem_operator.workloads.status.pool_status import rejected_status, status_changed, status_of
+from tandem_operator.workloads.status.route_condition import route_facts
 from tandem_operator.workloads.stored_memory import (
     MemoryFormatError,
     is_due,
@@ -73,6 +75,7 @@ class PassPlan:
 
     Attributes:
         children: every child as it should be, in the order of creation, for manager `tandem`.
+        route: the HTTPRoute, apart: a cluster that refuses it keeps nothing else from the pool.
         costs: pod-deletion-cost annotations that differ from the live ones, before `replicas`.
         replicas: `spec.replicas` of Deployments by component, for manager `tandem-replicas`. A role
             that is External, Paused or Recommend is not in it; a new Deployment's always is, unless
@@ -89,6 +92,7 @@ class PassPlan:
     """
 
     children: tuple[Object, ...] = ()
+    route: Object | None = None
     costs: tuple[PodCost, ...] = ()
     replicas: Mapping[str, int] = field(default_factory=dict)
     keep: frozenset[tuple[str, str]] | None = None
@@ -245,9 +249,11 @@ def _planned(
         pace=decision.pace,
         routers=max(seen.replicas.get(ROUTER, 0), replicas.get(ROUTER, 0)) or routers.to,
     )
+    route = gateway_route(read.pool.spec, name=name, installation=world.installation)
     due = unreadable is not None or is_due(world, name, moved=moved, now_s=now_s)
     planned = PassPlan(
         children=children,
+        route=route,
         costs=tuple(
             cost
             for component in shrinking
@@ -256,7 +262,8 @@ def _planned(
         replicas=replicas,
         # A cache goes with its pool: without the right to delete claims, none can be lost.
         keep=frozenset(map(key_of, children))
-        | {("ConfigMap", name.memory), ("PersistentVolumeClaim", name.cache)},
+        | {("ConfigMap", name.memory), ("PersistentVolumeClaim", name.cache)}
+        | kept_routes(read.pool.spec, name=name),
         memory_object=(
             memory_map(name, memory_to_json(memory), written=f"{now_s:.3f}") if due else None
         ),
@@ -312,6 +319,7 @@ def _pass_plan(
         prometheus_passed_over=world.prometheus_passed_over,
         prometheus_fault=world.prometheus_fault,
         cost=read.pool.spec.cost,
+        route=route_facts(read.pool.spec.router.gateway, world, outcome, name=read.name),
         now_s=now_s,
     )
     status = status_of(facts)

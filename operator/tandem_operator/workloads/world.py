@@ -53,6 +53,8 @@ class Installation:
         any_extra_args: whether pools may set any option of vLLM.
         network: of NetworkPolicies for pools; `None`: it makes none.
         pod_monitors: whether the API server serves the PodMonitor kind.
+        gateway_routes: whether pools may have HTTPRoutes.
+        serves_routes: whether the API server serves the HTTPRoute kind.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
         prometheus: the server of pools that name none, if there is one.
         hub_token_secrets: names of the Secrets that pools may have credentials for weights in;
@@ -69,6 +71,8 @@ class Installation:
     any_extra_args: bool = False
     network: Network | None = None
     pod_monitors: bool = False
+    gateway_routes: bool = False
+    serves_routes: bool = False
     prometheus_urls: tuple[str, ...] = ()
     prometheus: InstalledPrometheus | None = None
     hub_token_secrets: tuple[str, ...] = ()

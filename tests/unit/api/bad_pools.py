@@ -364,6 +364,11 @@ BAD_POOLS = (
         router={"cacheSaltHeader": "X Tenant"},
     ),
     _spec(
+        "no Gateway",
+        "router.gateway.parentRefs",
+        router={"gateway": {"parentRefs": []}},
+    ),
+    _spec(
         "less room for all bodies than for one",
         "router.limits.inFlightBodyBytes",
         "bodyBytes",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tandem_operator.api.crd import custom_resource_definition
-from tandem_operator.cli.diagnosis import gpu_claims, hardware, installation, running
+from tandem_operator.cli.diagnosis import gateways, gpu_claims, hardware, installation, running
 from tandem_operator.cli.diagnosis.check_result import CheckResult, CheckState
 from tandem_operator.cli.diagnosis.examine import CHECKS, NOT_ALL, OK, PROBLEMS, examine, exit_code
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, OperatorFacts, Topic
@@ -50,6 +50,14 @@ def facts(**changes: Any) -> ClusterFacts:
         "monitors": frozenset({"PodMonitor", "ServiceMonitor"}),
     }
     return ClusterFacts(**{**healthy, **changes})
+
+
+def with_gateway(name: str = "chat") -> Any:
+    made = pool(conditions=FINE)
+    parents = [{"name": "public", "namespace": "gateways"}]
+    gateway = {"parentRefs": parents, "hostnames": ["llm.example.com"]}
+    spec = {**made["spec"], "router": {**made["spec"].get("router", {}), "gateway": gateway}}
+    return {**made, "metadata": {**made["metadata"], "name": name}, "spec": spec}
 
 
 def with_operator(**changes: Any) -> ClusterFacts:
@@ -98,6 +106,16 @@ def test_a_healthy_cluster_has_no_problem_and_every_part_is_looked_at():
             "no node that takes pods has nvidia.com/gpu",
         ),
         (
+            gateways.gateways,
+            {"pools": (with_gateway(),), "serves_routes": False},
+            "does not know HTTPRoute, and pools ask for a Gateway: team/chat",
+        ),
+        (
+            gateways.gateways,
+            {"pools": (with_gateway(), with_gateway("more"))},
+            "team/chat and team/more both want the requests of llm.example.com",
+        ),
+        (
             running.pools,
             {"pools": ({k: v for k, v in pool().items() if k != "status"},)},
             "no operator has seen team/chat",
@@ -116,6 +134,20 @@ def test_what_is_wrong_is_a_problem_with_a_remedy(check, changed, told):
     assert found.state is CheckState.PROBLEM
     assert told in found.sentence
     assert found.remedy
+
+
+def test_a_gateway_that_an_operator_may_not_serve_is_a_note_and_one_that_it_may_is_well():
+    asked = (with_gateway(),)
+
+    [refused, _] = gateways.gateways(facts(pools=asked))
+    [fine] = gateways.gateways(
+        facts(pools=asked, operators=(replace(OPERATOR, gateway_routes=True),))
+    )
+
+    assert refused.state is CheckState.NOTE
+    assert "tandem-system/tandem-operator writes no routes" in refused.sentence
+    assert "pools.gatewayRoutes" in refused.remedy
+    assert fine.state is CheckState.OK
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tandem_operator.cli.input.findings import Finding, Linted
+from tandem_operator.cli.input.finding import Finding
+from tandem_operator.cli.input.findings import Linted
 from tandem_operator.cli.output.finding_lines import LintFormat, rendered
 from tests.unit.api.bad_pools import BAD_POOLS
 from tests.unit.api.bad_pools import GOOD as GOOD_POOL
@@ -263,3 +264,37 @@ def test_a_field_has_one_finding_though_two_would_speak_of_it():
     lines = linted(GOOD.replace("containers:\n", "containers: {}\n        initContainers:\n"))
 
     assert len([line for line in lines if ".containers: " in line]) == 1
+
+
+ROUTED = GOOD.replace(
+    "  router:\n",
+    "  router:\n"
+    "    gateway:\n"
+    "      parentRefs: [{name: public, namespace: gateways}]\n"
+    "      hostnames: [llm.example.com]\n",
+)
+
+
+def test_a_host_that_no_route_can_hold_is_found_at_its_line():
+    text = ROUTED.replace("llm.example.com", "llm.example.com:443")
+    line = 1 + text.splitlines().index("      hostnames: [llm.example.com:443]")
+
+    [found] = linted(text)
+
+    assert found.startswith(f"-:{line}: spec.router.gateway.hostnames[0]: must be a host")
+    assert linted(ROUTED) == []
+
+
+def test_two_pools_of_one_folder_that_want_the_same_requests_are_found(tmp_path):
+    other = ROUTED.replace("name: chat\n", "name: more\n")
+    (tmp_path / "prod").mkdir()
+    (tmp_path / "prod" / "a.yaml").write_text(ROUTED)
+    (tmp_path / "b.yaml").write_text(f"{ROUTED}---\n{other}")
+
+    beside = tandem("lint", str(tmp_path / "b.yaml")).stdout.splitlines()
+    apart = tandem("lint", "-R", str(tmp_path)).stdout.splitlines()
+
+    [found] = beside
+    assert "spec.router.gateway: pool chat wants the requests of llm.example.com too" in found
+    assert "gateway.modelHeader" in found
+    assert apart == beside

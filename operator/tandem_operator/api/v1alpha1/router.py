@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
 from tandem_operator.api.v1alpha1.fleet import PodTemplate, Resources
+from tandem_operator.api.v1alpha1.gateway import Gateway
 from tandem_operator.api.values import (
     Count,
     Duration,
@@ -201,6 +202,8 @@ class Router(ApiModel):
     An edit restarts nothing."""
     limits: Limits = Limits()
     """How much a router pod accepts before it refuses requests."""
+    gateway: Gateway | None = None
+    """HTTPRoute, if pools.gatewayRoutes allows it."""
 
     rules: ClassVar = (
         Rule(

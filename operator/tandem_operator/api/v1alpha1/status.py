@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Extension
+from tandem_operator.api.v1alpha1.gateway import Hostname
 
 Text = Annotated[str, Field(max_length=64)]
 Sentence = Annotated[str, Field(max_length=2048)]
@@ -47,6 +48,8 @@ class ConditionType(StrEnum):
     """True is the bad case: another manager owns a field that Tandem would write."""
     ENGINES_HEALTHY = "EnginesHealthy"
     """The routers send every Ready engine pod requests; else the message names those left out."""
+    ROUTE_ACCEPTED = "RouteAccepted"
+    """Every Gateway of router.gateway takes the pool's route; absent without router.gateway."""
 
 
 class Condition(ApiModel):
@@ -54,7 +57,7 @@ class Condition(ApiModel):
 
     type: Annotated[str, Field(max_length=64)]
     """Ready, Available, Reconciling, Stalled, Accepted, SLOMet, MetricsFresh, ScalingActive,
-    CapacityBlocked, SLOFeasible, FieldConflict or EnginesHealthy."""
+    CapacityBlocked, SLOFeasible, FieldConflict, EnginesHealthy or RouteAccepted."""
     status: Annotated[str, Field(max_length=16)]
     """True, False or Unknown."""
     observed_generation: int
@@ -245,6 +248,8 @@ class PoolStatus(ApiModel):
     alone until that Lease was not renewed for a minute."""
     endpoint: Annotated[str, Field(max_length=512)] | None = None
     """URL of the OpenAI-compatible API inside the cluster."""
+    hostnames: Annotated[list[Hostname], Field(max_length=16)] | None = None
+    """Hosts of its HTTPRoute."""
     conditions: (
         Annotated[
             list[Condition],

@@ -56,6 +56,15 @@ _TO_DO: dict[ConditionType | None, dict[str, str]] = {
     ConditionType.ENGINES_HEALTHY: {
         "": "Read the log of the pod that the message names. To replace the pod, delete it.",
     },
+    ConditionType.ROUTE_ACCEPTED: {
+        "NotAllowed": "Set pools.gatewayRoutes of the chart, or remove router.gateway.",
+        "GatewayAPIMissing": "Install the CRDs of Gateway API 1.2 or newer.",
+        "RouteInvalid": "Correct the field that the message names; `tandem lint` names it too.",
+        "RouteRefused": "Correct the cause of the refusal: a field of router.gateway, a policy, or"
+        " a missing right.",
+        "": "Compare router.gateway with the listeners of the Gateway: allowedRoutes, hostname and"
+        " sectionName. Run kubectl describe httproute -n {namespace} {name}-router.",
+    },
     ConditionType.FIELD_CONFLICT: {
         "": "Remove the field from the other manager, or set management: External on that role.",
     },

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tandem_operator.cli.diagnosis import gpu_claims, hardware, installation, running
+from tandem_operator.cli.diagnosis import gateways, gpu_claims, hardware, installation, running
 from tandem_operator.cli.diagnosis.check_result import CheckResult, CheckState, unknown
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Topic
 
@@ -17,6 +17,7 @@ CHECKS: Mapping[Topic, Callable[[ClusterFacts], Iterator[CheckResult]]] = {
     Topic.CLAIMS: gpu_claims.claims,
     Topic.RDMA: hardware.rdma,
     Topic.NETWORK: running.network,
+    Topic.GATEWAY: gateways.gateways,
     Topic.METRICS: running.metrics,
     Topic.POOLS: running.pools,
 }
@@ -26,6 +27,7 @@ _NEEDS = {
     Topic.CLAIMS: (Topic.POOLS,),
     Topic.RDMA: (Topic.NODES,),
     Topic.OPERATOR_RIGHTS: (Topic.OPERATOR,),
+    Topic.GATEWAY: (Topic.POOLS,),
 }
 OK, PROBLEMS, NOT_ALL = 0, 1, 2
 

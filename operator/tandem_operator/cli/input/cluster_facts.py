@@ -22,6 +22,7 @@ class Topic(StrEnum):
     CLAIMS = "GPU claims"
     RDMA = "RDMA"
     NETWORK = "NetworkPolicies"
+    GATEWAY = "Gateway API"
     METRICS = "metrics"
     POOLS = "pools"
     PODS = "images"
@@ -34,6 +35,7 @@ class OperatorFacts:
     Attributes:
         version: as its label says.
         namespaces: those that it serves; empty: all.
+        gateway_routes: whether it writes HTTPRoutes.
         refused: rights that its account lacks, each with its namespace; `None`: unknown.
         prometheus: URL of the server that it asks for pools that name none; empty: it has none.
     """
@@ -46,6 +48,7 @@ class OperatorFacts:
     ready: int
     account: str
     namespaces: tuple[str, ...] = ()
+    gateway_routes: bool = False
     refused: tuple[tuple[str, Right], ...] | None = None
     prometheus: str = ""
 
@@ -65,6 +68,7 @@ class ClusterFacts:
         user_refused: what the user may not do, and the commands that need it.
         pods: of operators and pools.
         monitors: the kinds of the Prometheus Operator that the cluster knows.
+        serves_routes: whether the cluster knows HTTPRoute, if a pool asks for a Gateway.
         claim_templates: the ResourceClaimTemplates that pools name; `None` where there is none.
         services: whether each Service exists that a pool or an operator names as its Prometheus.
         unread_tokens: Secrets with a token for Prometheus that a pool names and no operator may
@@ -82,6 +86,7 @@ class ClusterFacts:
     pools: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()
     monitors: frozenset[str] = frozenset()
+    serves_routes: bool = True
     services: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     claim_templates: Mapping[tuple[str, str], Object | None] = field(default_factory=dict)
     unread_tokens: tuple[tuple[str, str], ...] = ()

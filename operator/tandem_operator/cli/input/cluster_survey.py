@@ -17,6 +17,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.kube.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
+    HTTP_ROUTE,
     NODE,
     POD,
     POD_MONITOR,
@@ -25,7 +26,13 @@ from tandem_operator.kube.kinds import (
     ResourceKind,
 )
 from tandem_operator.kube.lease_name import lease_name
-from tandem_operator.kube.rights import CLUSTER_RIGHTS, LEASE_RIGHTS, POOL_RIGHTS, Right
+from tandem_operator.kube.rights import (
+    CLUSTER_RIGHTS,
+    LEASE_RIGHTS,
+    POOL_RIGHTS,
+    ROUTE_RIGHTS,
+    Right,
+)
 
 if TYPE_CHECKING:
     from tandem_operator.kube.client import Kube
@@ -88,6 +95,7 @@ class Survey:
             pools=pools,
             pods=pods,
             monitors=await self._monitors(),
+            serves_routes=await self._serves_routes(pools),
             claim_templates=await self._claim_templates(pools),
             services=await self._services(pools, operators),
             unread_tokens=await self._unread_tokens(pools, operators),
@@ -148,9 +156,8 @@ class Survey:
     async def _with_rights(self, deployment: Object) -> OperatorFacts:
         found = operator_of(deployment)
         lease = lease_name(found.namespaces)
-        wanted = [
-            (place, right, "") for place in found.namespaces or ("",) for right in POOL_RIGHTS
-        ]
+        rights = (*POOL_RIGHTS, *(ROUTE_RIGHTS if found.gateway_routes else ()))
+        wanted = [(place, right, "") for place in found.namespaces or ("",) for right in rights]
         wanted += [("", right, "") for right in CLUSTER_RIGHTS if not found.namespaces]
         wanted += [(found.namespace, right, lease) for right in LEASE_RIGHTS]
         refused = None
@@ -214,6 +221,11 @@ class Survey:
                 }
             )
         return frozenset()
+
+    async def _serves_routes(self, pools: Iterable[Object]) -> bool:
+        with self._reading(Topic.GATEWAY):
+            return not any(map(gateway_of, pools)) or await self._kube.serves(HTTP_ROUTE)
+        return False
 
     async def _services(
         self, pools: Iterable[Object], operators: Iterable[OperatorFacts]
@@ -285,6 +297,7 @@ def operator_of(deployment: Object) -> OperatorFacts:
         wanted=int(spec.get("replicas") or 0),
         ready=int((deployment.get("status") or {}).get("readyReplicas") or 0),
         account=str(pod.get("serviceAccountName") or "default"),
+        gateway_routes="--gateway-routes" in arguments,
         namespaces=tuple(
             sorted({each.removeprefix(option) for each in arguments if each.startswith(option)})
         ),
@@ -320,3 +333,10 @@ def prometheus_token_of(pool: Object) -> tuple[str, str] | None:
 def _prometheus_in(pool: Object) -> Object:
     metrics = (pool.get("spec") or {}).get("metrics") or {}
     return metrics.get("prometheus") or {}
+
+
+def gateway_of(pool: Object) -> Object | None:
+    """How a pool asks for a Gateway, if it does."""
+    router = (pool.get("spec") or {}).get("router") or {}
+    found: Object | None = router.get("gateway")
+    return found

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -12,38 +11,19 @@ from tandem_operator.api.parse import Fault, Steps, after_field
 from tandem_operator.api.spelling import nearest
 from tandem_operator.api.stored import without_nulls
 from tandem_operator.cli.command_errors import BadInputError
+from tandem_operator.cli.input.finding import Finding, Severity
 from tandem_operator.cli.input.manifest import read_text
+from tandem_operator.cli.input.shared_host_findings import shared_hosts_of
 from tandem_operator.cli.input.yaml_object import YamlError, YamlObject, objects_in
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.builders.children import templates_of
+from tandem_operator.workloads.builders.route_names import route_objections
 from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.checks.pod_schema import metadata_faults, pod_faults
 from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.world import Installation
-
-
-class Severity(StrEnum):
-    """Whether a pool like this would run."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing to change.
-
-    Attributes:
-        field: the way to it in the object: `spec.slo.ttft.target`.
-    """
-
-    file: str
-    line: int
-    field: str
-    sentence: str
-    severity: Severity = Severity.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +45,7 @@ def lint_files(paths: Iterable[Path], installation: Installation) -> Linted:
     """The findings of all files; one that cannot be read keeps none of the others from it."""
     findings: list[Finding] = []
     unreadable: list[str] = []
+    placed: list[tuple[Path, YamlObject]] = []
     pools = skipped = 0
     for path in paths:
         try:
@@ -74,10 +55,12 @@ def lint_files(paths: Iterable[Path], installation: Installation) -> Linted:
                     continue
                 pools += 1
                 findings += findings_of(found, file=str(path), installation=installation)
+                placed.append((path, found))
         except BadInputError as error:
             unreadable.append(str(error))
         except YamlError as error:
             unreadable.append(f"{path}{error.where}: {error}")
+    findings += shared_hosts_of(placed)
     return Linted(
         findings=tuple(findings), pools=pools, skipped=skipped, unreadable=tuple(unreadable)
     )
@@ -136,7 +119,9 @@ class _Pool:
             return
         name = PoolName(pool.metadata.namespace, pool.metadata.name, pool.metadata.uid)
         refused = objections(pool.spec, self.installation, name=name)
-        for objection in refused:
+        gateway = pool.spec.router.gateway
+        routes = () if gateway is None else route_objections(gateway)
+        for objection in (*refused, *routes):
             yield self._objected(f"spec.{objection.field}", objection)
         if refused:
             return

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from enum import StrEnum
 
-from tandem_operator.cli.input.findings import Finding, Linted
+from tandem_operator.cli.input.finding import Finding
+from tandem_operator.cli.input.findings import Linted
 from tandem_operator.cli.output.printable import printable
 
 

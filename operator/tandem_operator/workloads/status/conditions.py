@@ -33,6 +33,7 @@ from tandem_operator.workloads.status.readiness import (
     readiness_of_rejected,
     stall_of,
 )
+from tandem_operator.workloads.status.route_condition import route_accepted
 from tandem_operator.workloads.world import Rival
 
 LONGEST_MESSAGE = 4096
@@ -52,6 +53,7 @@ def verdicts(facts: PoolFacts) -> tuple[ConditionNow, ...]:
         _slo_feasible(facts),
         _field_conflict(facts),
         _engines_healthy(facts),
+        *([] if facts.route is None else [route_accepted(facts.route)]),
     )
 
 

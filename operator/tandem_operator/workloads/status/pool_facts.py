@@ -13,6 +13,7 @@ from tandem_operator.workloads.effects import WriteOutcome
 from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.observed.turnover import staying
 from tandem_operator.workloads.pool_names import ROUTER, PoolName
+from tandem_operator.workloads.status.route_condition import RouteFacts
 from tandem_operator.workloads.world import Rival
 
 
@@ -26,6 +27,7 @@ class PoolFacts:
         overridden: the user's pod template fields that Tandem's own took over, in words.
         idle: sentences on what the user's pod templates say that is in no pod.
         least_routers: `router.minReplicas`.
+        route: of the HTTPRoute that it asks for; `None`: it asks for none.
     """
 
     name: PoolName
@@ -46,6 +48,7 @@ class PoolFacts:
     cost: Cost | None
     now_s: float
     idle: str = ""
+    route: RouteFacts | None = None
 
     def updated(self, role: Role) -> int:
         """Pods of this generation that nobody has told to end."""

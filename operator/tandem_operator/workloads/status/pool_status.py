@@ -28,6 +28,7 @@ from tandem_operator.workloads.status.conditions import conditions, rejection, r
 from tandem_operator.workloads.status.figures import figures_of
 from tandem_operator.workloads.status.pool_cost import cost_of
 from tandem_operator.workloads.status.pool_facts import PoolFacts
+from tandem_operator.workloads.status.route_condition import served_hosts
 
 LONGEST_SENTENCE = 2048
 BUDGET_WINDOW = "1h"
@@ -44,6 +45,7 @@ def status_of(facts: PoolFacts) -> PoolStatus:
         observed_generation=facts.generation,
         operator=previous.operator,
         endpoint=facts.name.endpoint,
+        hostnames=None if facts.route is None else served_hosts(facts.route),
         conditions=conditions(
             verdicts(facts), previous, generation=facts.generation, now_s=facts.now_s
         ),
