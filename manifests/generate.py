@@ -21,7 +21,6 @@ from manifests import (
 )
 from tandem_contracts import document
 from tandem_operator.api import crd, reference
-from tandem_operator.api.v1alpha1 import GROUP, PLURAL
 from tandem_operator.workloads.builders.vllm_options import ALLOWED
 from tandem_operator.workloads.checks.pod_schema import FILE as POD_SCHEMA
 
@@ -56,14 +55,20 @@ _OPTIONS_HEAD = (
 
 
 def from_models() -> Mapping[Path, str]:
-    """CRD, references, contracts, fields of pods, files of the chart, alerts, dashboards."""
+    """CRDs, references, contracts, fields of pods, files of the chart, alerts, dashboards."""
     contracts = ROOT / "docs" / "reference" / "contracts.md"
     values = (CHARTS / "tandem" / "values.yaml").read_text(encoding="utf-8")
-    definition, name = crd.render(), f"{PLURAL}.{GROUP}.yaml"
+    places = (
+        ROOT / "crds",
+        CHARTS / "tandem-crds" / "templates",
+        CHARTS / "tandem" / "files" / "crds",
+    )
     return {
-        ROOT / "crds" / name: definition,
-        CHARTS / "tandem-crds" / "templates" / name: definition,
-        CHARTS / "tandem" / "files" / "crd.yaml": definition,
+        **{
+            place / f"{name}.yaml": definition
+            for name, definition in crd.definitions().items()
+            for place in places
+        },
         ROOT / "docs" / "reference" / "api.md": reference.render(),
         ROOT / "docs" / "reference" / "tuning.md": tuning_reference.render(),
         ROOT / "docs" / "reference" / "metrics.md": metrics_reference.render(),

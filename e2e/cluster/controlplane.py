@@ -51,18 +51,24 @@ class ControlPlane:
     tokens: dict[str, str]
     _etcd_port: int
     gates: str = ""
+    _controllers: tuple[str, ...] = ()
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @classmethod
     @contextlib.contextmanager
     def started(
-        cls, *, users: Sequence[str] = ("alice", "bob"), gates: str = ""
+        cls,
+        *,
+        users: Sequence[str] = ("alice", "bob"),
+        gates: str = "",
+        controllers: Sequence[str] = (),
     ) -> Iterator[ControlPlane]:
         """Start a control plane and end it with the block.
 
         Args:
             users: names that can log in (`user_kubeconfig`) and may do nothing before a binding.
             gates: feature gates, such as `ImageVolume=true`.
+            controllers: further flags of the controller manager.
         """
         binaries = api_binaries()
         folder = Path(tempfile.mkdtemp(prefix="tandem-api-"))
@@ -74,6 +80,7 @@ class ControlPlane:
             tokens={user: secrets.token_hex(16) for user in (ADMIN, *users)},
             _etcd_port=etcd_port,
             gates=gates,
+            _controllers=tuple(controllers),
         )
         try:
             plane._start()
@@ -232,6 +239,7 @@ class ControlPlane:
             "--leader-elect=false",
             f"--root-ca-file={self.certificate_authority}",
             f"--service-account-private-key-file={self.folder / 'service-accounts.pem'}",
+            *self._controllers,
         ]
 
     def _spawn(self, name: str, program: Path, flags: list[str]) -> None:

@@ -10,31 +10,30 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tandem_operator.api import InferencePool
+from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource
 from tandem_operator.kube.apply import (
     ApplyReport,
     ChildWriter,
-    Contested,
     PreviousPoolRemainsError,
 )
-from tandem_operator.kube.autoscalers import Autoscalers
 from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.counts import (
     as_if_ours,
-    count_is_ours,
-    managed,
     replicas_last_decided,
 )
 from tandem_operator.kube.engine_keys import EngineKeys
 from tandem_operator.kube.events import EventWriter
 from tandem_operator.kube.gateway_routes import apply_route
-from tandem_operator.kube.kinds import DEPLOYMENT, HTTP_ROUTE, POD_MONITOR, POOL
+from tandem_operator.kube.kinds import HTTP_ROUTE, POD_MONITOR, POOL, POOL_ROLE
 from tandem_operator.kube.nodes import Cordons
 from tandem_operator.kube.operators import Operators
+from tandem_operator.kube.owners import Owners
 from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.read_children import ChildReader
 from tandem_operator.kube.read_pods import PodReader
 from tandem_operator.kube.status_writer import StatusWriter
+from tandem_operator.kube.write_counts import write_counts
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
 from tandem_operator.metrics.scrape_targets import targets_of
@@ -52,6 +51,7 @@ from tandem_operator.workloads.pass_plan import (
     plan,
 )
 from tandem_operator.workloads.pool_names import PoolName, key_of
+from tandem_operator.workloads.pool_spec import external_roles
 from tandem_operator.workloads.world import Installation, World
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class PoolLoop:
         self._events = EventWriter(kube, instance=instance, now=now)
         self._sharing = Sharing(kube, clock=clock)
         self._cordons = Cordons(kube, clock=clock)
-        self._autoscalers = Autoscalers(kube, clock=clock)
+        self._owners = Owners(kube, clock=clock)
         self._operators = Operators(kube, own=installation.lease, clock=clock)
         self._run_by: dict[PoolKey, str] = {}
         self._known: dict[PoolKey, _Known] = {}
@@ -161,23 +161,20 @@ class PoolLoop:
             known = _Known(uid=uid, memory=None, replicas=replicas_last_decided(pool, spec))
         resource = None if spec is None else spec.engine.gpu_resource
         gpus = None if resource is None else await self._sharing.gpus(key.namespace, resource)
-        # A spec that cannot be read otherwise still has its pods measured.
-        metrics = Metrics() if spec is None else spec.metrics
-        world, collected = await self._observe(pool, known, metrics=metrics)
-        rivals = known.rivals.look(
-            world.children, ours=managed(spec), is_ours=count_is_ours, now_s=self._now()
+        world, collected = await self._observe(pool, known, spec)
+        world = await self._owners.met(
+            world, spec, rivals=known.rivals, written=known.replicas, now_s=self._now()
         )
-        rivals = await self._autoscalers.named(rivals, namespace=key.namespace, pool=key.name)
         # No other pass may come between what is read of the claims here and this pool's own.
         quota = self._sharing.quota(*key, gpus=gpus)
-        world = replace(world, parsed=parsed, quota=quota, rivals=rivals)
+        world = replace(world, parsed=parsed, quota=quota)
         planned = plan(as_if_ours(world, known.replicas), now_s=self._now())
         self._sharing.note(*key, claim=planned.claim, resource=resource)
         if planned.unreadable is not None:
             extra = {**where, "why": str(planned.unreadable)}
             log.warning("memory unreadable", extra=extra, exc_info=planned.unreadable)
         try:
-            outcome = await self._execute(planned, world, known.rivals)
+            outcome = await self._execute(planned, world, known)
         except PreviousPoolRemainsError as error:
             log.info("waiting", extra={**where, "why": str(error)})
             return DELETED_POOL_REMAINS_S
@@ -216,18 +213,26 @@ class PoolLoop:
         )
 
     async def _observe(
-        self, pool: Object, known: _Known, *, metrics: Metrics
+        self, pool: Object, known: _Known, spec: PoolSpec | None
     ) -> tuple[World, Collected]:
         name = _name_of(pool)
-        children = await self._children.read(namespace=name.namespace, pool=name.name, uid=name.uid)
+        children = await self._children.read(
+            namespace=name.namespace,
+            pool=name.name,
+            uid=name.uid,
+            pool_roles=spec is not None and bool(external_roles(spec)),
+        )
         pods = await self._pods.read(namespace=name.namespace, pool=name.name, children=children)
         now_s = self._now()
         targets = targets_of(pods, namespace=name.namespace, pool=name.name, now_s=now_s)
+        # A spec that cannot be read otherwise still has its pods measured.
+        metrics = Metrics() if spec is None else spec.metrics
         collected = await self._collector.collect(targets, metrics, now_s=now_s)
         installation = replace(
             self._installation,
             pod_monitors=await self._children.serves(POD_MONITOR),
             serves_routes=await self._children.serves(HTTP_ROUTE),
+            pool_roles=await self._children.serves(POOL_ROLE),
         )
         world = World(
             pool=pool,
@@ -247,7 +252,7 @@ class PoolLoop:
         )
         return world, collected
 
-    async def _execute(self, planned: PassPlan, world: World, rivals: Rivals) -> WriteOutcome:
+    async def _execute(self, planned: PassPlan, world: World, known: _Known) -> WriteOutcome:
         observed = {key_of(child): child for child in world.children}
         name = _name_of(world.pool)
         if planned.memory_object is not None and key_of(planned.memory_object) not in observed:
@@ -269,11 +274,15 @@ class PoolLoop:
             return WriteOutcome(refused=report.refused, blocked=report.blocked, rekeyed=rekeyed)
         taken = list(report.taken)
         await self._write_costs(planned, name)
-        counts = await self._write_replicas(planned, observed, name)
-        for each in counts:
-            component = each.child[1].removeprefix(f"{name.name}-")
-            rivals.taken(component, each.conflicts[0].manager, now_s=self._now())
-        taken += counts
+        reports = await write_counts(planned, observed, name, kube=self._kube, writer=self._writer)
+        for counted in reports:
+            self._count(counted)
+            for each in counted.taken:
+                component = each.child[1].removeprefix(f"{name.name}-")
+                # Who had the count before its PoolRole first asked for one lost nothing.
+                if component in known.replicas or component not in world.asked:
+                    known.rivals.taken(component, each.conflicts[0].manager, now_s=self._now())
+                    taken.append(each)
         if planned.keep is not None:
             await self._writer.prune(world.children, keep=planned.keep, pool_uid=name.uid)
         outcome = WriteOutcome(
@@ -310,42 +319,20 @@ class PoolLoop:
                 annotations={DELETION_COST_ANNOTATION: str(each.cost)},
             )
 
-    async def _write_replicas(
-        self, planned: PassPlan, observed: Mapping[tuple[str, str], Object], name: PoolName
-    ) -> list[Contested]:
-        """Shrink before grow: what grows waits for a pass that has seen the shrink."""
-        taken: list[Contested] = []
-        steps: list[tuple[int, Object, int]] = []
-        for component, replicas in planned.replicas.items():
-            child = name.child(component)
-            deployment = observed.get((DEPLOYMENT.kind, child)) or await self._kube.get(
-                DEPLOYMENT, namespace=name.namespace, name=child
-            )
-            if deployment is not None:
-                change = replicas - int(deployment["spec"].get("replicas", 1))
-                steps.append((change, deployment, replicas))
-        steps.sort(key=lambda step: step[0])
-        shrinks = any(change < 0 for change, _, _ in steps)
-        for change, deployment, replicas in steps:
-            if shrinks and change > 0:
-                continue
-            report = await self._writer.set_replicas(deployment, replicas)
-            self._count(report)
-            taken += report.taken
-            if report.written and change:
-                extra = {**_about(name), "deployment": key_of(deployment)[1], "to": replicas}
-                log.info("replicas written", extra=extra)
-        return taken
-
     async def _tell(
         self, world: World, concluded: PassPlan, collected: Collected, *, before: _Known
     ) -> None:
         pool = dict(world.pool)
         if concluded.status is not None:
             await self._status.write(pool, concluded.status)
-        for event in concluded.events:
+        told = [(pool, event) for event in concluded.events]
+        for report in concluded.roles:
+            if report.status is not None:
+                await self._status.write_role(report.found, report.status)
+            told += [(report.found, event) for event in report.events]
+        for about, event in told:
             await self._events.post(
-                pool,
+                about,
                 reason=event.reason,
                 note=event.message,
                 warning=event.type is EventType.WARNING,

@@ -18,6 +18,7 @@ from tandem_operator.workloads.builders.engine_key import rekeyed_sentence
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.checks.pod_schema import template_faults
 from tandem_operator.workloads.effects import WriteOutcome
+from tandem_operator.workloads.observed.asked_counts import AskedCount
 from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.observed.troubles import pod_trouble
@@ -26,6 +27,7 @@ from tandem_operator.workloads.status.condition_now import TRUE, ConditionNow
 from tandem_operator.workloads.status.conditions import conditions as with_times
 from tandem_operator.workloads.status.conditions import rejection, verdicts
 from tandem_operator.workloads.status.pool_facts import PoolFacts
+from tandem_operator.workloads.status.pool_role_status import verdict_of
 from tandem_operator.workloads.stored_memory import MemoryFormatError, memory_from_json
 from tandem_operator.workloads.world import Rival
 from tests.unit.core.scene import NOW_S, make_spec, observe, pods, report
@@ -172,6 +174,8 @@ def _shapes() -> Iterator[PoolFacts]:
     yield facts(policy=external)
     rival = Rival(AN_AUTOSCALER, left_alone=True)
     yield facts(policy=external, rivals={"prefill": rival, ROUTER: rival})
+    yield facts(policy=external, rivals={"prefill": rival}, followed=frozenset({"prefill"}))
+    yield facts(waiting={"decode": "web"})
     yield facts(seen=seen(refusals={"prefill": f"FailedCreate: {REFUSED}"}))
     yield facts(decision=decision(extra=pods(Role.DECODE, 2, phase=PodPhase.UNSCHEDULED)))
     gated = pods(Role.DECODE, 3, phase=PodPhase.UNSCHEDULED, gates=("kueue.x-k8s.io/admission",))
@@ -201,6 +205,22 @@ def conditions() -> Iterator[str]:
     found = [each for shape in _shapes() for each in verdicts(shape)]
     for each in (*found, *rejection(["slo.attainment must be a percentage"], seen())):
         yield f"{each.type} {each.status} {each.reason} | {each.message}"
+
+
+def conditions_of_pool_roles() -> Iterator[str]:
+    """What a PoolRole says of its replicas."""
+    rival = Rival(AN_AUTOSCALER, left_alone=True)
+    asked = (
+        None,
+        AskedCount(asked=4, to=4),
+        AskedCount(asked=9, to=8, limit="decode.maxReplicas"),
+        AskedCount(asked=0, to=1, limit="decode.minReplicas"),
+    )
+    found = [verdict_of(NAME, Role.DECODE, each, rival=None, in_force=True) for each in asked]
+    found.append(verdict_of(NAME, Role.DECODE, None, rival=rival, in_force=True))
+    found.append(verdict_of(NAME, Role.DECODE, None, rival=None, in_force=False))
+    for status, why in found:
+        yield f"Effective {status} {why.reason} | {why.message}"
 
 
 def decisions_of_modes() -> Iterator[str]:

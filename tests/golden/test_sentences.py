@@ -82,6 +82,7 @@ HEADINGS: Mapping[str, Callable[[], Iterable[str]]] = {
     "Events: routers": decision_sentences.routers,
     "Events: others": pool_sentences.events,
     "Conditions: type, status and reason | message": pool_sentences.conditions,
+    "Conditions of PoolRoles": pool_sentences.conditions_of_pool_roles,
     "Troubles of pods": pool_sentences.troubles,
     "Refusals: the operator, of a spec": pool_sentences.objections_to_specs,
     "Refusals: Kubernetes, of a pod template": pool_sentences.mistyped_templates,

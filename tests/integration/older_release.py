@@ -1,7 +1,7 @@
 """A packaged release of yesterday: charts with an older schema and older image tags.
 
 Built from today's charts by taking things away, so that an upgrade from it meets what a real one
-meets: fields, defaults, a column and rules that appear, and images that change.
+meets: a kind, fields, defaults, a column and rules that appear, and images that change.
 """
 
 import shutil
@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from manifests.generate import CHARTS, REGISTRY, helm_program
+from tandem_operator.api import GROUP, PLURAL, ROLE_PLURAL
 from tandem_operator.api.crd import custom_resource_definition
 from tests.unit.api.bad_pools import merged
 
@@ -39,8 +40,9 @@ def build(folder: Path, *, images: dict[str, Any] | None = None) -> OlderRelease
     for chart in ("tandem-crds", "tandem"):
         shutil.copytree(CHARTS / chart, folder / chart)
         _edit(folder / chart / "Chart.yaml", {"version": VERSION, "appVersion": VERSION})
-    [definition] = (folder / "tandem-crds" / "templates").glob("*.yaml")
-    definition.write_text(yaml.safe_dump(older_definition()))
+    definitions = folder / "tandem-crds" / "templates"
+    (definitions / f"{ROLE_PLURAL}.{GROUP}.yaml").unlink()
+    (definitions / f"{PLURAL}.{GROUP}.yaml").write_text(yaml.safe_dump(older_definition()))
     # An image without a tag has the chart's version.
     values = images or {"global": {"imageRegistry": REGISTRY}}
     _edit(folder / "tandem" / "values.yaml", values | {"crds": {"enabled": False}})

@@ -16,7 +16,7 @@ import yaml
 
 from e2e.cluster.ports import free_port
 
-CRD = Path("crds/inferencepools.tandem-inference.io.yaml")
+CRDS = Path("crds")
 GROUP = "/apis/tandem-inference.io/v1alpha1"
 SAMPLE = Path("manifests/samples/tiny-cpu.yaml")
 LISTED = (
@@ -31,6 +31,7 @@ LISTED = (
     ("/apis/rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding"),
     ("/apis/rbac.authorization.k8s.io/v1", "roles", "Role"),
     (GROUP, "inferencepools", "InferencePool"),
+    (GROUP, "poolroles", "PoolRole"),
 )
 
 
@@ -52,8 +53,9 @@ def eventually(check, *, within_s=60.0, every_s=0.2):
 
 
 def install_crd(plane):
-    plane.run_kubectl("apply", "--server-side", "-f", str(CRD))
-    eventually(lambda: "items" in plane.request("GET", f"{GROUP}/inferencepools"))
+    plane.run_kubectl("apply", "--server-side", "-f", str(CRDS))
+    for plural in ("inferencepools", "poolroles"):
+        eventually(lambda plural=plural: "items" in plane.request("GET", f"{GROUP}/{plural}"))
 
 
 class Operator:

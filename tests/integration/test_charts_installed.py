@@ -23,6 +23,7 @@ from tests.unit.api.bad_pools import GOOD, merged
 PLACE = ("--namespace", NAMESPACE)
 TEAM = "team-a"
 POOLS = "inferencepools.tandem-inference.io"
+ROLES = "poolroles.tandem-inference.io"
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:tandem-operator"
 
 
@@ -196,6 +197,9 @@ def test_users_of_a_namespace_may_with_pools_what_they_may_with_the_rest(
     assert may(installed, user, "create", POOLS) is may_create
     assert may(installed, user, "delete", POOLS) is may_create
     assert not may(installed, user, "patch", POOLS, "--subresource=status")
+    assert may(installed, user, "get", ROLES)
+    assert may(installed, user, "patch", ROLES, "--subresource=scale") is may_create
+    assert not may(installed, user, "create", ROLES)
 
 
 def test_uninstalling_both_charts_keeps_crd_and_pools(
@@ -272,7 +276,7 @@ def test_a_kind_of_another_release_is_refused_with_both_ways_out(empty_plane: Co
     # The command of docs/how-to/upgrade-and-uninstall.md.
     run_helm("uninstall", "tandem-crds", *PLACE, kubeconfig=plane.kubeconfig)
     plane.run_kubectl(
-        *("annotate", "crd", POOLS, "--overwrite"),
+        *("annotate", "crd", POOLS, ROLES, "--overwrite"),
         *("meta.helm.sh/release-name=tandem", f"meta.helm.sh/release-namespace={NAMESPACE}"),
     )
     run_helm("install", "tandem", CHART, *PLACE, *IMAGES, kubeconfig=plane.kubeconfig)

@@ -47,7 +47,8 @@ def test_an_empty_cluster_lacks_everything(plane: ControlPlane) -> None:
 
     assert code == 1
     assert found["API server"].keys() == {"ok"}
-    assert found["CRD"] == {"problem": ["the kind InferencePool is not installed"]}
+    kinds = ("InferencePool", "PoolRole")
+    assert found["CRD"] == {"problem": [f"the kind {kind} is not installed" for kind in kinds]}
     assert found["operator"] == {"problem": ["there is no Deployment of an operator"]}
     assert "the cluster does not know InferencePools" in found["pools"]["unknown"][0]
 
@@ -57,7 +58,8 @@ def test_the_crd_that_the_api_server_keeps_is_the_one_of_this_version(plane: Con
 
     _, found = doctor(plane)
 
-    assert found["CRD"] == {"ok": ["v1alpha1 is served, with the schema of 0.1.0"]}
+    served = "v1alpha1 is served, with the schema of 0.1.0"
+    assert found["CRD"] == {"ok": [f"InferencePool {served}", f"PoolRole {served}"]}
     assert found["pools"].keys() == {"note"}
 
 

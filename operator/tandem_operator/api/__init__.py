@@ -2,7 +2,15 @@
 
 from tandem_operator.api.parse import InvalidPoolError, parse_pool
 from tandem_operator.api.presets import PRESETS, Preset
-from tandem_operator.api.v1alpha1 import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from tandem_operator.api.v1alpha1 import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    PLURAL,
+    ROLE_KIND,
+    ROLE_PLURAL,
+    VERSION,
+)
 from tandem_operator.api.v1alpha1.cost import Cost
 from tandem_operator.api.v1alpha1.engine import Backend, Device, Dtype, Engine
 from tandem_operator.api.v1alpha1.fleet import Fleet, Management, PodTemplate, Resources
@@ -10,6 +18,11 @@ from tandem_operator.api.v1alpha1.model import Model, ModelCache
 from tandem_operator.api.v1alpha1.model_source import ModelSource
 from tandem_operator.api.v1alpha1.placement import Placement
 from tandem_operator.api.v1alpha1.pool import InferencePool, PoolMetadata, PoolSpec
+from tandem_operator.api.v1alpha1.pool_role import (
+    EFFECTIVE,
+    PoolRoleStatus,
+    RoleCondition,
+)
 from tandem_operator.api.v1alpha1.router import (
     DecodeAdmission,
     Limits,
@@ -46,10 +59,13 @@ from tandem_operator.api.values import (
 
 __all__ = [
     "API_VERSION",
+    "EFFECTIVE",
     "GROUP",
     "KIND",
     "PLURAL",
     "PRESETS",
+    "ROLE_KIND",
+    "ROLE_PLURAL",
     "VERSION",
     "Backend",
     "Condition",
@@ -77,12 +93,14 @@ __all__ = [
     "Placement",
     "PodTemplate",
     "PoolMetadata",
+    "PoolRoleStatus",
     "PoolSpec",
     "PoolStatus",
     "PrefillOverflow",
     "Preset",
     "RequestLog",
     "Resources",
+    "RoleCondition",
     "RoleStatus",
     "Router",
     "RouterStatus",

@@ -1,19 +1,21 @@
-"""The CustomResourceDefinition, made from the models: `python -m tandem_operator.api.crd`."""
+"""The CustomResourceDefinitions, made from the models."""
 
-import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 from tandem_operator.api.rules import VALIDATIONS
 from tandem_operator.api.structural import structural_schema
-from tandem_operator.api.v1alpha1 import GROUP, KIND, PLURAL, VERSION
+from tandem_operator.api.v1alpha1 import GROUP, KIND, PLURAL, ROLE_KIND, ROLE_PLURAL, VERSION
 from tandem_operator.api.v1alpha1.pool import InferencePool, PoolSpec
+from tandem_operator.api.v1alpha1.pool_role import EFFECTIVE, PoolRole, PoolRoleSpec, PoolRoleStatus
 from tandem_operator.api.v1alpha1.status import PoolStatus
 
 _READY = '.status.conditions[?(@.type=="Ready")]'
 _AVAILABLE = '.status.conditions[?(@.type=="Available")]'
-_COLUMNS = (
+_Column = tuple[str, str, str, int]
+_COLUMNS: tuple[_Column, ...] = (
     ("MODEL", ".spec.model.name", "Name that clients ask for", 0),
     ("PREFILL", ".status.prefill.summary", "Ready / desired prefill replicas", 0),
     ("DECODE", ".status.decode.summary", "Ready / desired decode replicas", 0),
@@ -31,13 +33,75 @@ _COLUMNS = (
 )
 
 
+_EFFECTIVE = f'.status.conditions[?(@.type=="{EFFECTIVE}")]'
+_ROLE_COLUMNS: tuple[_Column, ...] = (
+    ("ASKED", ".spec.replicas", "Replicas that an autoscaler or a person asks for", 0),
+    ("REPLICAS", ".status.replicas", "Pods of the fleet", 0),
+    ("RECOMMENDED", ".status.recommended", "Replicas that Tandem would set", 0),
+    ("EFFECTIVE", f"{_EFFECTIVE}.status", "Whether the fleet gets what is asked for", 0),
+    ("REASON", f"{_EFFECTIVE}.reason", "Reason of the condition Effective", 0),
+    ("MESSAGE", f"{_EFFECTIVE}.message", "Message of the condition Effective", 1),
+)
+_HEAD = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"type": "object"},
+}
+_INTEGERS = frozenset({".spec.replicas", ".status.replicas", ".status.recommended"})
+
+
 def custom_resource_definition() -> dict[str, Any]:
-    """The object as `kubectl apply --server-side` takes it."""
+    """InferencePool as `kubectl apply --server-side` takes it."""
+    return _definition(
+        kind=KIND,
+        plural=PLURAL,
+        short_name="ipool",
+        columns=_COLUMNS,
+        schema=_root_schema(),
+        subresources={"status": {}},
+    )
+
+
+def pool_role_definition() -> dict[str, Any]:
+    """PoolRole: a kind has one scale subresource, so each role is an object of its own."""
+    schema = {
+        "type": "object",
+        "description": " ".join((PoolRole.__doc__ or "").split()),
+        "properties": {
+            **_HEAD,
+            "spec": structural_schema(PoolRoleSpec),
+            "status": structural_schema(PoolRoleStatus),
+        },
+    }
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    return _definition(
+        kind=ROLE_KIND,
+        plural=ROLE_PLURAL,
+        short_name="irole",
+        columns=_ROLE_COLUMNS,
+        schema=schema,
+        subresources={"scale": scale, "status": {}},
+    )
+
+
+def _definition(
+    *,
+    kind: str,
+    plural: str,
+    short_name: str,
+    columns: Iterable[_Column],
+    schema: Mapping[str, Any],
+    subresources: Mapping[str, Any],
+) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{PLURAL}.{GROUP}",
+            "name": f"{plural}.{GROUP}",
             # Uninstalling the chart must not delete every pool of the cluster.
             "annotations": {"helm.sh/resource-policy": "keep"},
             "labels": {"app.kubernetes.io/name": "tandem", "app.kubernetes.io/component": "crd"},
@@ -46,11 +110,11 @@ def custom_resource_definition() -> dict[str, Any]:
             "group": GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["ipool"],
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short_name],
                 "categories": ["tandem"],
             },
             "versions": [
@@ -58,9 +122,9 @@ def custom_resource_definition() -> dict[str, Any]:
                     "name": VERSION,
                     "served": True,
                     "storage": True,
-                    "additionalPrinterColumns": _printer_columns(),
-                    "schema": {"openAPIV3Schema": _root_schema()},
-                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": _printer_columns(columns),
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": subresources,
                 }
             ],
         },
@@ -74,10 +138,15 @@ class _WithoutAliases(yaml.SafeDumper):
         return True
 
 
-def render() -> str:
-    """The definition as YAML, with the words where it comes from."""
+def definitions() -> Mapping[str, str]:
+    """Each definition as YAML by its name, with the words where it comes from."""
+    made = (custom_resource_definition(), pool_role_definition())
+    return {each["metadata"]["name"]: _rendered(each) for each in made}
+
+
+def _rendered(definition: Mapping[str, Any]) -> str:
     text = yaml.dump(
-        custom_resource_definition(),
+        definition,
         Dumper=_WithoutAliases,
         sort_keys=False,
         width=100,
@@ -93,9 +162,7 @@ def _root_schema() -> dict[str, Any]:
         "required": ["spec"],
         VALIDATIONS: [rule.to_crd() for rule in InferencePool.rules],
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            **_HEAD,
             "spec": structural_schema(PoolSpec),
             # Without a status of any kind, a pool that no operator saw would count as done.
             "status": {"default": {}, **structural_schema(PoolStatus)},
@@ -103,15 +170,16 @@ def _root_schema() -> dict[str, Any]:
     }
 
 
-def _printer_columns() -> list[dict[str, Any]]:
-    columns: list[dict[str, Any]] = [
-        {"name": name, "type": "string", "jsonPath": path, "description": words}
+def _printer_columns(columns: Iterable[_Column]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "type": "integer" if path in _INTEGERS else "string",
+            "jsonPath": path,
+            "description": words,
+        }
         | ({"priority": priority} if priority else {})
-        for name, path, words, priority in _COLUMNS
+        for name, path, words, priority in columns
     ]
     age = {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-    return [*columns, age]
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())
+    return [*made, age]

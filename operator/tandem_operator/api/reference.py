@@ -1,10 +1,10 @@
-"""docs/reference/api.md, made from the CRD: `python -m tandem_operator.api.reference`."""
+"""docs/reference/api.md, made from the CRDs: `python -m tandem_operator.api.reference`."""
 
 import json
 import sys
 from collections.abc import Iterator
 
-from tandem_operator.api.crd import custom_resource_definition
+from tandem_operator.api.crd import custom_resource_definition, pool_role_definition
 from tandem_operator.api.rules import VALIDATIONS
 from tandem_operator.api.structural import Schema
 
@@ -16,14 +16,32 @@ strings such as `500ms`, `1.5s` or `1m30s`; quantities are Kubernetes quantities
 """
 
 
+_ROLE_HEAD = """
+# PoolRole reference
+
+`poolroles.tandem-inference.io/v1alpha1` (short name `irole`): a role of a pool with `management:
+External`, as the target of `/scale`. It has the name of the role's Deployment, such as
+`chat-decode`. Tandem makes it, and removes it when the role is Managed again
+([how to use it](../how-to/scale-with-hpa-or-keda.md)).
+"""
+
+
 def render() -> str:
     """The reference as Markdown: a table of fields per object, rules below it."""
-    definition = custom_resource_definition()
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = _schema(custom_resource_definition())
     lines = [_HEAD, *_rules(schema)]
     for part in ("spec", "status"):
         lines += _section(part, schema["properties"][part])
+    lines.append(_ROLE_HEAD)
+    role = _schema(pool_role_definition())
+    for part in ("spec", "status"):
+        lines += _section(f"PoolRole.{part}", role["properties"][part])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _schema(definition: Schema) -> Schema:
+    found: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
 
 
 def _section(path: str, schema: Schema) -> Iterator[str]:

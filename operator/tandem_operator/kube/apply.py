@@ -20,7 +20,7 @@ from tandem_operator.kube.conflicts import (
     parse_conflicts,
 )
 from tandem_operator.kube.field_paths import without
-from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, ROLE, ROLE_BINDING
+from tandem_operator.kube.kinds import BY_NAME, DEPLOYMENT, POOL_ROLE, ROLE, ROLE_BINDING
 from tandem_operator.workloads.observed.ownership import controller_of, whose
 from tandem_operator.workloads.pool_names import key_of
 
@@ -195,6 +195,27 @@ class ChildWriter:
             await self._kube.apply(DEPLOYMENT, body, manager=REPLICAS_MANAGER, force=True)
             return ApplyReport(written=(key,), taken=(Contested(key, conflicts),), conflicts=1)
         return ApplyReport(written=(key,))
+
+    async def mirror_replicas(self, pool_role: Object, replicas: int) -> bool:
+        """Copy a Deployment's count into a PoolRole that nobody has scaled; whether it was done.
+
+        Never by force: what another client writes meanwhile is what its fleet gets next.
+        """
+        metadata = pool_role["metadata"]
+        body: Object = {
+            "apiVersion": POOL_ROLE.api_version,
+            "kind": POOL_ROLE.kind,
+            # Without its UID, one that was deleted meanwhile would be made anew, as nobody's.
+            "metadata": {key: metadata[key] for key in ("namespace", "name", "uid")},
+            "spec": {"replicas": replicas},
+        }
+        try:
+            await self._kube.apply(POOL_ROLE, body, manager=REPLICAS_MANAGER)
+        except ApiServerError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            return False
+        return True
 
     async def prune(
         self,

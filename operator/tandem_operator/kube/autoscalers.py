@@ -1,24 +1,29 @@
-"""The names of HorizontalPodAutoscalers: asked for only where one fights over a replica count."""
+"""The HorizontalPodAutoscalers of a namespace: which scales what, by names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 
 from tandem_operator.kube.client import ApiServerError, Kube
-from tandem_operator.kube.kinds import AUTOSCALER, DEPLOYMENT
+from tandem_operator.kube.kinds import AUTOSCALER, DEPLOYMENT, POOL_ROLE
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.world import Rival
 
 READ_FOR_S = 60.0
+AGAIN_AFTER_S = 1.0
+
+
+_Target = tuple[str, str]
+"""Kind and name."""
 
 
 class Autoscalers:
-    """Which autoscaler scales which Deployment, as far as the operator may list them."""
+    """Which autoscaler scales what, as far as the operator may list them; read once a minute."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
         self._clock = clock
-        self._read: dict[str, tuple[float, Mapping[str, str]]] = {}
+        self._read: dict[str, tuple[float, Mapping[_Target, str]]] = {}
 
     async def named(
         self, rivals: Mapping[str, Rival], *, namespace: str, pool: str
@@ -26,24 +31,46 @@ class Autoscalers:
         """The rivals of a pool by component, with the names of those that are autoscalers."""
         if all(rival.who != AN_AUTOSCALER for rival in rivals.values()):
             return rivals
+        fighting = {
+            (DEPLOYMENT.kind, f"{pool}-{component}")
+            for component, rival in rivals.items()
+            if rival.who == AN_AUTOSCALER
+        }
         names = await self._names(namespace)
+        if fighting - names.keys():
+            # What was read before the fight may not hold it yet.
+            names = await self._names(namespace, at_most_old_s=AGAIN_AFTER_S)
         return {
             component: replace(rival, who=f"{AUTOSCALER.kind} {name}")
-            if rival.who == AN_AUTOSCALER and (name := names.get(f"{pool}-{component}")) is not None
+            if rival.who == AN_AUTOSCALER
+            and (name := names.get((DEPLOYMENT.kind, f"{pool}-{component}"))) is not None
             else rival
             for component, rival in rivals.items()
         }
 
-    async def _names(self, namespace: str) -> Mapping[str, str]:
-        """Names of autoscalers by the name of the Deployment that each scales."""
+    async def waiting(
+        self, roles: Iterable[str], *, namespace: str, pool: str
+    ) -> Mapping[str, str]:
+        """Those that would scale a role by a PoolRole, by role."""
+        names = await self._names(namespace)
+        return {
+            role: name
+            for role in roles
+            if (name := names.get((POOL_ROLE.kind, f"{pool}-{role}"))) is not None
+        }
+
+    async def _names(
+        self, namespace: str, *, at_most_old_s: float = READ_FOR_S
+    ) -> Mapping[_Target, str]:
+        """Names of autoscalers by what each scales."""
         now_s = self._clock()
-        fresh = {each: read for each, read in self._read.items() if now_s < read[0]}
-        if namespace not in fresh:
-            fresh[namespace] = (now_s + READ_FOR_S, await self._list(namespace))
+        fresh = {each: read for each, read in self._read.items() if now_s < read[0] + READ_FOR_S}
+        if namespace not in fresh or now_s >= fresh[namespace][0] + at_most_old_s:
+            fresh[namespace] = (now_s, await self._list(namespace))
         self._read = fresh
         return fresh[namespace][1]
 
-    async def _list(self, namespace: str) -> Mapping[str, str]:
+    async def _list(self, namespace: str) -> Mapping[_Target, str]:
         try:
             found = await self._kube.list(AUTOSCALER, namespace=namespace)
         except ApiServerError as error:
@@ -52,8 +79,4 @@ class Autoscalers:
                 return {}
             raise
         targets = [(each["metadata"]["name"], each["spec"]["scaleTargetRef"]) for each in found]
-        return {
-            str(target["name"]): str(name)
-            for name, target in targets
-            if target["kind"] == DEPLOYMENT.kind
-        }
+        return {(str(target["kind"]), str(target["name"])): str(name) for name, target in targets}

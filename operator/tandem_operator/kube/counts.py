@@ -3,10 +3,11 @@
 A count that somebody else set on a Managed role is no decision of ours to start from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.api import ConditionType
 from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.core.role import Role
@@ -14,9 +15,9 @@ from tandem_operator.core.spec import Mode
 from tandem_operator.kube.apply import REPLICAS_MANAGER
 from tandem_operator.kube.client import Object
 from tandem_operator.kube.conflicts import owners_of
-from tandem_operator.kube.kinds import DEPLOYMENT
+from tandem_operator.kube.kinds import DEPLOYMENT, POOL_ROLE
 from tandem_operator.workloads.pool_names import ROUTER
-from tandem_operator.workloads.pool_spec import policy_of
+from tandem_operator.workloads.pool_spec import external_roles, policy_of
 from tandem_operator.workloads.status.condition_now import TRUE
 from tandem_operator.workloads.world import World
 
@@ -43,6 +44,29 @@ def count_is_ours(deployment: Object) -> bool:
     """Whether nobody else has set the replicas since Tandem did."""
     owners = owners_of(deployment, ("spec", "replicas"))
     return not owners or REPLICAS_MANAGER in owners
+
+
+def asked_of(children: Iterable[Object], spec: PoolSpec | None) -> Mapping[str, int]:
+    """What others ask of External roles by their PoolRoles, by role.
+
+    A count that only Tandem wrote, as a copy of the Deployment's, asks for nothing.
+    """
+    if spec is None:
+        return {}
+    roles = set(map(str, external_roles(spec)))
+    return {
+        role: int(replicas)
+        for child in children
+        if child["kind"] == POOL_ROLE.kind
+        and (role := (child["metadata"].get("labels") or {}).get(ROLE_LABEL)) in roles
+        and (replicas := (child.get("spec") or {}).get("replicas")) is not None
+        and _is_anothers(owners_of(child, ("spec", "replicas")), int(replicas))
+    }
+
+
+def _is_anothers(owners: frozenset[str], replicas: int) -> bool:
+    # Kubernetes (1.34) notes no owner of a zero that came by /scale: there it is a field left out.
+    return bool(owners - {REPLICAS_MANAGER}) or (not owners and replicas == 0)
 
 
 def managed(spec: PoolSpec | None) -> frozenset[str]:

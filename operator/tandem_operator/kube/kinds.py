@@ -31,6 +31,7 @@ class ResourceKind:
 
 
 POOL = ResourceKind("tandem-inference.io/v1alpha1", "InferencePool", "inferencepools")
+POOL_ROLE = ResourceKind("tandem-inference.io/v1alpha1", "PoolRole", "poolroles")
 DEPLOYMENT = ResourceKind("apps/v1", "Deployment", "deployments")
 REPLICA_SET = ResourceKind("apps/v1", "ReplicaSet", "replicasets")
 POD = ResourceKind("v1", "Pod", "pods")
@@ -63,7 +64,10 @@ CHILDREN = (
     SERVICE,
     DISRUPTION_BUDGET,
     DEPLOYMENT,
+    POOL_ROLE,
     POD_MONITOR,
     HTTP_ROUTE,
 )
+OPTIONAL = (POOL_ROLE, POD_MONITOR, HTTP_ROUTE)
+"""Children whose kind an API server need not serve: of another project, or of a newer CRD."""
 BY_NAME = {kind.kind: kind for kind in (POOL, POD, EVENT, LEASE, *CHILDREN)}

@@ -1,8 +1,8 @@
 """Reading what a pool owns: what decisions rest on each time, the rest from time to time.
 
-Deployments are read on every pass, and so is a route, whose status Gateways write. Children that
-only drift when somebody edits them are read again after a watch event about them, after a write of
-ours, and once a minute.
+Deployments are read on every pass, and so are a route, whose status Gateways write, and PoolRoles
+of roles that another owner sizes. Children that only drift when somebody edits them are read again
+after a watch event about them, after a write of ours, and once a minute.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,14 @@ from tandem_operator.kube.kinds import (
     CLAIM,
     DEPLOYMENT,
     HTTP_ROUTE,
-    POD_MONITOR,
+    OPTIONAL,
+    POOL_ROLE,
     ResourceKind,
 )
 from tandem_operator.workloads.pool_names import key_of
 
 STATIC_FOR_S = 60.0
 DISCOVERED_FOR_S = 20.0
-OF_OTHERS = frozenset({POD_MONITOR, HTTP_ROUTE})
-"""Kinds that a cluster need not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,13 @@ class ChildReader:
             self._serves[kind] = (served, self._clock() + DISCOVERED_FOR_S)
         return served
 
-    async def read(self, *, namespace: str, pool: str, uid: str) -> tuple[Object, ...]:
-        """Every child of the pool."""
+    async def read(
+        self, *, namespace: str, pool: str, uid: str, pool_roles: bool = False
+    ) -> tuple[Object, ...]:
+        """Every child of the pool.
+
+        `pool_roles`: another owner sets replicas through them, so they are read each time, too.
+        """
         selector = f"{POOL_LABEL}={pool}"
         known = self._static.get((namespace, pool))
         if known is None or known.uid != uid or self._clock() >= known.until_s:
@@ -78,9 +82,13 @@ class ChildReader:
             if self._static.get((namespace, pool)) is listing:
                 self._static[namespace, pool] = known
         fresh = await self._list(DEPLOYMENT, namespace, selector, uid)
+        often = {POOL_ROLE.kind} if pool_roles else set()
         if any(each["kind"] == HTTP_ROUTE.kind for each in known.objects):
-            fresh += await self._list(HTTP_ROUTE, namespace, selector, uid)
-        kept = (each for each in known.objects if each["kind"] != HTTP_ROUTE.kind)
+            often.add(HTTP_ROUTE.kind)
+        for kind in (POOL_ROLE, HTTP_ROUTE):
+            if kind.kind in often:
+                fresh += await self._list(kind, namespace, selector, uid)
+        kept = (each for each in known.objects if each["kind"] not in often)
         return (*kept, *fresh)
 
     def replace(self, written: Object, *, namespace: str, pool: str) -> None:
@@ -98,12 +106,12 @@ class ChildReader:
     async def _list(
         self, kind: ResourceKind, namespace: str, selector: str, uid: str
     ) -> list[Object]:
-        if kind in OF_OTHERS and not await self.serves(kind):
+        if kind in OPTIONAL and not await self.serves(kind):
             return []
         try:
             found = await self._kube.list(kind, namespace=namespace, selector=selector)
         except ApiServerError as error:
-            if error.status == 404 and kind in OF_OTHERS:
+            if error.status == 404 and kind in OPTIONAL:
                 self._serves[kind] = (False, self._clock() + DISCOVERED_FOR_S)
                 return []
             if error.status == 403 and kind is HTTP_ROUTE:
@@ -117,6 +125,6 @@ class ChildReader:
 
 
 def _without_managers(found: Object) -> Object:
-    # They are half of a small object's size, and only those of Deployments are looked at.
+    # They are half of a small object's size, and only those of replica counts are looked at.
     found["metadata"].pop("managedFields", None)
     return found

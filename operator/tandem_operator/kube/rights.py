@@ -16,6 +16,7 @@ from tandem_operator.kube.kinds import (
     POD,
     POD_MONITOR,
     POOL,
+    POOL_ROLE,
     REPLICA_SET,
     RESOURCE_QUOTA,
     ROLE,
@@ -46,6 +47,8 @@ def _right(kind: ResourceKind, verbs: tuple[str, ...], *, subresource: str = "")
 POOL_RIGHTS = (
     _right(POOL, ("get", "list", "watch")),
     _right(POOL, ("patch",), subresource="/status"),
+    _right(POOL_ROLE, _OWN),
+    _right(POOL_ROLE, ("patch",), subresource="/status"),
     _right(DEPLOYMENT, _OWN_WATCHED),
     # What a router is granted, too: it tells pods of the pool from those that look like them.
     _right(REPLICA_SET, ("list", "watch")),

@@ -1,14 +1,15 @@
-"""The pool's status: written under a manager of its own, only when changed, numbers not too often.
+"""Statuses of pools and PoolRoles: by a manager of their own, when changed, numbers not too often.
 
 A change of a condition, a count or a decision is written at once. Measured numbers move with every
 request, so on their own they wait for `NUMBERS_EVERY_S` since the last write.
 """
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
-from tandem_operator.kube.client import Kube, Object
-from tandem_operator.kube.kinds import POOL
+from tandem_operator.kube.client import ApiServerError, Kube, Object
+from tandem_operator.kube.kinds import POOL, POOL_ROLE
 from tandem_operator.workloads.status.measured_numbers import without_numbers
 
 STATUS_MANAGER = "tandem-status"
@@ -48,6 +49,23 @@ class StatusWriter:
         self._written_at_s[uid] = now_s
         self._answers[uid] = (desired, _present(answer.get("status") or {}))
         return True
+
+    async def write_role(self, pool_role: Object, status: Mapping[str, Any]) -> None:
+        """Write the status of a PoolRole, unless it is gone."""
+        metadata = pool_role["metadata"]
+        body: Object = {
+            "apiVersion": POOL_ROLE.api_version,
+            "kind": POOL_ROLE.kind,
+            "metadata": {key: metadata[key] for key in ("namespace", "name", "uid")},
+            "status": dict(status),
+        }
+        try:
+            await self._kube.apply(
+                POOL_ROLE, body, manager=STATUS_MANAGER, force=True, subresource="status"
+            )
+        except ApiServerError as error:
+            if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+                raise
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a pool that is gone."""

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tandem_operator.api import (
+    ROLE_KIND,
     InferencePool,
     InvalidPoolError,
     PoolStatus,
@@ -21,9 +22,9 @@ from tandem_operator.core.decision import Decision
 from tandem_operator.core.guard.rollout import next_steps, with_reserve
 from tandem_operator.core.guard.router_count import RouterCount, count_routers
 from tandem_operator.core.memory import Memory
-from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.quota.allocate import Claim
-from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.builders.children import children_of, templates_of
 from tandem_operator.workloads.builders.config_maps import memory_map
 from tandem_operator.workloads.builders.engine_key import rekeyed_sentence, roles_with_key
@@ -31,13 +32,20 @@ from tandem_operator.workloads.builders.gateway_route import gateway_route, kept
 from tandem_operator.workloads.builders.pod_templates import Template
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.checks.pod_schema import explained, template_faults, without_effect
+from tandem_operator.workloads.counts import (
+    decided_counts,
+    keeping_last,
+    left_alone,
+    mirrored_counts,
+)
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
 from tandem_operator.workloads.objection import Objection
+from tandem_operator.workloads.observed.asked_counts import AskedCount, asked_counts, following
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
 from tandem_operator.workloads.observed.live_objects import LiveObjects, see
 from tandem_operator.workloads.observed.turnover import turnovers
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, key_of
-from tandem_operator.workloads.pool_spec import policy_of
+from tandem_operator.workloads.pool_spec import external_roles, policy_of
 from tandem_operator.workloads.status.pool_events import (
     KEY_REPLACED,
     MEMORY_UNREADABLE,
@@ -45,6 +53,7 @@ from tandem_operator.workloads.status.pool_events import (
     routers_scaled,
 )
 from tandem_operator.workloads.status.pool_facts import PoolFacts
+from tandem_operator.workloads.status.pool_role_status import RoleReport, role_reports
 from tandem_operator.workloads.status.pool_status import rejected_status, status_changed, status_of
 from tandem_operator.workloads.status.route_condition import route_facts
 from tandem_operator.workloads.stored_memory import (
@@ -78,12 +87,16 @@ class PassPlan:
         route: the HTTPRoute, apart: a cluster that refuses it keeps nothing else from the pool.
         costs: pod-deletion-cost annotations that differ from the live ones, before `replicas`.
         replicas: `spec.replicas` of Deployments by component, for manager `tandem-replicas`. A role
-            that is External, Paused or Recommend is not in it; a new Deployment's always is, unless
-            External, so it must be created first.
+            that is External, Paused or Recommend is not in it, but for what the PoolRole of an
+            External one asks; a new Deployment's always is, unless External, so it must be created
+            first.
+        mirrored: `spec.replicas` of PoolRoles that nobody has scaled yet, by role, for manager
+            `tandem-replicas`.
         keep: kind and name of all that belongs to the pool; its other children are pruned. `None`:
             prune nothing.
         memory_object: the ConfigMap of the memory when it is due, for manager `tandem`.
         status: the whole status, for manager `tandem-status`; `None` when nothing changed.
+        roles: what is new about each PoolRole, its status for manager `tandem-status`.
         memory: to be handed back in the next `World`.
         unreadable: why the memory was of no use, if it was not; the pool starts anew then.
         routers: how many there should be, and why.
@@ -95,10 +108,12 @@ class PassPlan:
     route: Object | None = None
     costs: tuple[PodCost, ...] = ()
     replicas: Mapping[str, int] = field(default_factory=dict)
+    mirrored: Mapping[str, int] = field(default_factory=dict)
     keep: frozenset[tuple[str, str]] | None = None
     memory_object: Object | None = None
     status: Mapping[str, Any] | None = None
     events: tuple[Event, ...] = ()
+    roles: tuple[RoleReport, ...] = ()
     memory: Any = None
     unreadable: MemoryFormatError | None = field(default=None, compare=False)
     decision: Decision | None = None
@@ -156,7 +171,10 @@ class PassBasis:
 
     Attributes:
         templates: pod templates by component.
-        seen: the live objects, with counts that a person set on a Managed role taken back.
+        seen: the live objects, with counts that a person set on a Managed role taken back, and with
+            those that owners of External roles ask for.
+        live: replicas of the Deployments before this pass writes any.
+        asked: what the owners of External roles ask for, and get.
         policy: the core's view of the spec. A role that is left to a rival is not managed in it,
             and a rollout's reserve is not off its budget.
         mistyped: what Kubernetes does not know of the pod templates of the spec.
@@ -166,6 +184,8 @@ class PassBasis:
     pool: InferencePool
     templates: Mapping[str, Template]
     seen: LiveObjects
+    live: Mapping[str, int]
+    asked: Mapping[Role, AskedCount]
     policy: PoolSpec
     mistyped: tuple[Objection, ...]
 
@@ -194,12 +214,20 @@ def _read(world: World) -> PassBasis | tuple[str, ...]:
         installation=world.installation,
         with_key=roles_with_key(world, name),
     )
+    policy = _policy(pool, world, seen)
+    asked = {
+        role: each
+        for role, each in asked_counts(world.asked, policy, seen).items()
+        if role in seen.replicas and not left_alone(world, role)
+    }
     return PassBasis(
         name=name,
         pool=pool,
         templates=templates,
-        seen=seen,
-        policy=_policy(pool, world, seen),
+        seen=following(seen, asked),
+        live=seen.replicas,
+        asked=asked,
+        policy=policy,
         mistyped=template_faults(pool.spec),
     )
 
@@ -227,14 +255,12 @@ def _planned(
         now_s=now_s,
     )
     memory = replace(memory, doors=routers.wants)
-    replicas = _replicas(policy, seen, decision, routers=routers.to)
-    replicas = {each: count for each, count in replicas.items() if not _left_alone(world, each)}
+    decided = decided_counts(world, policy, seen, decision, routers=routers.to)
+    replicas = {**decided, **{str(role): each.to for role, each in read.asked.items()}}
     shrinking = [
-        component
-        for component, count in replicas.items()
-        if count < seen.replicas.get(component, 0)
+        component for component, count in replicas.items() if count < read.live.get(component, 0)
     ]
-    moved = any(seen.replicas.get(component) != count for component, count in replicas.items())
+    moved = any(read.live.get(component) != count for component, count in replicas.items())
     children = children_of(
         read.pool,
         name=name,
@@ -245,7 +271,7 @@ def _planned(
             turnovers(seen, read.templates, decision=decision),
             surge_gpus=None if decision.share is None else decision.share.surge_gpus,
         ),
-        keeping_last=_keeping_last(world, seen, replicas, memory),
+        keeping_last=keeping_last(world, seen, decided, memory),
         pace=decision.pace,
         routers=max(seen.replicas.get(ROUTER, 0), replicas.get(ROUTER, 0)) or routers.to,
     )
@@ -260,10 +286,12 @@ def _planned(
             for cost in deletion_costs(seen.of(component), world.engines)
         ),
         replicas=replicas,
+        mirrored=mirrored_counts(world, name, seen),
         # A cache goes with its pool: without the right to delete claims, none can be lost.
         keep=frozenset(map(key_of, children))
         | {("ConfigMap", name.memory), ("PersistentVolumeClaim", name.cache)}
-        | kept_routes(read.pool.spec, name=name),
+        | kept_routes(read.pool.spec, name=name)
+        | _role_keys(read),
         memory_object=(
             memory_map(name, memory_to_json(memory), written=f"{now_s:.3f}") if due else None
         ),
@@ -287,7 +315,12 @@ def _rejected(world: World, wrong: tuple[str, ...], *, now_s: float) -> PassPlan
         now_s=now_s,
     )
     return PassPlan(
-        status=_news(world, status), events=events_of(previous, status), memory=world.memory
+        status=_news(world, status),
+        events=events_of(previous, status),
+        roles=role_reports(
+            world, _name_of(world), asked={}, decision=None, in_force=False, now_s=now_s
+        ),
+        memory=world.memory,
     )
 
 
@@ -306,6 +339,8 @@ def _pass_plan(
         generation=read.pool.metadata.generation,
         policy=read.policy,
         rivals=world.rivals,
+        waiting=world.waiting,
+        followed=frozenset(world.asked),
         templates={each: template.hash for each, template in read.templates.items()},
         overridden=_overridden(read.templates),
         idle=without_effect(read.mistyped, read.templates.values()),
@@ -339,7 +374,15 @@ def _pass_plan(
     if outcome.rekeyed:
         message = rekeyed_sentence(read.name)
         events = (*events, Event(reason=KEY_REPLACED, message=message, type=EventType.WARNING))
-    return replace(planned, status=_news(world, status), events=events)
+    roles = role_reports(
+        world,
+        read.name,
+        asked=read.asked,
+        decision=planned.decision,
+        in_force=facts.in_force,
+        now_s=now_s,
+    )
+    return replace(planned, status=_news(world, status), events=events, roles=roles)
 
 
 def _policy(pool: InferencePool, world: World, seen: LiveObjects) -> PoolSpec:
@@ -348,7 +391,7 @@ def _policy(pool: InferencePool, world: World, seen: LiveObjects) -> PoolSpec:
     roles = {
         role: replace(
             spec,
-            managed=spec.managed and not _left_alone(world, role),
+            managed=spec.managed and not left_alone(world, role),
             gpus_per_replica=seen.gpus_per_replica(role, spec),
         )
         for role, spec in policy.roles.items()
@@ -356,47 +399,9 @@ def _policy(pool: InferencePool, world: World, seen: LiveObjects) -> PoolSpec:
     return replace(policy, roles=roles)
 
 
-def _left_alone(world: World, component: str) -> bool:
-    return component in world.rivals and world.rivals[component].left_alone
-
-
-def _replicas(
-    policy: PoolSpec, seen: LiveObjects, decision: Decision, *, routers: int
-) -> Mapping[str, int]:
-    """Counts to write. Who is handed a role keeps the count that it finds: writing just stops."""
-    counts: dict[str, int] = {}
-    for role, decided in decision.roles.items():
-        new = role not in seen.replicas
-        if policy.roles[role].managed and (new or policy.mode is Mode.AUTO):
-            counts[role] = decided.to
-    if ROUTER not in seen.replicas or policy.mode is not Mode.PAUSED:
-        counts[ROUTER] = max(routers, 2 if _router_leaves_alone(seen) else 1)
-    return counts
-
-
-def _router_leaves_alone(seen: LiveObjects) -> bool:
-    """Whether the node of the only Ready router is being emptied."""
-    ready = seen.of(ROUTER, PodPhase.READY)
-    return len(ready) == 1 and ready[0].leaving
-
-
-def _keeping_last(
-    world: World, seen: LiveObjects, replicas: Mapping[str, int], memory: Memory
-) -> frozenset[str]:
-    """Components whose only pod no eviction may take: Tandem sees to it that another comes first.
-
-    Where it may not, since somebody else sets the count or nodes may not be read, a budget that
-    allows nothing would keep a node from being emptied for ever.
-    """
-    if world.cordoned is None:
-        return frozenset()
-    return frozenset(
-        component
-        for component, count in replicas.items()
-        if min(count, seen.replicas.get(component, count)) <= 1
-        or component in memory.relieved
-        or (component == ROUTER and _router_leaves_alone(seen))
-    )
+def _role_keys(read: PassBasis) -> frozenset[tuple[str, str]]:
+    """PoolRoles that stay even where the API server does not tell of their kind just now."""
+    return frozenset((ROLE_KIND, read.name.child(role)) for role in external_roles(read.pool.spec))
 
 
 def _overridden(templates: Mapping[str, Template]) -> tuple[str, ...]:

@@ -29,6 +29,11 @@ def policy_of(spec: ApiSpec) -> PoolSpec:
     )
 
 
+def external_roles(spec: ApiSpec) -> tuple[Role, ...]:
+    """The roles whose replicas another owner sets."""
+    return tuple(role for role in Role if spec.fleets[role].management is Management.EXTERNAL)
+
+
 def insurance_of(router: Router) -> Insurance:
     """What sizing may count on of the pool's routers."""
     return Insurance(

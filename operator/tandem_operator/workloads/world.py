@@ -55,6 +55,7 @@ class Installation:
         pod_monitors: whether the API server serves the PodMonitor kind.
         gateway_routes: whether pools may have HTTPRoutes.
         serves_routes: whether the API server serves the HTTPRoute kind.
+        pool_roles: whether it serves the PoolRole kind, which an older CRD chart lacks.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
         prometheus: the server of pools that name none, if there is one.
         hub_token_secrets: names of the Secrets that pools may have credentials for weights in;
@@ -73,6 +74,7 @@ class Installation:
     pod_monitors: bool = False
     gateway_routes: bool = False
     serves_routes: bool = False
+    pool_roles: bool = False
     prometheus_urls: tuple[str, ...] = ()
     prometheus: InstalledPrometheus | None = None
     hub_token_secrets: tuple[str, ...] = ()
@@ -114,6 +116,9 @@ class World:
         quota: the GPUs that it shares with the other pools of its namespace; `None` where there is
             no quota on them, or its replicas hold none.
         rivals: who else sets replicas, by component.
+        asked: replicas that PoolRoles of External roles ask for, by role, where somebody else than
+            Tandem wrote them.
+        waiting: autoscalers, by the Managed role whose PoolRole they would scale if there were one.
     """
 
     pool: Mapping[str, Any]
@@ -133,3 +138,5 @@ class World:
     cordoned: frozenset[str] | None = None
     quota: Quota | None = None
     rivals: Mapping[str, Rival] = field(default_factory=dict)
+    asked: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tandem_operator.api.crd import custom_resource_definition
+from tandem_operator.api.crd import custom_resource_definition, pool_role_definition
 from tandem_operator.cli.diagnosis import gateways, gpu_claims, hardware, installation, running
 from tandem_operator.cli.diagnosis.check_result import CheckResult, CheckState
 from tandem_operator.cli.diagnosis.examine import CHECKS, NOT_ALL, OK, PROBLEMS, examine, exit_code
@@ -44,6 +44,7 @@ def facts(**changes: Any) -> ClusterFacts:
         "server_version": "v1.34.4",
         "namespace": None,
         "definition": custom_resource_definition(),
+        "role_definition": pool_role_definition(),
         "operators": (OPERATOR,),
         "nodes": (node(nvidia_com__gpu="8"),),
         "pools": (pool(conditions=FINE),),
@@ -84,6 +85,7 @@ def test_a_healthy_cluster_has_no_problem_and_every_part_is_looked_at():
     [
         (installation.server, {"server_version": "v1.27.3"}, "v1.27.3 is older than 1.29"),
         (installation.definition, {"definition": None}, "InferencePool is not installed"),
+        (installation.definition, {"role_definition": None}, "PoolRole is not installed"),
         (installation.operator, {"operators": ()}, "no Deployment of an operator"),
         (
             hardware.gpus,
@@ -188,6 +190,20 @@ def test_two_operators_of_all_namespaces_are_named():
     assert told.startswith("2 operators serve all namespaces: ")
 
 
+def test_a_role_that_does_not_get_what_its_owner_asks_for_is_noted():
+    limited = {"type": "Effective", "status": "False", "message": "because of decode.maxReplicas"}
+    role = {
+        "metadata": {"name": "chat-decode", "namespace": "team"},
+        "status": {"conditions": [limited]},
+    }
+
+    [found, *_] = running.pools(facts(pool_roles=(role,)))
+
+    assert found.state is CheckState.NOTE
+    assert "PoolRole team/chat-decode" in found.sentence
+    assert "decode.maxReplicas" in found.sentence
+
+
 def test_another_schema_of_the_crd_is_a_problem():
     other = custom_resource_definition()
     [version] = other["spec"]["versions"]
@@ -195,7 +211,7 @@ def test_another_schema_of_the_crd_is_a_problem():
 
     found = worst(installation.definition(facts(definition=other)))
 
-    assert "its schema is not that of version 0.1.0" in found.sentence
+    assert "the schema of InferencePool is not that of version 0.1.0" in found.sentence
 
 
 def test_a_version_that_is_no_longer_served_names_those_that_are():

@@ -131,6 +131,15 @@ def test_other_kinds_are_skipped_and_counted(tmp_path):
     assert "1 finding in 1 InferencePool; 3 other objects skipped" in result.stderr
 
 
+def test_a_pool_role_belongs_in_no_file():
+    text = "apiVersion: tandem-inference.io/v1alpha1\nkind: PoolRole\nmetadata: {name: a-decode}\n"
+
+    [line] = linted(text)
+
+    assert line.startswith("-:2: kind: Tandem makes PoolRoles itself")
+    assert "management: External" in line
+
+
 @pytest.mark.parametrize("group", ["inference.networking.k8s.io", "inference.networking.x-k8s.io"])
 def test_a_pool_of_the_gateway_api_is_another_kind(group):
     text = GATEWAY.replace("inference.networking.k8s.io", group)

@@ -49,6 +49,20 @@ async def test_the_autoscaler_of_that_deployment_is_named_with_one_list_a_minute
     assert len(recorder.reads) == 2
 
 
+async def test_an_autoscaler_that_was_made_since_the_last_list_is_named_at_once(api):
+    kube, recorder = api
+    recorder.lists = {"horizontalpodautoscalers": []}
+    clock = Clock()
+    autoscalers = Autoscalers(kube, clock=clock)
+    await autoscalers.waiting(["decode"], namespace="ns", pool="tiny")
+    recorder.lists = {"horizontalpodautoscalers": [scaler("web", "tiny-prefill")]}
+    clock.now_s += 2.0
+
+    found = await named(autoscalers, FIGHT)
+
+    assert found["prefill"] == Rival("HorizontalPodAutoscaler web", left_alone=True)
+
+
 async def test_without_the_right_to_list_them_it_stays_unnamed(api):
     kube, _ = api
 

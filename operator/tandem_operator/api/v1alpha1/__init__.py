@@ -1,7 +1,9 @@
-"""Version v1alpha1 of the API: the models behind `inferencepools.tandem-inference.io`."""
+"""Version v1alpha1 of the API: the models behind the kinds of `tandem-inference.io`."""
 
 GROUP = "tandem-inference.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "InferencePool"
 PLURAL = "inferencepools"
+ROLE_KIND = "PoolRole"
+ROLE_PLURAL = "poolroles"

@@ -79,7 +79,7 @@ class Fleet(ApiModel):
     out: a replica then counts as 1 unit."""
     management: Management = Management.MANAGED
     """Managed: Tandem sets the replica count. External: a HorizontalPodAutoscaler, KEDA or a person
-    does, and Tandem only recommends."""
+    does, through the PoolRole that Tandem then makes, and Tandem only recommends."""
     engine: RoleEngine | None = None
     """Engine settings of this role. A field here replaces the same field of spec.engine."""
     resources: Resources = Resources()

@@ -2,6 +2,7 @@
 
 from tandem_operator.api import Condition, ConditionType, PoolStatus
 from tandem_operator.workloads.status.condition_now import (
+    AUTOSCALER_WAITS,
     BAD_THOUGH_ACCEPTED,
     BAD_WHEN_TRUE,
     FALSE,
@@ -44,6 +45,7 @@ _TO_DO: dict[ConditionType | None, dict[str, str]] = {
     ConditionType.SCALING_ACTIVE: {
         "Paused": "Set scaling.mode: Auto to let Tandem act.",
         "Recommend": "Set scaling.mode: Auto to let Tandem apply its recommendations.",
+        AUTOSCALER_WAITS: "Set management: External on the role, or delete the autoscaler.",
         "External": "Set management: Managed on the role that Tandem should size.",
     },
     ConditionType.CAPACITY_BLOCKED: {
@@ -93,6 +95,8 @@ def is_bad(condition: Condition) -> bool:
     if kind is None or kind in NEVER_BAD:
         return False
     if kind is ConditionType.ACCEPTED and condition.reason in BAD_THOUGH_ACCEPTED:
+        return True
+    if kind is ConditionType.SCALING_ACTIVE and condition.reason == AUTOSCALER_WAITS:
         return True
     return condition.status == (TRUE if kind in BAD_WHEN_TRUE else FALSE)
 

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tandem_operator.api.crd import custom_resource_definition
+from tandem_operator.api import KIND, ROLE_KIND
+from tandem_operator.api.crd import custom_resource_definition, pool_role_definition
 from tandem_operator.api.v1alpha1 import VERSION
 from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, OperatorFacts, Topic
@@ -39,10 +40,16 @@ def server(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def definition(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether the CRD is there, in force, and the one of this command line."""
-    found = facts.definition
+    """Whether the CRDs are there, in force, and those of this command line."""
+    yield from _defined(KIND, facts.definition, custom_resource_definition(), facts)
+    yield from _defined(ROLE_KIND, facts.role_definition, pool_role_definition(), facts)
+
+
+def _defined(
+    kind: str, found: Object | None, ours: Object, facts: ClusterFacts
+) -> Iterator[CheckResult]:
     if found is None:
-        yield problem(Topic.DEFINITION, "the kind InferencePool is not installed", UPGRADE_CRD)
+        yield problem(Topic.DEFINITION, f"the kind {kind} is not installed", UPGRADE_CRD)
         return
     states = (found.get("status") or {}).get("conditions") or ()
     refused = [
@@ -53,7 +60,7 @@ def definition(facts: ClusterFacts) -> Iterator[CheckResult]:
     for each in refused:
         yield problem(
             Topic.DEFINITION,
-            f"{each.get('type')} is {each.get('status')}: {each.get('message')}",
+            f"{kind}: {each.get('type')} is {each.get('status')}: {each.get('message')}",
             "Remove the CRD that has the same names, or correct what the message names.",
         )
     versions = (found.get("spec") or {}).get("versions") or ()
@@ -61,16 +68,22 @@ def definition(facts: ClusterFacts) -> Iterator[CheckResult]:
     if own is None or not own.get("served"):
         served = ", ".join(str(each.get("name")) for each in versions if each.get("served"))
         yield problem(
-            Topic.DEFINITION, f"{VERSION} is not served; there is {served or 'none'}", UPGRADE_CRD
+            Topic.DEFINITION,
+            f"{kind}: {VERSION} is not served; there is {served or 'none'}",
+            UPGRADE_CRD,
         )
-    elif _schema(own) != _schema(custom_resource_definition()["spec"]["versions"][0]):
+    elif _schema(own) != _schema(ours["spec"]["versions"][0]):
         yield problem(
             Topic.DEFINITION,
-            f"its schema is not that of version {facts.cli_version}, which this command line has",
+            f"the schema of {kind} is not that of version {facts.cli_version}, which this command"
+            " line has",
             f"{UPGRADE_CRD} Or use the command line of the installed version.",
         )
     elif not refused:
-        yield ok(Topic.DEFINITION, f"{VERSION} is served, with the schema of {facts.cli_version}")
+        yield ok(
+            Topic.DEFINITION,
+            f"{kind} {VERSION} is served, with the schema of {facts.cli_version}",
+        )
 
 
 def _schema(version: Object) -> object:

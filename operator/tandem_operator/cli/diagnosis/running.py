@@ -4,19 +4,22 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-from tandem_operator.api import ConditionType, parse_status
+from tandem_operator.api import EFFECTIVE, ConditionType, parse_status
 from tandem_operator.cli.diagnosis.advice import is_bad, to_do
 from tandem_operator.cli.diagnosis.check_result import CheckResult, note, ok, problem
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, Topic
 from tandem_operator.cli.input.cluster_survey import prometheus_of, service_of
 from tandem_operator.cli.input.pool_list import name_of, namespace_of
+from tandem_operator.workloads.status.condition_now import FALSE
 
 CONNECT = "See docs/how-to/connect-prometheus.md."
+SCALE = "See docs/how-to/scale-with-hpa-or-keda.md."
 
 
 def pools(facts: ClusterFacts) -> Iterator[CheckResult]:
     """Each condition that is bad, with its remedy."""
     fine = 0
+    yield from _pool_roles(facts)
     for pool in facts.pools:
         found = list(_conditions(pool))
         fine += not found
@@ -26,6 +29,16 @@ def pools(facts: ClusterFacts) -> Iterator[CheckResult]:
         yield note(Topic.POOLS, f"there is no pool {where}", "See docs/how-to/write-a-pool.md.")
     elif fine:
         yield ok(Topic.POOLS, f"{fine} of {len(facts.pools)} pools are as they should be")
+
+
+def _pool_roles(facts: ClusterFacts) -> Iterator[CheckResult]:
+    """Each role whose owner asks for replicas that it does not get."""
+    for found in facts.pool_roles:
+        for each in (found.get("status") or {}).get("conditions") or ():
+            if each.get("type") == EFFECTIVE and each.get("status") == FALSE:
+                title = f"PoolRole {namespace_of(found)}/{name_of(found)}"
+                told = f"{title}: {EFFECTIVE} is {FALSE}: {each.get('message')}"
+                yield note(Topic.POOLS, told, SCALE)
 
 
 def _conditions(pool: Object) -> Iterator[CheckResult]:

@@ -64,7 +64,8 @@ class ClusterFacts:
 
     Attributes:
         namespace: the only one whose pools are looked at; `None`: all.
-        definition: the CRD; `None` where there is none.
+        definition: the CRD of pools; `None` where there is none.
+        role_definition: that of PoolRoles.
         user_refused: what the user may not do, and the commands that need it.
         pods: of operators and pools.
         monitors: the kinds of the Prometheus Operator that the cluster knows.
@@ -80,10 +81,12 @@ class ClusterFacts:
     server_version: str
     namespace: str | None
     definition: Object | None = None
+    role_definition: Object | None = None
     operators: tuple[OperatorFacts, ...] = ()
     user_refused: tuple[tuple[Right, str], ...] = ()
     nodes: tuple[Object, ...] = ()
     pools: tuple[Object, ...] = ()
+    pool_roles: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()
     monitors: frozenset[str] = frozenset()
     serves_routes: bool = True

@@ -9,7 +9,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from tandem_operator.api import GROUP, PLURAL
+from tandem_operator.api import GROUP, PLURAL, ROLE_PLURAL
 from tandem_operator.cli.command_errors import FailedError
 from tandem_operator.cli.input.cluster_facts import ClusterFacts, Object, OperatorFacts, Topic
 from tandem_operator.cli.input.pool_list import list_pools, namespace_of
@@ -22,6 +22,7 @@ from tandem_operator.kube.kinds import (
     POD,
     POD_MONITOR,
     POOL,
+    POOL_ROLE,
     SERVICE,
     ResourceKind,
 )
@@ -77,7 +78,8 @@ class Survey:
             ApiServerError: the server refuses even to tell its version.
         """
         version = await self._kube.request("GET", "/version")
-        definition = await self._definition()
+        definition = await self._definition(PLURAL)
+        role_definition = await self._definition(ROLE_PLURAL)
         pools, nodes, pods = (
             await self._pools(),
             await self._list(Topic.NODES, NODE, namespace=None),
@@ -89,10 +91,12 @@ class Survey:
             server_version=str(version.get("gitVersion") or ""),
             namespace=self._namespace,
             definition=definition,
+            role_definition=role_definition,
             operators=operators,
             user_refused=await self._user_refused(),
             nodes=nodes,
             pools=pools,
+            pool_roles=await self._pool_roles() if role_definition is not None else (),
             pods=pods,
             monitors=await self._monitors(),
             serves_routes=await self._serves_routes(pools),
@@ -120,9 +124,12 @@ class Survey:
             )
         return ()
 
-    async def _definition(self) -> Object | None:
+    async def _pool_roles(self) -> tuple[Object, ...]:
+        return await self._list(Topic.POOLS, POOL_ROLE, namespace=self._namespace)
+
+    async def _definition(self, plural: str) -> Object | None:
         with self._reading(Topic.DEFINITION):
-            path = f"{DEFINITION.root}/{DEFINITION.plural}/{PLURAL}.{GROUP}"
+            path = f"{DEFINITION.root}/{DEFINITION.plural}/{plural}.{GROUP}"
             return await self._found(path)
         return None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tandem_operator.api import API_VERSION, GROUP, KIND, InvalidPoolError, parse_pool
+from tandem_operator.api import API_VERSION, GROUP, KIND, ROLE_KIND, InvalidPoolError, parse_pool
 from tandem_operator.api.parse import Fault, Steps, after_field
 from tandem_operator.api.spelling import nearest
 from tandem_operator.api.stored import without_nulls
@@ -100,6 +100,9 @@ class _Pool:
         """By the API server first: where two speak of a field, the first is told."""
         for twice in self.found.repeated():
             yield Finding(file=self.file, line=twice.line, field=twice.path, sentence=str(twice))
+        if self.found.word("kind") == ROLE_KIND:
+            yield self._at(("kind",), "kind", MADE_BY_TANDEM)
+            return
         obj = without_nulls(self.found.plain())
         for fault in (*_head_faults(obj), *_schema_faults(obj)):
             path = fault.path or _named(fault.message)
@@ -149,6 +152,10 @@ class _Pool:
 
 
 _HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+MADE_BY_TANDEM = (
+    "Tandem makes PoolRoles itself; leave this object out, and set management: External on the"
+    " role of the InferencePool"
+)
 OVERRIDDEN = "Tandem sets this field itself and ignores yours; remove it"
 
 

@@ -15,6 +15,7 @@ from tandem_operator.workloads.builders.pod_templates import (
     engine_template,
     router_template,
 )
+from tandem_operator.workloads.builders.pool_roles import pool_role
 from tandem_operator.workloads.builders.services import (
     COMPONENTS,
     disruption_budget,
@@ -27,6 +28,7 @@ from tandem_operator.workloads.builders.services import (
     service_account,
 )
 from tandem_operator.workloads.pool_names import ROUTER, PoolName
+from tandem_operator.workloads.pool_spec import external_roles
 from tandem_operator.workloads.world import Installation, Object
 
 
@@ -95,5 +97,6 @@ def children_of(
             )
             for component in COMPONENTS
         ),
+        *(pool_role(name, role) for role in external_roles(pool.spec) if installation.pool_roles),
         *([pod_monitor(name)] if installation.pod_monitors else []),
     )

@@ -12,6 +12,8 @@ NEVER_BAD = frozenset({ConditionType.RECONCILING})
 """Work that goes on: `Ready` says what is amiss meanwhile."""
 FIELDS_OVERRIDDEN, MEMORY_REFUSED = "FieldsOverridden", "MemoryRefused"
 FIELDS_UNKNOWN = "FieldsUnknown"
+AUTOSCALER_WAITS = "AutoscalerWaits"
+"""Of `ScalingActive`: an autoscaler has no target, since the role is Managed."""
 BAD_THOUGH_ACCEPTED = frozenset({FIELDS_OVERRIDDEN, FIELDS_UNKNOWN, MEMORY_REFUSED})
 
 

@@ -15,6 +15,7 @@ from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.pod_status import epoch_s
 from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.condition_now import (
+    AUTOSCALER_WAITS,
     FALSE,
     FIELDS_OVERRIDDEN,
     FIELDS_UNKNOWN,
@@ -177,6 +178,12 @@ def _scaling_active(facts: PoolFacts) -> ConditionNow:
         message = f"Tandem {what} replica counts, since scaling.mode is {policy.mode}."
         return ConditionNow(ConditionType.SCALING_ACTIVE, FALSE, str(policy.mode), message)
     external = [str(role) for role in Role if not policy.roles[role].managed]
+    waiting = [_waiting(facts, role, name) for role, name in sorted(facts.waiting.items())]
+    if waiting:
+        status = FALSE if len(external) == len(Role) else TRUE
+        return ConditionNow(
+            ConditionType.SCALING_ACTIVE, status, AUTOSCALER_WAITS, " ".join(waiting)
+        )
     if external:
         how = "see FieldConflict" if facts.rivals else "management: External"
         message = f"Another owner sets the replicas of {joined(external)} ({how})."
@@ -184,6 +191,14 @@ def _scaling_active(facts: PoolFacts) -> ConditionNow:
         return ConditionNow(ConditionType.SCALING_ACTIVE, status, "External", message)
     message = "Tandem sets the replica counts of both roles."
     return ConditionNow(ConditionType.SCALING_ACTIVE, TRUE, "Auto", message)
+
+
+def _waiting(facts: PoolFacts, role: str, autoscaler: str) -> str:
+    return (
+        f"HorizontalPodAutoscaler {autoscaler} scales nothing: PoolRole {facts.name.child(role)}"
+        f" exists only while {role}.management is External. Set it to hand {role} over, or remove"
+        " the autoscaler."
+    )
 
 
 def _capacity_blocked(facts: PoolFacts) -> ConditionNow:
@@ -229,17 +244,19 @@ def _field_conflict(facts: PoolFacts) -> ConditionNow:
             f"{message} Tandem does not change these fields and applies all other fields.",
         )
     if facts.rivals:
-        message = " ".join(map(_rivalry, facts.rivals.items()))
+        message = " ".join(_rivalry(facts, *each) for each in facts.rivals.items())
         return ConditionNow(ConditionType.FIELD_CONFLICT, TRUE, "ReplicasContested", message)
     message = "No other manager owns a field that Tandem writes."
     return ConditionNow(ConditionType.FIELD_CONFLICT, FALSE, "NoConflict", message)
 
 
-def _rivalry(contested: tuple[str, Rival]) -> str:
-    component, rival = contested
+def _rivalry(facts: PoolFacts, component: str, rival: Rival) -> str:
     keep = f"Set {component}.management: External to keep it, or remove it"
     if component == ROUTER:
         keep = "Remove it, since router.minReplicas sets the number of routers"
+    elif component in facts.followed:
+        child = facts.name.child(component)
+        keep = f"Let it scale PoolRole {child} instead, or delete that PoolRole once"
     who = _capital(rival.who)
     return (
         f"{who} changes the replicas of {component} repeatedly. Tandem leaves them unchanged."

@@ -7,6 +7,7 @@ from tandem_operator.core.decision import Decision, Reason
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
 from tandem_operator.workloads.pool_names import ROUTER
 from tandem_operator.workloads.status.condition_now import (
+    AUTOSCALER_WAITS,
     BAD_THOUGH_ACCEPTED,
     BAD_WHEN_TRUE,
     FALSE,
@@ -103,7 +104,9 @@ def _is_news(kind: ConditionType, before: Condition | None, now: Condition) -> b
 
 def _is_bad(kind: ConditionType, condition: Condition) -> bool:
     bad = TRUE if kind in BAD_WHEN_TRUE else FALSE
-    if kind is ConditionType.SCALING_ACTIVE or kind in NEVER_BAD:
+    if kind is ConditionType.SCALING_ACTIVE:
+        return condition.reason == AUTOSCALER_WAITS
+    if kind in NEVER_BAD:
         return False
     if kind is ConditionType.READY and condition.reason in UNDER_WAY:
         return False

@@ -1,7 +1,7 @@
 """All that a status may say of one pool at one moment, gathered once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tandem_operator.api import Cost, PoolStatus
 from tandem_operator.api.v1alpha1.scaling import MetricsSource
@@ -23,6 +23,8 @@ class PoolFacts:
 
     Attributes:
         rivals: who else sets replicas that Tandem manages, by component.
+        waiting: autoscalers by the Managed role whose PoolRole they would scale.
+        followed: External roles whose PoolRole another client has scaled.
         templates: hash of each component's pod template at this generation.
         overridden: the user's pod template fields that Tandem's own took over, in words.
         idle: sentences on what the user's pod templates say that is in no pod.
@@ -47,6 +49,8 @@ class PoolFacts:
     prometheus_fault: str | None
     cost: Cost | None
     now_s: float
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    followed: frozenset[str] = frozenset()
     idle: str = ""
     route: RouteFacts | None = None
 

@@ -1,0 +1,66 @@
+"""PoolRole: an External role of a pool as a target of `/scale`. Tandem makes it and keeps it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel, Extension
+from tandem_operator.api.v1alpha1.status import Condition
+from tandem_operator.api.values import Count
+
+EFFECTIVE = "Effective"
+"""The condition that says whether `spec.replicas` is what the fleet gets."""
+
+
+class PoolRoleSpec(ApiModel):
+    """What the owner of the count asks for."""
+
+    replicas: Annotated[Count, Field(ge=0, le=2_147_483_647)] | None = None
+    """Replicas that an autoscaler or a person asks for, usually through /scale. Tandem gives the
+    fleet as many, inside minReplicas, maxReplicas and gpuBudget of the pool. Until another client
+    sets it, it follows the Deployment."""
+
+
+class RoleCondition(Condition):
+    """One aspect of the role, as in any Kubernetes object."""
+
+    type: Annotated[str, Field(max_length=64)]
+    """Effective."""
+
+
+class PoolRoleStatus(ApiModel):
+    """What the fleet has, and what Tandem would give it."""
+
+    observed_generation: int | None = None
+    """metadata.generation that the status describes."""
+    replicas: int | None = None
+    """Pods of the fleet, Ready or not."""
+    recommended: int | None = None
+    """Replicas that Tandem would set if the role were Managed."""
+    selector: Annotated[str, Field(max_length=256)] | None = None
+    """Label selector of the fleet's pods, for autoscalers."""
+    conditions: (
+        Annotated[
+            list[RoleCondition],
+            Field(max_length=8),
+            Extension({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        ]
+        | None
+    ) = None
+    """Effective says whether the fleet gets the replicas that spec asks for, and why not."""
+
+    def condition(self, kind: str) -> RoleCondition | None:
+        """The condition of that type, if it was ever written."""
+        return next((each for each in self.conditions or () if each.type == kind), None)
+
+
+class PoolRole(ApiModel):
+    """A role of an InferencePool, as what autoscalers and kubectl scale can scale.
+
+    It exists while management of the role is External. Tandem makes it.
+    """
+
+    spec: PoolRoleSpec = PoolRoleSpec()
+    """What the owner of the count asks for."""
+    status: PoolRoleStatus = PoolRoleStatus()
+    """What the fleet has, and what Tandem would give it."""

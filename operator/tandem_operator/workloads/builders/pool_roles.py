@@ -1,0 +1,17 @@
+"""PoolRoles: the scale targets of roles that another owner sizes. Counts never stand in them."""
+
+from tandem_operator.api import API_VERSION, ROLE_KIND
+from tandem_operator.core.role import Role
+from tandem_operator.workloads.labels import labels_of
+from tandem_operator.workloads.pool_names import PoolName
+from tandem_operator.workloads.world import Object
+
+
+def pool_role(name: PoolName, role: Role) -> Object:
+    """The role's scale target, under the name of its Deployment."""
+    return name.head(
+        api_version=API_VERSION,
+        kind=ROLE_KIND,
+        child=name.child(role),
+        labels=labels_of(name, role),
+    )

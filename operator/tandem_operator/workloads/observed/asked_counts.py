@@ -1,0 +1,83 @@
+"""How many replicas the owner of an External role asks for, and how many of them it gets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tandem_operator.core.observation import PodPhase
+from tandem_operator.core.role import Role
+from tandem_operator.core.spec import PoolSpec
+from tandem_operator.workloads.observed.live_objects import LiveObjects
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCount:
+    """One role.
+
+    Attributes:
+        asked: `spec.replicas` of its PoolRole.
+        to: what its Deployment gets.
+        limit: the field of the pool for which the two differ.
+    """
+
+    asked: int
+    to: int
+    limit: str | None = None
+
+
+def asked_counts(
+    asked: Mapping[str, int], policy: PoolSpec, seen: LiveObjects
+) -> Mapping[Role, AskedCount]:
+    """What each role gets: the pool's bounds hold, whoever owns the count."""
+    counts = dict(seen.replicas)
+    given: dict[Role, AskedCount] = {}
+    for role in Role:
+        if role in asked:
+            given[role] = _in_budget(
+                _in_bounds(asked[role], role, policy), role, policy, seen, counts
+            )
+            counts[role] = given[role].to
+    return given
+
+
+def following(seen: LiveObjects, given: Mapping[Role, AskedCount]) -> LiveObjects:
+    """The live objects with the counts that this pass writes for the owners of roles."""
+    counts = {role: each.to for role, each in given.items()}
+    observed = replace(seen.observation, replicas={**seen.observation.replicas, **counts})
+    by_name = {str(role): count for role, count in counts.items()}
+    return replace(seen, observation=observed, replicas={**seen.replicas, **by_name})
+
+
+def _in_bounds(asked: int, role: Role, policy: PoolSpec) -> AskedCount:
+    bounds = policy.roles[role]
+    # No request is served without a pod of each role.
+    if asked < max(1, bounds.min_replicas):
+        return AskedCount(asked, max(1, bounds.min_replicas), f"{role}.minReplicas")
+    if asked > bounds.max_replicas:
+        return AskedCount(asked, bounds.max_replicas, f"{role}.maxReplicas")
+    return AskedCount(asked, asked)
+
+
+def _in_budget(
+    given: AskedCount,
+    role: Role,
+    policy: PoolSpec,
+    seen: LiveObjects,
+    counts: Mapping[str, int],
+) -> AskedCount:
+    """An excess goes; what grows waits for GPUs that pods on their way out still hold."""
+    if policy.gpu_budget is None:
+        return given
+    bounds, current = policy.roles[role], counts.get(role, 0)
+    others = [other for other in Role if other is not role]
+
+    def room(held: Mapping[Role, int]) -> int:
+        taken = sum(held[other] * policy.roles[other].gpus_per_replica for other in others)
+        return ((policy.gpu_budget or 0) - taken) // bounds.gpus_per_replica
+
+    asked_for = {other: counts.get(other, 0) for other in others}
+    to = min(given.to, max(1, bounds.min_replicas, room(asked_for)))
+    if to > current:
+        held = {other: max(asked_for[other], len(seen.of(other))) for other in others}
+        leaving = len(seen.of(role, PodPhase.TERMINATING))
+        to = max(current, min(to, room(held) - leaving))
+    return given if to == given.to else AskedCount(given.asked, to, "scaling.gpuBudget")
