@@ -14,12 +14,12 @@ CLAIM = {
     "metadata": {"namespace": "team", "name": "tiny-cache"},
     "spec": {"accessModes": ["ReadWriteMany"]},
 }
-# The last is the group of PodMonitors, which has none.
-PLURALS = [*(kind.plural for kind in CHILDREN), "v1"]
+# The last two are the groups of kinds that a cluster may lack, which have none.
+PLURALS = [*(kind.plural for kind in CHILDREN), "v1", "v1alpha1"]
 
 
 async def children(kube):
-    reader = ChildReader(kube, clock=Clock())
+    reader = ChildReader(kube, without=frozenset(), clock=Clock())
     return await reader.read(namespace="team", pool="tiny", uid="uid")
 
 

@@ -314,7 +314,7 @@ async def test_a_fault_of_the_router_never_puts_a_second_answer_into_the_first(
         accounts=router.accounts,
         settings=router.settings,
         prefixes=PrefixMarks(None),
-        traces=Traces(router="tiny-router-0"),
+        traces=Traces(router="tiny-router-0", count=router.accounts.metrics.spans),
         clock=asyncio.get_running_loop().time,
     )
     runner, port = await listen(server.handle, host="127.0.0.1", port=0, settings=lambda: None)
