@@ -133,7 +133,7 @@ def test_replicas_and_their_successors_elect_a_leader(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_an_operator_may_hold_the_lease_of_its_own_pools_and_no_other(variant: str) -> None:
-    from tandem_operator.__main__ import options_from
+    from tandem_operator.options import options_from
 
     objects = render(*VARIANTS[variant])
 
@@ -163,7 +163,7 @@ def test_other_operators_may_see_whether_this_one_lives_and_nothing_else(variant
 
 
 def test_installations_for_several_namespaces_do_not_wait_for_each_other() -> None:
-    from tandem_operator.__main__ import options_from
+    from tandem_operator.options import options_from
 
     a, b = "--namespace=team-a", "--namespace=team-b"
     scopes = ([], [a], [b], [a, b], [a, "--namespace=team-c"])
@@ -237,7 +237,7 @@ def test_disruption_budget_covers_two_replicas_and_does_not_pin_a_single_one() -
 
 
 def test_operator_understands_its_own_arguments() -> None:
-    from tandem_operator.__main__ import options_from
+    from tandem_operator.options import options_from
 
     options = options_from(container(render(*VARIANTS["two replicas in one namespace"]))["args"])
 
@@ -248,7 +248,7 @@ def test_operator_understands_its_own_arguments() -> None:
 
 
 def test_images_of_pools_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tandem_operator.__main__ import options_from
+    from tandem_operator.options import options_from
 
     fields = {"routerImage": "r", "engineImages.cpu": "c", "engineImages.gpu": "g", "image": "o"}
     images = (
@@ -267,7 +267,7 @@ def test_images_of_pools_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_prometheus_servers_that_pools_may_name_reach_the_operator() -> None:
-    from tandem_operator.__main__ import options_from
+    from tandem_operator.options import options_from
 
     urls = ("http://prometheus.monitoring.svc:9090", "https://metrics.example.com/prom")
     operator = container(render("--set", f"pools.prometheusUrls={{{','.join(urls)}}}"))
@@ -277,7 +277,7 @@ def test_prometheus_servers_that_pools_may_name_reach_the_operator() -> None:
 
 
 def test_secrets_that_pools_may_name_reach_the_operator() -> None:
-    from tandem_operator.__main__ import options_from
+    from tandem_operator.options import options_from
 
     operator = container(render("--set", "pools.hubTokenSecrets={hf-token,hub}"))
 
@@ -286,7 +286,7 @@ def test_secrets_that_pools_may_name_reach_the_operator() -> None:
 
 
 def test_folders_that_pools_may_cache_in_reach_the_operator() -> None:
-    from tandem_operator.__main__ import options_from
+    from tandem_operator.options import options_from
 
     operator = container(render("--set", "pools.cacheHostPaths={/var/lib/cache,/mnt/c}"))
 

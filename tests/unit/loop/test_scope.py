@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandem_operator.__main__ import options_from
+from tandem_operator.options import options_from
 
 
 def test_without_a_namespace_pools_are_listed_everywhere():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tandem_operator.__main__ import options_from
+from tandem_operator.options import options_from
 from tandem_operator.workloads.pass_plan import plan
 from tandem_operator.workloads.world import Network
 from tests.unit.workloads.cluster import INSTALLATION, NOW_S, pool, world
