@@ -14,9 +14,9 @@ import yaml
 HEAD = """\
 # tandem
 
-This chart installs the operator of Tandem and the kind `InferencePool`. `helm upgrade` updates the
-kind, and `helm uninstall` keeps it, and so every pool. `make crds` makes this page from
-`values.yaml`.
+This chart installs the operator of Tandem and the kinds `InferencePool` and `PoolRole`. `helm
+upgrade` updates the kinds, and `helm uninstall` keeps them, and so every pool. `make crds` makes
+this page from `values.yaml`.
 
 ```console
 $ helm upgrade --install tandem oci://$REGISTRY/charts/tandem \\
