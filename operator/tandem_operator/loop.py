@@ -18,6 +18,7 @@ from tandem_operator.kube.apply import (
     PreviousPoolRemainsError,
 )
 from tandem_operator.kube.client import ApiServerError, Kube, Object
+from tandem_operator.kube.count_owners import CountOwners
 from tandem_operator.kube.counts import (
     as_if_ours,
     replicas_last_decided,
@@ -28,7 +29,6 @@ from tandem_operator.kube.gateway_routes import apply_route
 from tandem_operator.kube.kinds import HTTP_ROUTE, POD_MONITOR, POOL, POOL_ROLE
 from tandem_operator.kube.nodes import Cordons
 from tandem_operator.kube.operators import Operators
-from tandem_operator.kube.owners import Owners
 from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.read_children import ChildReader
 from tandem_operator.kube.read_pods import PodReader
@@ -123,7 +123,7 @@ class PoolLoop:
         self._events = EventWriter(kube, instance=instance, now=now)
         self._sharing = Sharing(kube, clock=clock)
         self._cordons = Cordons(kube, clock=clock)
-        self._owners = Owners(kube, clock=clock)
+        self._owners = CountOwners(kube, clock=clock)
         self._operators = Operators(kube, own=installation.lease, clock=clock)
         self._run_by: dict[PoolKey, str] = {}
         self._known: dict[PoolKey, _Known] = {}

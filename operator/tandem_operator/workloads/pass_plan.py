@@ -32,18 +32,18 @@ from tandem_operator.workloads.builders.gateway_route import gateway_route, kept
 from tandem_operator.workloads.builders.pod_templates import Template
 from tandem_operator.workloads.checks.acceptance import objections
 from tandem_operator.workloads.checks.pod_schema import explained, template_faults, without_effect
-from tandem_operator.workloads.counts import (
-    decided_counts,
-    keeping_last,
-    left_alone,
-    mirrored_counts,
-)
 from tandem_operator.workloads.effects import Event, EventType, WriteOutcome
 from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.observed.asked_counts import AskedCount, asked_counts, following
 from tandem_operator.workloads.observed.deletion_cost import PodCost, deletion_costs
 from tandem_operator.workloads.observed.live_objects import LiveObjects, see
 from tandem_operator.workloads.observed.turnover import turnovers
+from tandem_operator.workloads.pass_counts import (
+    decided_counts,
+    keeping_last,
+    left_alone,
+    mirrored_counts,
+)
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, key_of
 from tandem_operator.workloads.pool_spec import external_roles, policy_of
 from tandem_operator.workloads.status.pool_events import (

@@ -137,9 +137,10 @@ class Rollout:
                 url = self.addresses[(number + self.finished) % len(self.addresses)]
                 try:
                     async with session.post(url, json=STREAM) as response:
-                        seen = [event async for event in events(response)]
-                    if response.status != 200 or seen[-1] != "[DONE]":
-                        self.failures.append(f"{response.status} {seen}")
+                        if response.status != 200:
+                            self.failures.append(f"{response.status} {await response.text()}")
+                        elif [event async for event in events(response)][-1] != "[DONE]":
+                            self.failures.append("a stream without its end")
                 except aiohttp.ClientError as error:
                     self.failures.append(repr(error))
                 self.finished += 1

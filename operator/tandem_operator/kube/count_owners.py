@@ -13,7 +13,7 @@ from tandem_operator.workloads.pool_spec import external_roles
 from tandem_operator.workloads.world import World
 
 
-class Owners:
+class CountOwners:
     """Looks for them once a pass."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
