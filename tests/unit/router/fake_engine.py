@@ -38,6 +38,8 @@ class Script:
     cached_tokens: int | None = None
     tokens_per_chunk: int = 1
     text: str | None = None
+    named_parts: list[dict[str, Any]] | None = None
+    stop_reason: str = "end_turn"
     prefill_usage: Any = None
     garbage_after: int | None = None
     garbage: bytes = b"{nonsense"
@@ -230,7 +232,9 @@ class FakeEngine:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await response.write(fake_named.frames(fake_named.head(path, seen.body)))
-        for made in range(script.tokens):
+        if script.named_parts is not None:
+            await response.write(fake_named.frames(script.named_parts))
+        for made in range(script.tokens if script.named_parts is None else 0):
             if await self._misbehaves(request, response, made):
                 return response
             events = fake_named.delta(path, f" t{made}", first=not made)
@@ -238,7 +242,8 @@ class FakeEngine:
             await response.write(fake_named.frames(events))
             await asyncio.sleep(script.gap_s)
         usage = self._named_usage(seen, script.usage_tokens or script.tokens)
-        end = fake_named.tail(path, seen.body, text, usage, aborted=script.abort)
+        reason = None if script.abort else script.stop_reason
+        end = fake_named.tail(path, seen.body, text, usage, stop_reason=reason)
         await response.write(fake_named.frames(end))
         self.streams_ended += 1
         return response

@@ -57,23 +57,22 @@ def delta(path: str, text: str, *, first: bool) -> list[dict[str, Any]]:
 
 
 def tail(
-    path: str, body: dict[str, Any], text: str, usage: dict[str, Any], *, aborted: bool
+    path: str, body: dict[str, Any], text: str, usage: dict[str, Any], *, stop_reason: str | None
 ) -> list[dict[str, Any]]:
     if path == RESPONSES:
         response = {
             "id": "resp_1",
             "model": body["model"],
-            "status": "cancelled" if aborted else "completed",
+            "status": "cancelled" if stop_reason is None else "completed",
             "output": [{"content": [{"type": "output_text", "text": text}], "type": "message"}],
             "usage": usage,
         }
         return [{"response": response, "type": "response.completed"}]
-    reason = None if aborted else "end_turn"
     return [
         {"type": "content_block_stop", "index": 0},
         {
             "type": "message_delta",
-            "delta": {"stop_reason": reason, "stop_sequence": None},
+            "delta": {"stop_reason": stop_reason, "stop_sequence": None},
             "usage": usage,
         },
         {"type": "message_stop"},

@@ -6,7 +6,8 @@ from tandem_engine.router.openai.endpoints import EndpointKind
 
 _JOINED = ("content", "reasoning", "reasoning_content", "refusal")
 _CARRIED = ("system_fingerprint", "service_tier")
-_MOST_TOOL_CALLS = 1024
+# A model may write as many calls as its tokens allow: only a leap is no call.
+_MOST_CALLS_AT_ONCE = 64
 # What engines say in a whole answer although there is nothing: clients may look for it.
 _CHOICE_NULLS = dict.fromkeys(("logprobs", "finish_reason", "stop_reason", "token_ids"))
 _COMPLETION_NULLS = dict.fromkeys(("prompt_logprobs", "prompt_token_ids"))
@@ -94,7 +95,7 @@ def _join_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
     for piece in delta.get("tool_calls") or ():
         calls = message.setdefault("tool_calls", [])
         index = piece.get("index", len(calls))
-        if not 0 <= index < _MOST_TOOL_CALLS:
+        if not 0 <= index < len(calls) + _MOST_CALLS_AT_ONCE:
             raise ValueError("an index of a tool call beyond all sense")
         while len(calls) <= index:
             calls.append({"id": None, "type": "function", "function": {}})

@@ -3,10 +3,12 @@
 import json
 from typing import Any
 
+from tandem_engine.router.openai.errors import ApiError
+from tandem_engine.router.openai.json_cost import check_shape
 from tandem_engine.router.openai.named_events import Event, whole
 
 _PARTS = ("text", "thinking", "partial_json")
-_MOST_BLOCKS = 1024
+_MOST_VALUES = 100_000
 
 
 class MessagesMeaning:
@@ -55,8 +57,6 @@ class MessagesAssembly:
         if name == "message_start":
             self._message = dict(event["message"])
         elif name == "content_block_start":
-            if len(self._blocks) >= _MOST_BLOCKS:
-                raise ValueError("more blocks than make sense")
             self._blocks[event["index"]] = dict(event["content_block"])
         elif name == "content_block_delta":
             for part, value in event["delta"].items():
@@ -71,12 +71,25 @@ class MessagesAssembly:
         for (index, part), values in self._joined.items():
             joined, block = "".join(values), self._blocks[index]
             if part == "partial_json":
-                block["input"] = json.loads(joined)
+                block["input"] = _input_of(joined)
             else:
                 block[part] = joined
         blocks = [_without_nulls(self._blocks[index]) for index in sorted(self._blocks)]
         message = self._message | {"content": blocks or [{"type": "text", "text": ""}]}
         return _without_nulls(message)
+
+
+def _input_of(arguments: str) -> dict[str, Any]:
+    """Return the arguments of a call, none where the model wrote no whole object.
+
+    `max_tokens` may cut them, and a model may write anything: neither is a fault of the engine.
+    """
+    try:
+        check_shape(arguments.encode(errors="replace"), most_elements=_MOST_VALUES)
+        found = json.loads(arguments, parse_constant=lambda _: None)
+    except (ValueError, ApiError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
