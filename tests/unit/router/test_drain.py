@@ -116,7 +116,9 @@ class Rollout:
             )
         )
         await router.start()
-        router.settings.current = parse_settings(json.dumps(settings_document()))
+        # A machine that stands still while the router connects must not look like a dead engine.
+        settings = settings_document(timeouts={"connect_s": 30.0})
+        router.settings.current = parse_settings(json.dumps(settings))
         router.fleet.replace(
             [Endpoint(name="d0", role=Role.DECODE, host="127.0.0.1", port=self.engine.port)]
         )
