@@ -113,7 +113,8 @@ async def test_a_fault_that_an_engine_finds_is_passed_on(pool: Pool) -> None:
     assert (status, answer["error"]["message"]) == (400, "no tokens")
 
 
-async def test_a_text_that_would_keep_a_tokenizer_busy_is_refused(pool: Pool) -> None:
+async def test_a_body_that_would_keep_a_tokenizer_busy_is_refused(pool: Pool) -> None:
+    pool.configure(max_model_len=None)
     raw = json.dumps({"prompt": "a" * (4 * 1024 * 1024)}).encode()
 
     status, answer, _ = await pool.post(raw, "/tokenize")
@@ -121,17 +122,87 @@ async def test_a_text_that_would_keep_a_tokenizer_busy_is_refused(pool: Pool) ->
     assert (status, answer["error"]["code"]) == (413, "body_too_large")
 
 
-async def test_no_more_than_a_few_are_at_engines_at_once(pool: Pool) -> None:
-    script = pool.engines["d0"].script
-    script.hold = asyncio.Event()
+LONG = "a" * (2048 * 16)
+TOO_LONG = [
+    ("/tokenize", {"prompt": LONG}),
+    ("/tokenize", {"messages": [{"role": "user", "content": LONG}]}),
+    ("/tokenize", {"messages": [{"role": "user", "content": "a", "image_url": LONG}]}),
+    ("/tokenize", {"messages": [{"role": "user", "content": [{"type": "text", "text": LONG}]}]}),
+    ("/tokenize", {"messages": [], "tools": [{"type": "image", "source": LONG}]}),
+    ("/tokenize", {"prompt": "a", "chat_template_kwargs": {"image_url": LONG}}),
+    ("/detokenize", {"tokens": [7] * 10_000}),
+    (COUNT, ASKED[COUNT] | {"system": LONG}),
+    (COUNT, ASKED[COUNT] | {"messages": [{"role": "user", "content": LONG}]}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), TOO_LONG)
+async def test_what_is_longer_than_any_prompt_reaches_no_tokenizer(
+    pool: Pool, path: str, body: dict[str, Any]
+) -> None:
+    status, answer, _ = await pool.post(body, path)
+
+    assert status == 400
+    assert "maximum context length is 2048 tokens, so at most 32768 bytes" in str(answer)
+    assert pool.engines["d0"].tokenized == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + LONG}},
+        {"type": "image", "source": {"type": "base64", "data": LONG}},
+        {"type": "tool_result", "content": [{"type": "image", "source": {"data": LONG}}]},
+        {"type": "text", "text": "a" * (2048 * 15)},
+    ],
+)
+async def test_a_picture_has_no_length_as_text(pool: Pool, part: dict[str, Any]) -> None:
+    for path in ("/tokenize", COUNT):
+        messages = [{"role": "user", "content": [part]}]
+        status, _, _ = await pool.post({"model": "tiny", "messages": messages}, path)
+        assert status == 200
+
+
+async def test_no_more_than_two_are_at_an_engine_at_once(pool: Pool) -> None:
+    engines = pool.engines["d0"], await pool.add("d1")
+    hold = engines[0].script.hold = engines[1].script.hold = asyncio.Event()
     asked = [asyncio.create_task(pool.post(ASKED["/tokenize"], "/tokenize")) for _ in range(20)]
 
-    await until(lambda: len(pool.engines["d0"].tokenized) == 16)
+    await until(lambda: [len(engine.tokenized) for engine in engines] == [2, 2])
+    # Whoever waits does so in the router by then.
+    await until(lambda: pool.router.clients.requests == 20)
     await pool.post({"model": "nobody"}, "/tokenize")
-    assert len(pool.engines["d0"].tokenized) == 16
-    script.hold.set()
+    assert [len(engine.tokenized) for engine in engines] == [2, 2]
+    assert pool.engines["p0"].tokenized == []
+    hold.set()
 
     assert [status for status, _, _ in await asyncio.gather(*asked)] == [200] * 20
+
+
+async def test_who_waits_for_a_place_gets_that_of_a_new_pod(pool: Pool) -> None:
+    pool.engines["d0"].script.hold = hold = asyncio.Event()
+    asked = [asyncio.create_task(pool.post(ASKED["/tokenize"], "/tokenize")) for _ in range(4)]
+    await until(lambda: len(pool.engines["d0"].tokenized) == 2)
+
+    new = await pool.add("d1")
+    await until(lambda: len(new.tokenized) == 2)
+    hold.set()
+
+    assert [status for status, _, _ in await asyncio.gather(*asked)] == [200] * 4
+
+
+async def test_who_leaves_gives_its_place_back(pool: Pool) -> None:
+    pool.engines["d0"].script.hold = hold = asyncio.Event()
+    asked = [asyncio.create_task(pool.post(ASKED["/tokenize"], "/tokenize")) for _ in range(5)]
+    await until(lambda: pool.router.clients.requests == 5)
+    for one in asked:
+        one.cancel()
+    await asyncio.wait(asked)
+    hold.set()
+
+    status, _, _ = await pool.post(ASKED["/tokenize"], "/tokenize")
+
+    assert status == 200
 
 
 async def test_a_drain_waits_for_it(pool: Pool) -> None:

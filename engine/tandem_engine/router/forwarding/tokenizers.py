@@ -1,10 +1,13 @@
-"""Has an engine name or count tokens: whichever is ready, at most a few at a time.
+"""Has an engine name or count tokens: whichever is ready, at most a few at a time for each.
 
+An engine reads prompts in one place, so what is asked here delays what generates.
 No token is generated, so none of it is judged, and it tells nothing of a pod's health.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from tandem_contracts.router_settings import RouterSettings
 from tandem_engine.router.forwarding.failures import gateway_error
@@ -15,7 +18,7 @@ from tandem_engine.router.pods.fleet import EnginePods
 from tandem_engine.router.pods.pod import Pod, Role
 from tandem_routing.pod_choice import least_loaded
 
-_MOST_AT_ONCE = 16
+_MOST_AT_A_POD = 2
 _LONGEST_S = 10.0
 _MOST_TRIES = 2
 _RETRY_S = 1
@@ -27,7 +30,10 @@ class Tokenizers:
     def __init__(self, *, fleet: EnginePods, upstream: Upstream) -> None:
         self._fleet = fleet
         self._upstream = upstream
-        self._places = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._asked: Counter[Pod] = Counter()
+        self._line = asyncio.Lock()
+        self._changed = asyncio.Event()
+        fleet.listen(self._changed.set)
 
     async def ask(
         self,
@@ -39,7 +45,7 @@ class Tokenizers:
     ) -> bytes:
         """Return an engine's answer; raises `ApiError`."""
         try:
-            async with asyncio.timeout(_LONGEST_S), self._places:
+            async with asyncio.timeout(_LONGEST_S):
                 return await self._answer(kind, body, headers, settings)
         except TimeoutError:
             raise unavailable(
@@ -54,30 +60,57 @@ class Tokenizers:
         failed: UpstreamFailure | None = None
         tried: list[Pod] = []
         for _ in range(_MOST_TRIES):
-            pod = self._pod(tried)
-            if pod is None:
-                break
-            tried.append(pod)
-            try:
-                return await self._upstream.ask(
-                    pod,
-                    path=kind.path,
-                    body=body,
-                    headers=headers,
-                    connect_s=settings.timeouts.connect_s,
-                )
-            except UpstreamFailure as failure:
-                failed = failure
+            async with self._place(tried) as pod:
+                if pod is None:
+                    break
+                tried.append(pod)
+                try:
+                    return await self._upstream.ask(
+                        pod,
+                        path=kind.path,
+                        body=body,
+                        headers=headers,
+                        connect_s=settings.timeouts.connect_s,
+                    )
+                except UpstreamFailure as failure:
+                    failed = failure
         if failed is not None:
             raise gateway_error(failed) from failed
         raise unavailable(
             "No engine is ready; try again later.", code="no_engine", retry_after_s=_RETRY_S
         )
 
-    def _pod(self, tried: list[Pod]) -> Pod | None:
-        """Return the least loaded pod that was not asked yet: of decode, or else of prefill."""
-        for role in (Role.DECODE, Role.PREFILL):
-            pod = least_loaded([pod for pod in self._fleet.usable(role) if pod not in tried])
+    @asynccontextmanager
+    async def _place(self, tried: list[Pod]) -> AsyncIterator[Pod | None]:
+        """Hold a place at a pod that was not asked yet; `None` where there is no such pod."""
+        # Only the first in the line looks: with all of them, each change would wake a crowd.
+        async with self._line:
+            pod = await self._free(tried)
             if pod is not None:
-                return pod
+                self._asked[pod] += 1
+        try:
+            yield pod
+        finally:
+            if pod is not None:
+                self._asked[pod] -= 1
+                if not self._asked[pod]:
+                    del self._asked[pod]
+                self._changed.set()
+
+    async def _free(self, tried: list[Pod]) -> Pod | None:
+        """Wait for the least loaded of those that have a place."""
+        while pods := self._pods(tried):
+            free = [pod for pod in pods if self._asked[pod] < _MOST_AT_A_POD]
+            if free:
+                return least_loaded(free)
+            self._changed.clear()
+            await self._changed.wait()
         return None
+
+    def _pods(self, tried: list[Pod]) -> list[Pod]:
+        """Return the pods that were not asked yet: those of decode, or else of prefill."""
+        for role in (Role.DECODE, Role.PREFILL):
+            pods = [pod for pod in self._fleet.usable(role) if pod not in tried]
+            if pods:
+                return pods
+        return []

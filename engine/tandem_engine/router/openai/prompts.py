@@ -48,15 +48,15 @@ def chat_prompt(body: Mapping[str, Any]) -> Prompt:
     size = media = 0
     for message in body["messages"]:
         for name, value in message.items():
-            size += _text_bytes(name)
+            size += text_bytes(name)
             if name == "content" and isinstance(value, list):
                 for part in value:
                     shown = isinstance(part, dict) and not _MEDIA.isdisjoint(part)
                     media += shown
-                    size += _text_bytes(part.get("text") if shown else part)
+                    size += text_bytes(part.get("text") if shown else part)
             else:
-                size += _text_bytes(value)
-    size += sum(_text_bytes(body.get(name)) for name in _RENDERED)
+                size += text_bytes(value)
+    size += sum(text_bytes(body.get(name)) for name in _RENDERED)
     return Prompt(size=size, media=media, learnable=body.get("truncate_prompt_tokens") is None)
 
 
@@ -64,7 +64,7 @@ def messages_prompt(body: Mapping[str, Any]) -> Prompt:
     """Return the size of Anthropic's messages; raises `ApiError` where there are none."""
     _check_messages(body.get("messages"))
     size, media = _content((body.get("system"), body["messages"]))
-    return Prompt(size=size + sum(_text_bytes(body.get(name)) for name in _RENDERED), media=media)
+    return Prompt(size=size + sum(text_bytes(body.get(name)) for name in _RENDERED), media=media)
 
 
 def responses_prompt(body: Mapping[str, Any]) -> Prompt:
@@ -74,7 +74,7 @@ def responses_prompt(body: Mapping[str, Any]) -> Prompt:
         raise ApiError(400, "input must be text or a list with at least one item.", param="input")
     size, media = _content((body.get("instructions"), given))
     return Prompt(
-        size=size + sum(_text_bytes(body.get(name)) for name in _RENDERED),
+        size=size + sum(text_bytes(body.get(name)) for name in _RENDERED),
         media=media,
         learnable=body.get("truncation") in (None, "disabled"),
     )
@@ -86,14 +86,14 @@ def completion_prompt(body: Mapping[str, Any], *, max_model_len: int | None) -> 
     prompt = body.get("prompt")
     learnable = body.get("truncate_prompt_tokens") is None
     if isinstance(prompt, str):
-        return Prompt(size=_text_bytes(prompt), learnable=learnable)
+        return Prompt(size=text_bytes(prompt), learnable=learnable)
     if prompt is None and body.get("prompt_embeds") is not None:
         return Prompt(learnable=False)
     if isinstance(prompt, list) and prompt:
         if _token_ids(prompt):
             return Prompt(exact_tokens=min(len(prompt), kept))
         if all(isinstance(one, str) for one in prompt):
-            size = sum(map(_text_bytes, prompt))
+            size = sum(map(text_bytes, prompt))
             return Prompt(prompts=len(prompt), size=size, learnable=learnable)
         if all(isinstance(one, list) and one and _token_ids(one) for one in prompt):
             tokens = sum(min(len(one), kept) for one in prompt)
@@ -119,14 +119,14 @@ def _content(value: Any) -> tuple[int, int]:
     if isinstance(value, dict):
         kind = value.get("type")
         if isinstance(kind, str) and kind in _MEDIA_TYPES:
-            return _text_bytes(value.get("text")), 1
-        names = sum(map(_text_bytes, value))
+            return text_bytes(value.get("text")), 1
+        names = sum(map(text_bytes, value))
         size, media = _content(list(value.values()))
         return names + size, media
     if isinstance(value, list | tuple):
         pairs = [_content(one) for one in value]
         return sum(size for size, _ in pairs), sum(media for _, media in pairs)
-    return _text_bytes(value), 0
+    return text_bytes(value), 0
 
 
 def _kept_tokens(truncate_to: Any, max_model_len: int | None) -> int:
@@ -139,14 +139,14 @@ def _kept_tokens(truncate_to: Any, max_model_len: int | None) -> int:
     return sys.maxsize if max_model_len is None else max_model_len - 1
 
 
-def _text_bytes(value: Any) -> int:
+def text_bytes(value: Any) -> int:
     """Return the bytes of all strings in `value`, names included."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode(errors="replace"))
     if isinstance(value, dict):
-        return sum(_text_bytes(name) + _text_bytes(one) for name, one in value.items())
+        return sum(text_bytes(name) + text_bytes(one) for name, one in value.items())
     if isinstance(value, list):
-        return sum(map(_text_bytes, value))
+        return sum(map(text_bytes, value))
     return 0 if value is None else _NUMBER_BYTES
 
 
