@@ -6,6 +6,7 @@ It happens before vLLM starts and before the launcher answers probes, which coun
 import contextlib
 import fcntl
 import logging
+import os
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,29 @@ def fetch(
     """
     if folder.is_dir():
         return
+    try:
+        _fetch_alone(uri, folder=folder, python=python, environment=environment, worded=worded)
+    except OSError as error:
+        raise FetchError(
+            f"the copy of the weights cannot be kept in {folder.parent}: {error.strerror or error};"
+            " give the volume of the cache more space or make it writable, or use no cache"
+        ) from error
+
+
+def can_fetch(folder: Path) -> bool:
+    """Whether the model is there, or may be brought there by this user."""
+    try:
+        if folder.is_dir():
+            return True
+        parent = next(each for each in folder.parents if each.exists())
+    except PermissionError:
+        return False
+    return os.access(parent, os.W_OK | os.X_OK)
+
+
+def _fetch_alone(
+    uri: str, *, folder: Path, python: str, environment: Mapping[str, str], worded: Worded
+) -> None:
     with _told_to_leave(), _alone(folder):
         if folder.is_dir():
             return

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tandem_contracts import logs
 from tandem_contracts.names import KEY_ENV, REVISION_ENV
-from tandem_engine.serve.bucket_copy import FetchError, fetch
+from tandem_engine.serve.bucket_copy import FetchError, can_fetch, fetch
 from tandem_engine.serve.engine_command import EngineCommand, vllm_command
 from tandem_engine.serve.engine_facts import EngineFacts, look_around
 from tandem_engine.serve.engine_image import image_refusal, look_at_image
@@ -82,10 +82,15 @@ def _facts(settings: EngineSettings) -> EngineFacts:
 
 
 def _in_cache(settings: EngineSettings) -> EngineSettings | None:
-    """The same engine with its model where it is once it is fetched, if it is to be fetched."""
+    """The same engine with its model where it is once it is fetched, if it is to be fetched.
+
+    One that cannot write to the cache streams its weights, as one without a cache does.
+    """
     if settings.fetch_into is None or scheme_of(settings.model) is None:
         return None
     folder = folder_of(settings.model, into=settings.fetch_into)
+    if not can_fetch(folder):
+        return None
     return settings.model_copy(update={"model": str(folder), "served_model_name": settings.name})
 
 

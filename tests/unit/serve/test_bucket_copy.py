@@ -1,5 +1,6 @@
 """Weights of a bucket in a folder that engines share: one copy, whole or not there at all."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem_engine.serve.bucket_copy import FetchError, fetch
+from tandem_engine.serve.bucket_copy import FetchError, can_fetch, fetch
 from tandem_engine.serve.object_storage import folder_of
 
 URI = "s3://models/llama"
@@ -153,6 +154,55 @@ def test_a_folder_without_a_model_is_none(bucket: Bucket) -> None:
         bucket.fetch(FILES="readme.txt")
 
     assert bucket.left() == []
+
+
+@pytest.mark.parametrize("step", ["mkdir", "open", "rename"])
+def test_a_cache_that_takes_no_copy_is_one_sentence(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, step, full)
+
+    with pytest.raises(FetchError) as failure:
+        bucket.fetch()
+
+    assert str(failure.value).startswith(
+        f"the copy of the weights cannot be kept in {bucket.into}: No space left on device; give"
+    )
+    assert "\n" not in str(failure.value)
+    assert step != "rename" or bucket.left() == []
+
+
+def test_a_cache_that_cannot_be_written_is_left_alone_unless_it_has_the_model(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refuse(path: object, _: int) -> bool:
+        asked.append(path)
+        return False
+
+    assert can_fetch(bucket.model)
+    monkeypatch.setattr(os, "access", refuse)
+    assert not can_fetch(bucket.model)
+    # The nearest folder that is there tells.
+    assert asked == [bucket.into.parent]
+
+    bucket.model.mkdir(parents=True)
+    assert can_fetch(bucket.model)
+
+
+def test_a_cache_that_cannot_be_looked_into_takes_no_copy(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+
+    assert not can_fetch(bucket.model)
 
 
 def test_signals_are_afterwards_as_they_were(bucket: Bucket) -> None:

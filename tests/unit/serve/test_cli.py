@@ -10,7 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tandem_engine.serve import entry
 from tandem_engine.serve.entry import run
+from tandem_engine.serve.object_storage import folder_of
 from tests.unit.serve.engine import Engine, cli_environment, options, until
 
 
@@ -127,6 +129,24 @@ def test_no_termination_message_is_left_where_kubernetes_has_no_file(
 
     assert not log.exists()
     assert "/no/such" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_bucket_is_streamed_where_the_cache_cannot_be_written(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    writable: bool,
+) -> None:
+    given = ["serve", "--role=prefill", "--model=s3://models/llama", "--print-command"]
+    folder = folder_of("s3://models/llama", into=str(tmp_path))
+    monkeypatch.setattr(entry, "can_fetch", lambda _: writable)
+
+    run([*given, f"--fetch-into={tmp_path}"])
+
+    printed = capsys.readouterr().out
+    assert ("--load-format=runai_streamer" in printed) is not writable
+    assert (str(folder) in printed) is writable
 
 
 def test_print_command_runs_nothing_and_is_a_shell_line(
