@@ -280,7 +280,8 @@ class PoolLoop:
             for each in counted.taken:
                 component = each.child[1].removeprefix(f"{name.name}-")
                 # Who had the count before its PoolRole first asked for one lost nothing.
-                if component in known.replicas or component not in world.asked:
+                first_asked = component in world.asked and component not in known.replicas
+                if not first_asked or known.rivals.about(component):
                     known.rivals.taken(component, each.conflicts[0].manager, now_s=self._now())
                     taken.append(each)
         if planned.keep is not None:

@@ -39,7 +39,8 @@ class CountOwners:
         """
         asked = asked_of(world.children, spec)
         # A role whose PoolRole asks for the first time still has the count of its owner before.
-        ours = managed(spec) | (asked.keys() & written.keys())
+        followed = {role for role in asked if role in written or rivals.about(role)}
+        ours = managed(spec) | followed
         fights = rivals.look(world.children, ours=ours, is_ours=count_is_ours, now_s=now_s)
         where = {"namespace": world.pool["metadata"]["namespace"]}
         where["pool"] = world.pool["metadata"]["name"]

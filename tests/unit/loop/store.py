@@ -24,13 +24,15 @@ KEY = PoolKey("serving", "tiny")
 
 class Store:
     """Objects by plural and name; `refusals` answers writes of an object with a status instead, and
-    `listed` hears of each list before whoever asked for it does."""
+    `listed` hears of each list before whoever asked for it does. `served`: plurals of optional
+    kinds that discovery tells of."""
 
     def __init__(self, kube, session):
         self.kinds = defaultdict(dict, inferencepools={"tiny": pool()})
         self.events = []
         self.tried = []
         self.refusals = {}
+        self.served = set()
         self.listed = lambda plural: None
         self.now_s = NOW_S
         self._kube, self._session = kube, session
@@ -84,7 +86,7 @@ class Store:
     async def answer(self, request):
         plural, name, subresource = _address(request.path)
         if plural is None:
-            return web.json_response({"resources": []})
+            return web.json_response({"resources": [{"name": each} for each in self.served]})
         if request.method == "GET":
             return self._read(plural, name, request.query.get("labelSelector", "="))
         body = json.loads(await request.text())
@@ -95,10 +97,11 @@ class Store:
             return web.json_response(body)
         if "dryRun" not in request.query:
             self.tried.append((plural, name))
-        if (plural, name) in self.refusals:
-            status, message = self.refusals[plural, name]
-            return web.json_response({"message": message}, status=status)
-        stored = self._applied(plural, name, body, subresource, request.query["fieldManager"])
+        refused = self._refused(plural, name, body, request.query)
+        if refused is not None:
+            return refused
+        manager = request.query["fieldManager"]
+        stored = self._applied(plural, name, body, subresource, manager)
         if "dryRun" not in request.query:
             self.kinds[plural][name] = stored
         return web.json_response(stored)
@@ -128,16 +131,36 @@ class Store:
         self.listed(plural)
         return answer
 
+    def _refused(self, plural, name, body, query):
+        if (plural, name) in self.refusals:
+            status, message = self.refusals[plural, name]
+            return web.json_response({"message": message}, status=status)
+        owner = self._owner_in_the_way(plural, name, body, query["fieldManager"])
+        if owner is None or query.get("force") == "true":
+            return None
+        message = f'conflict with "{owner}"'
+        cause = {"reason": "FieldManagerConflict", "message": message, "field": ".spec.replicas"}
+        return web.json_response({"details": {"causes": [cause]}}, status=409)
+
+    def _owner_in_the_way(self, plural, name, body, manager):
+        """Another manager of `spec.replicas`, where it has another count."""
+        current, wanted = self.kinds[plural].get(name), (body.get("spec") or {}).get("replicas")
+        if current is None or wanted in (None, (current.get("spec") or {}).get("replicas")):
+            return None
+        owners = [each["manager"] for each in current["metadata"].get("managedFields", ())]
+        return next((each for each in owners if each != manager), None)
+
     def _applied(self, plural, name, body, subresource, manager):
         current = self.kinds[plural].get(name, {})
         if subresource == "status":
             return current | {"status": body["status"]}
         stored = _over(current, body)
-        if plural == "deployments":
+        if plural in {"deployments", "poolroles"}:
             stored["metadata"].setdefault("uid", f"uid-of-{name}")
+        if plural == "deployments":
             stored["spec"].setdefault("replicas", 1)
-            if "replicas" in body["spec"]:
-                own(stored, manager)
+        if plural in {"deployments", "poolroles"} and "replicas" in (body.get("spec") or {}):
+            own(stored, manager)
         return stored
 
 

@@ -4,12 +4,12 @@ import pytest
 
 from tests.unit.loop.store import own, owned_by
 
-PREFILL = "tiny-prefill"
+PREFILL, DECODE = "tiny-prefill", "tiny-decode"
 
 
-def autoscale(store, replicas):
+def autoscale(store, replicas, name=PREFILL):
     """What an autoscaler does to a Deployment."""
-    found = store.kinds["deployments"][PREFILL]
+    found = store.kinds["deployments"][name]
     found["spec"]["replicas"] = replicas
     own(found, "kube-controller-manager")
     found["metadata"]["managedFields"][0]["subresource"] = "scale"
@@ -64,6 +64,70 @@ async def test_a_role_is_set_again_once_the_autoscaler_is_gone(store):
     store.edit({"prefill": {"minReplicas": 2, "maxReplicas": 2}})
     await store.passes(2)
     assert replicas(store) == 2
+
+
+@pytest.fixture
+async def followed(store):
+    """A pool that has written what the PoolRole of decode asks for: two replicas."""
+    store.served.add("poolroles")
+    store.edit({"decode": {"management": "External"}})
+    await store.passes(2)
+    pool_role = store.kinds["poolroles"][DECODE]
+    pool_role["spec"]["replicas"] = 2
+    own(pool_role, "kubectl")
+    await store.passes()
+    assert store.kinds["deployments"][DECODE]["spec"]["replicas"] == 2
+    return store
+
+
+def effective(store):
+    [told] = store.kinds["poolroles"][DECODE]["status"]["conditions"]
+    return told["reason"]
+
+
+async def test_an_autoscaler_beside_a_pool_role_is_told_of_and_not_fought(followed):
+    for _ in range(20):
+        autoscale(followed, 4, DECODE)
+        for _ in range(3):
+            await followed.passes()
+            assert followed.kinds["deployments"][DECODE]["spec"]["replicas"] == 4
+            assert effective(followed) == "Contested"
+
+    conflict = followed.condition("FieldConflict")
+    assert (conflict["status"], conflict["reason"]) == ("True", "ReplicasContested")
+    assert "Let it scale PoolRole tiny-decode instead" in conflict["message"]
+
+
+async def test_one_write_in_ten_minutes_shows_whether_it_is_still_beside_the_pool_role(followed):
+    written = 0
+    for _ in range(260):
+        autoscale(followed, 4, DECODE)
+        await followed.passes()
+        written += followed.kinds["deployments"][DECODE]["spec"]["replicas"] == 2
+
+    # 1,300 s: at 600 s and at 1,200 s.
+    assert written == 2
+
+
+async def test_a_pool_role_is_followed_again_once_the_autoscaler_is_gone(followed):
+    autoscale(followed, 4, DECODE)
+    await followed.passes(150)
+
+    assert followed.kinds["deployments"][DECODE]["spec"]["replicas"] == 2
+    assert effective(followed) == "InForce"
+    assert followed.condition("FieldConflict")["status"] == "False"
+
+
+async def test_a_pool_role_that_is_made_anew_leaves_the_count_to_the_autoscaler(followed):
+    autoscale(followed, 4, DECODE)
+    await followed.passes(2)
+    del followed.kinds["poolroles"][DECODE]
+
+    await followed.passes(2)
+
+    assert followed.kinds["deployments"][DECODE]["spec"]["replicas"] == 4
+    assert effective(followed) == "NotAsked"
+    assert followed.condition("FieldConflict")["status"] == "False"
 
 
 @pytest.mark.parametrize("name", ["tiny-router", "tiny-memory"])

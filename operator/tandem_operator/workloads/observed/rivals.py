@@ -1,4 +1,4 @@
-"""Who else sets replicas of a Managed role, and when Tandem stops fighting over them.
+"""Who else sets replicas that Tandem sets, and when Tandem stops fighting over them.
 
 An autoscaler writes again every 15 seconds, and each turn of such a fight makes a pod and kills it.
 What a person sets once is set back. What an autoscaler sets, or anybody a third time, is left alone
@@ -73,6 +73,10 @@ class Rivals:
             for component, fight in self._fights.items()
             if fight.left_alone_until_s is not None
         }
+
+    def about(self, component: str) -> bool:
+        """Whether there is a fight over the component's count, one left alone included."""
+        return component in self._fights
 
     def taken(self, component: str, manager: str, *, now_s: float) -> None:
         """Take note that a count was taken back from somebody."""
