@@ -215,9 +215,11 @@ def _read(world: World) -> PassBasis | tuple[str, ...]:
         with_key=roles_with_key(world, name),
     )
     policy = _policy(pool, world, seen)
+    rollout_gpus = with_reserve(policy, turnovers(seen, templates)).rollout_gpus
+    given = asked_counts(world.asked, policy, seen, rollout_gpus=rollout_gpus)
     asked = {
         role: each
-        for role, each in asked_counts(world.asked, policy, seen).items()
+        for role, each in given.items()
         if role in seen.replicas and not left_alone(world, role)
     }
     return PassBasis(

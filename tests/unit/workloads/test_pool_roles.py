@@ -125,7 +125,7 @@ def seen_with(*, decode, prefill=1, terminating=0, ask, budget):
     )
     seen = see(replace(live, pods=live.pods + gone), PoolName("serving", "tiny", "8f0c"))
     spec = replace(policy_of(parsed(budget).spec))
-    return asked_counts({"decode": ask}, spec, seen)[Role.DECODE]
+    return asked_counts({"decode": ask}, spec, seen, rollout_gpus=0)[Role.DECODE]
 
 
 def parsed(budget):
@@ -150,6 +150,33 @@ def test_pods_on_their_way_out_of_the_other_role_take_no_replica():
     found = seen_with(decode=4, ask=4, budget=5, terminating=1)
 
     assert found == AskedCount(asked=4, to=4)
+
+
+def rolling(*changes, budget):
+    """An edit of decode, Managed, while the owner of prefill asks for one replica more than 2."""
+    external = ({"prefill": {"management": "External"}}, {"scaling": {"gpuBudget": budget}})
+    live = asking(served(*external, *changes, prefill=2, decode=2), 3, "prefill")
+    node = {"podTemplate": {"spec": {"nodeSelector": {"zone": "b"}}}}
+    return replace(live, pool=pool(*external, *changes, {"decode": node}, generation=2))
+
+
+def test_growth_leaves_a_rollout_the_replica_that_was_given_up_for_it():
+    live = rolling(budget=4)
+    first = plan(live, now_s=NOW_S)
+    assert (first.replicas["prefill"], first.replicas["decode"]) == (2, 1)
+
+    deployment(live, "decode")["spec"]["replicas"] = 1
+    without = tuple(each for each in live.pods if each["metadata"]["name"] != "tiny-decode-1")
+    made = plan(replace(live, pods=without, memory=first.memory), now_s=NOW_S + 5.0)
+
+    assert (made.replicas["prefill"], made.replicas["decode"]) == (2, 1)
+    assert "scaling.gpuBudget" in condition_of(made)["message"]
+
+
+def test_growth_takes_what_a_rollout_does_not_need():
+    made = plan(rolling(budget=7), now_s=NOW_S)
+
+    assert made.replicas["prefill"] == 3
 
 
 def test_the_fleet_of_a_managed_role_is_decided_with_the_asked_count_in_mind():

@@ -31,7 +31,8 @@ class Scaling(ApiModel):
     gpu_budget: Annotated[Count, Field(ge=1, le=100_000)] | None = None
     """Most GPUs of both fleets together, starting and terminating pods included; on CPU a replica
     counts as 1. A rollout keeps within it too: it replaces one role's pods at a time, and a pool at
-    its budget gives up a replica meanwhile. Without it: the replica bounds alone."""
+    its budget gives up a replica of a Managed role meanwhile, or else may hold one more. Without
+    it: the replica bounds alone."""
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0
     """Rank of the pool where a ResourceQuota on its GPUs, such as requests.nvidia.com/gpu, is too
     small for all pools of the namespace. The minReplicas of all pools come first, then the highest

@@ -25,16 +25,22 @@ class AskedCount:
 
 
 def asked_counts(
-    asked: Mapping[str, int], policy: PoolSpec, seen: LiveObjects
+    asked: Mapping[str, int], policy: PoolSpec, seen: LiveObjects, *, rollout_gpus: int
 ) -> Mapping[Role, AskedCount]:
-    """What each role gets: the pool's bounds hold, whoever owns the count."""
+    """What each role gets: the pool's bounds hold, whoever owns the count.
+
+    Args:
+        asked: `spec.replicas` of PoolRoles, by role.
+        policy: with the user's whole budget.
+        seen: the live objects.
+        rollout_gpus: what a rollout under way takes of the budget; nothing grows into it.
+    """
     counts = dict(seen.replicas)
     given: dict[Role, AskedCount] = {}
     for role in Role:
         if role in asked:
-            given[role] = _in_budget(
-                _in_bounds(asked[role], role, policy), role, policy, seen, counts
-            )
+            bounded = _in_bounds(asked[role], role, policy)
+            given[role] = _in_budget(bounded, role, policy, seen, counts, rollout_gpus=rollout_gpus)
             counts[role] = given[role].to
     return given
 
@@ -63,21 +69,24 @@ def _in_budget(
     policy: PoolSpec,
     seen: LiveObjects,
     counts: Mapping[str, int],
+    *,
+    rollout_gpus: int,
 ) -> AskedCount:
-    """An excess goes; what grows waits for GPUs that pods on their way out still hold."""
+    """An excess goes; what grows waits for GPUs that others need or still hold for a while."""
     if policy.gpu_budget is None:
         return given
+    budget = policy.gpu_budget
     bounds, current = policy.roles[role], counts.get(role, 0)
     others = [other for other in Role if other is not role]
 
-    def room(held: Mapping[Role, int]) -> int:
+    def room(held: Mapping[Role, int], *, kept: int = 0) -> int:
         taken = sum(held[other] * policy.roles[other].gpus_per_replica for other in others)
-        return ((policy.gpu_budget or 0) - taken) // bounds.gpus_per_replica
+        return (budget - kept - taken) // bounds.gpus_per_replica
 
     asked_for = {other: counts.get(other, 0) for other in others}
     to = min(given.to, max(1, bounds.min_replicas, room(asked_for)))
     if to > current:
         held = {other: max(asked_for[other], len(seen.of(other))) for other in others}
         leaving = len(seen.of(role, PodPhase.TERMINATING))
-        to = max(current, min(to, room(held) - leaving))
+        to = max(current, min(to, room(held, kept=rollout_gpus) - leaving))
     return given if to == given.to else AskedCount(given.asked, to, "scaling.gpuBudget")
