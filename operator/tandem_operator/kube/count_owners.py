@@ -9,6 +9,7 @@ from tandem_operator.kube.autoscalers import Autoscalers
 from tandem_operator.kube.client import Kube
 from tandem_operator.kube.counts import asked_of, count_is_ours, managed
 from tandem_operator.workloads.observed.rivals import Rivals
+from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.pool_spec import external_roles
 from tandem_operator.workloads.world import World
 
@@ -37,13 +38,13 @@ class CountOwners:
             written: counts that the last pass wrote, by component.
             now_s: epoch seconds.
         """
-        asked = asked_of(world.children, spec)
+        name = PoolName(*(world.pool["metadata"][key] for key in ("namespace", "name", "uid")))
+        asked = asked_of(world.children, spec, name=name)
         # A role whose PoolRole asks for the first time still has the count of its owner before.
         followed = {role for role in asked if role in written or rivals.about(role)}
         ours = managed(spec) | followed
         fights = rivals.look(world.children, ours=ours, is_ours=count_is_ours, now_s=now_s)
-        where = {"namespace": world.pool["metadata"]["namespace"]}
-        where["pool"] = world.pool["metadata"]["name"]
+        where = {"namespace": name.namespace, "pool": name.name}
         targetless = () if spec is None else set(Role) - set(external_roles(spec))
         return replace(
             world,

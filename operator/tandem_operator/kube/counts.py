@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.api import ConditionType
 from tandem_operator.api.v1alpha1.pool import PoolSpec
 from tandem_operator.core.role import Role
@@ -15,8 +14,9 @@ from tandem_operator.core.spec import Mode
 from tandem_operator.kube.apply import REPLICAS_MANAGER
 from tandem_operator.kube.client import Object
 from tandem_operator.kube.conflicts import owners_of
-from tandem_operator.kube.kinds import DEPLOYMENT, POOL_ROLE
-from tandem_operator.workloads.pool_names import ROUTER
+from tandem_operator.kube.kinds import DEPLOYMENT
+from tandem_operator.workloads.observed.asked_counts import pool_roles_by_role
+from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.pool_spec import external_roles, policy_of
 from tandem_operator.workloads.status.condition_now import TRUE
 from tandem_operator.workloads.world import World
@@ -46,21 +46,22 @@ def count_is_ours(deployment: Object) -> bool:
     return not owners or REPLICAS_MANAGER in owners
 
 
-def asked_of(children: Iterable[Object], spec: PoolSpec | None) -> Mapping[str, int]:
+def asked_of(
+    children: Iterable[Object], spec: PoolSpec | None, *, name: PoolName
+) -> Mapping[str, int]:
     """What others ask of External roles by their PoolRoles, by role.
 
     A count that only Tandem wrote, as a copy of the Deployment's, asks for nothing.
     """
     if spec is None:
         return {}
-    roles = set(map(str, external_roles(spec)))
+    roles = external_roles(spec)
     return {
-        role: int(replicas)
-        for child in children
-        if child["kind"] == POOL_ROLE.kind
-        and (role := (child["metadata"].get("labels") or {}).get(ROLE_LABEL)) in roles
-        and (replicas := (child.get("spec") or {}).get("replicas")) is not None
-        and _is_anothers(owners_of(child, ("spec", "replicas")), int(replicas))
+        str(role): int(replicas)
+        for role, found in pool_roles_by_role(children, name).items()
+        if role in roles
+        and (replicas := (found.get("spec") or {}).get("replicas")) is not None
+        and _is_anothers(owners_of(found, ("spec", "replicas")), int(replicas))
     }
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from tandem_operator.api import ROLE_KIND
 from tandem_operator.core.decision import Decision
 from tandem_operator.core.memory import Memory
 from tandem_operator.core.observation import PodPhase
-from tandem_operator.core.role import Role
 from tandem_operator.core.spec import Mode, PoolSpec
+from tandem_operator.workloads.observed.asked_counts import pool_roles_by_role
 from tandem_operator.workloads.observed.live_objects import LiveObjects
 from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import World
@@ -39,12 +38,9 @@ def mirrored_counts(world: World, name: PoolName, seen: LiveObjects) -> Mapping[
     while the field is not set.
     """
     unasked = {
-        role: (child.get("spec") or {}).get("replicas")
-        for child in world.children
-        for role in Role
-        if child.get("kind") == ROLE_KIND
-        and child["metadata"]["name"] == name.child(role)
-        and role not in world.asked
+        role: (found.get("spec") or {}).get("replicas")
+        for role, found in pool_roles_by_role(world.children, name).items()
+        if role not in world.asked
     }
     return {
         role: seen.replicas[role]

@@ -11,11 +11,21 @@ from tests.unit.kube.test_autoscalers import scaler
 from tests.unit.workloads.cluster import pool
 
 EXTERNAL = parse_pool(pool({"decode": {"management": "External"}})).spec
+BOTH_EXTERNAL = parse_pool(
+    pool({role: {"management": "External"} for role in ("prefill", "decode")})
+).spec
 MANAGED = parse_pool(pool()).spec
 
 
+NAME = PoolName("serving", "tiny", "8f0c")
+
+
+def asked_by(children, spec):
+    return asked_of(children, spec, name=NAME)
+
+
 def written(*managers, replicas=3):
-    found = pool_role(PoolName("serving", "tiny", "8f0c"), Role.DECODE)
+    found = pool_role(NAME, Role.DECODE)
     found["spec"] = {"replicas": replicas}
     found["metadata"]["managedFields"] = [
         {"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}} for manager in managers
@@ -24,23 +34,31 @@ def written(*managers, replicas=3):
 
 
 def test_a_count_that_another_client_wrote_is_asked_for():
-    assert asked_of(written("kube-controller-manager"), EXTERNAL) == {"decode": 3}
-    assert asked_of(written("tandem-replicas", "argocd"), EXTERNAL) == {"decode": 3}
+    assert asked_by(written("kube-controller-manager"), EXTERNAL) == {"decode": 3}
+    assert asked_by(written("tandem-replicas", "argocd"), EXTERNAL) == {"decode": 3}
 
 
 def test_a_zero_that_came_by_scale_has_no_owner_and_is_asked_for():
-    assert asked_of(written(replicas=0), EXTERNAL) == {"decode": 0}
-    assert asked_of(written("tandem-replicas", replicas=0), EXTERNAL) == {}
+    assert asked_by(written(replicas=0), EXTERNAL) == {"decode": 0}
+    assert asked_by(written("tandem-replicas", replicas=0), EXTERNAL) == {}
 
 
 def test_a_copy_of_the_deployments_count_asks_for_nothing():
-    assert asked_of(written("tandem-replicas"), EXTERNAL) == {}
-    assert asked_of(written(), EXTERNAL) == {}
+    assert asked_by(written("tandem-replicas"), EXTERNAL) == {}
+    assert asked_by(written(), EXTERNAL) == {}
+
+
+def test_whose_pool_role_it_is_goes_by_its_name_as_others_may_edit_labels():
+    [found] = written("kubectl")
+    found["metadata"]["labels"]["tandem-inference.io/role"] = "prefill"
+
+    assert asked_by([found], EXTERNAL) == {"decode": 3}
+    assert asked_by([found], BOTH_EXTERNAL) == {"decode": 3}
 
 
 def test_a_managed_role_is_asked_nothing():
-    assert asked_of(written("kubectl"), MANAGED) == {}
-    assert asked_of(written("kubectl"), None) == {}
+    assert asked_by(written("kubectl"), MANAGED) == {}
+    assert asked_by(written("kubectl"), None) == {}
 
 
 async def test_autoscalers_of_pool_roles_that_do_not_exist_are_found_by_role(api):

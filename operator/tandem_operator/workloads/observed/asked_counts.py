@@ -1,12 +1,15 @@
 """How many replicas the owner of an External role asks for, and how many of them it gets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from tandem_operator.api import ROLE_KIND
 from tandem_operator.core.observation import PodPhase
 from tandem_operator.core.role import Role
 from tandem_operator.core.spec import PoolSpec
 from tandem_operator.workloads.observed.live_objects import LiveObjects
+from tandem_operator.workloads.pool_names import PoolName, key_of
+from tandem_operator.workloads.world import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,16 @@ def asked_counts(
             given[role] = _in_budget(bounded, role, policy, seen, counts, rollout_gpus=rollout_gpus)
             counts[role] = given[role].to
     return given
+
+
+def pool_roles_by_role(children: Iterable[Object], name: PoolName) -> Mapping[Role, Object]:
+    """The pool's PoolRoles. Their names tell the role: others may edit the labels."""
+    by_key = {key_of(child): child for child in children}
+    return {
+        role: found
+        for role in Role
+        if (found := by_key.get((ROLE_KIND, name.child(role)))) is not None
+    }
 
 
 def following(seen: LiveObjects, given: Mapping[Role, AskedCount]) -> LiveObjects:

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from tandem_operator.api import (
     EFFECTIVE,
-    ROLE_KIND,
     PoolRoleStatus,
     RoleCondition,
 )
@@ -15,7 +14,7 @@ from tandem_operator.core.decision import Decision
 from tandem_operator.core.role import Role
 from tandem_operator.workloads.effects import Event, EventType
 from tandem_operator.workloads.labels import selector_of
-from tandem_operator.workloads.observed.asked_counts import AskedCount
+from tandem_operator.workloads.observed.asked_counts import AskedCount, pool_roles_by_role
 from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.status.condition_now import FALSE, TRUE, UNKNOWN, Statement
 from tandem_operator.workloads.status.conditions import rfc3339
@@ -49,12 +48,6 @@ def role_reports(
     now_s: float,
 ) -> tuple[RoleReport, ...]:
     """Of every PoolRole of the pool."""
-    found = {
-        role: child
-        for child in world.children
-        for role in Role
-        if child.get("kind") == ROLE_KIND and child["metadata"]["name"] == name.child(role)
-    }
     return tuple(
         _report(
             world,
@@ -67,7 +60,7 @@ def role_reports(
             ),
             now_s=now_s,
         )
-        for role, child in found.items()
+        for role, child in pool_roles_by_role(world.children, name).items()
     )
 
 
