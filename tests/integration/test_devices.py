@@ -12,7 +12,7 @@ from tests.integration.operator_process import Pool, eventually, install_crd, no
 
 pytestmark = pytest.mark.timeout(420)
 
-HOST = "127.77.0.9"
+HOST = "127.77.0.11"
 NAMESPACE = "devices"
 TOLD_S = 30
 """Within so long a pool says what its pods wait for."""

@@ -14,7 +14,7 @@ from tests.unit.workloads.kstatus import verdict
 
 pytestmark = pytest.mark.timeout(420)
 
-HOST = "127.77.0.9"
+HOST = "127.77.0.12"
 KINDS = ("Available", "Ready", "Reconciling", "Stalled")
 UNDER_WAY, DONE = ("InProgress", "Progressing"), ("Current", "Healthy")
 FAILED = ("Failed", "Degraded")
