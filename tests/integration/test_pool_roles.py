@@ -97,6 +97,12 @@ class Scaled(Pool):
         body = autoscaler("scaler", target=f"{self.name}-{target}", metric=metric, most=most)
         self.kubectl("create", "-f", "-", stdin=json.dumps(body))
 
+    def add_deployment_autoscaler(self, *, metric):
+        body = autoscaler("old", target=f"{self.name}-decode", metric=metric, most=4)
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{self.name}-decode"}
+        body["spec"]["scaleTargetRef"] = target
+        self.kubectl("create", "-f", "-", stdin=json.dumps(body))
+
     def autoscaler_conditions(self):
         path = f"/apis/autoscaling/v2/namespaces/{self.namespace}/horizontalpodautoscalers/scaler"
         found = self.plane.request("GET", path)["status"].get("conditions", [])
@@ -213,6 +219,23 @@ def test_a_pool_role_takes_over_from_an_owner_of_the_deployment_without_a_confli
     eventually(lambda: pool.effective() == ("True", "InForce"))
     assert pool.condition("FieldConflict")["status"] == "False"
     assert not [each for each in pool.events() if each["reason"] == "FieldTaken"]
+
+
+def test_an_autoscaler_of_the_deployment_beside_a_pool_role_is_left_alone_for_long(pool, metrics):
+    metrics.values["old"] = "3"
+    pool.add_deployment_autoscaler(metric="old")
+    eventually(lambda: pool.replicas("decode") == 3)
+
+    pool.ask(2)
+    eventually(lambda: pool.effective() == ("False", "Contested"))
+    eventually(lambda: pool.replicas("decode") == 3)
+    before = pool.generations()
+    passes_more(pool, 20)
+
+    assert pool.generations() == before
+    assert pool.effective() == ("False", "Contested")
+    conflict = pool.condition("FieldConflict")
+    assert "HorizontalPodAutoscaler old changes the replicas of decode" in conflict["message"]
 
 
 def test_a_deleted_pool_role_comes_back_and_asks_for_nothing(pool):
