@@ -230,9 +230,9 @@ class PoolLoop:
         collected = await self._collector.collect(targets, metrics, now_s=now_s)
         installation = replace(
             self._installation,
-            pod_monitors=await self._children.serves(POD_MONITOR),
-            serves_routes=await self._children.serves(HTTP_ROUTE),
-            pool_roles=await self._children.serves(POOL_ROLE),
+            pod_monitors=await self._children.serves(POD_MONITOR, namespace=name.namespace),
+            serves_routes=await self._children.serves(HTTP_ROUTE, namespace=name.namespace),
+            pool_roles=await self._children.serves(POOL_ROLE, namespace=name.namespace),
         )
         world = World(
             pool=pool,

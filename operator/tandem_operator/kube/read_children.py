@@ -5,6 +5,7 @@ of roles that another owner sizes. Children that only drift when somebody edits 
 after a watch event about them, after a write of ours, and once a minute.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ from tandem_operator.kube.kinds import (
     ResourceKind,
 )
 from tandem_operator.workloads.pool_names import key_of
+
+log = logging.getLogger(__name__)
 
 STATIC_FOR_S = 60.0
 DISCOVERED_FOR_S = 20.0
@@ -50,10 +53,12 @@ class ChildReader:
         self._clock = clock
         self._static: dict[tuple[str, str], _Known] = {}
         self._serves: dict[ResourceKind, tuple[bool, float]] = {}
+        self._forbidden: dict[tuple[ResourceKind, str], float] = {}
 
-    async def serves(self, kind: ResourceKind) -> bool:
-        """Whether the kind exists, and concerns us; asked again every 20 s."""
-        if kind in self._without:
+    async def serves(self, kind: ResourceKind, *, namespace: str) -> bool:
+        """Whether the kind exists, and we may read it there; asked again every 20 s."""
+        forbidden_until_s = self._forbidden.get((kind, namespace), float("-inf"))
+        if kind in self._without or self._clock() < forbidden_until_s:
             return False
         served, until_s = self._serves.get(kind, (False, float("-inf")))
         if self._clock() >= until_s:
@@ -106,7 +111,7 @@ class ChildReader:
     async def _list(
         self, kind: ResourceKind, namespace: str, selector: str, uid: str
     ) -> list[Object]:
-        if kind in OPTIONAL and not await self.serves(kind):
+        if kind in OPTIONAL and not await self.serves(kind, namespace=namespace):
             return []
         try:
             found = await self._kube.list(kind, namespace=namespace, selector=selector)
@@ -119,6 +124,12 @@ class ChildReader:
                 return []
             if error.status == 403 and kind is CLAIM:
                 # Roles that somebody keeps by hand may lack a right that few pools need.
+                return []
+            if error.status == 403 and kind is POOL_ROLE:
+                # The same; a PoolRole that cannot be read back is not made either.
+                until_s = self._clock() + DISCOVERED_FOR_S
+                self._forbidden[kind, namespace] = until_s
+                log.warning("no right to poolroles", extra={"namespace": namespace})
                 return []
             raise
         return [each for each in found if controller_uid(each) == uid]

@@ -14,6 +14,7 @@ from tandem_operator.workloads.status.measured_numbers import without_numbers
 
 STATUS_MANAGER = "tandem-status"
 NUMBERS_EVERY_S = 30.0
+_NO_ROLE_STATUS = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.FORBIDDEN})
 
 
 class StatusWriter:
@@ -51,7 +52,7 @@ class StatusWriter:
         return True
 
     async def write_role(self, pool_role: Object, status: Mapping[str, Any]) -> None:
-        """Write the status of a PoolRole, unless it is gone."""
+        """Write the status of a PoolRole, unless it is gone or there is no right to."""
         metadata = pool_role["metadata"]
         body: Object = {
             "apiVersion": POOL_ROLE.api_version,
@@ -64,7 +65,8 @@ class StatusWriter:
                 POOL_ROLE, body, manager=STATUS_MANAGER, force=True, subresource="status"
             )
         except ApiServerError as error:
-            if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+            # Roles that somebody keeps by hand may lack the right, and the pool goes on without.
+            if error.status not in _NO_ROLE_STATUS:
                 raise
 
     def forget(self, uid: str) -> None:

@@ -23,9 +23,13 @@ KEY = PoolKey("serving", "tiny")
 
 
 class Store:
-    """Objects by plural and name; `refusals` answers writes of an object with a status instead, and
-    `listed` hears of each list before whoever asked for it does. `served`: plurals of optional
-    kinds that discovery tells of."""
+    """Objects by plural and name, and what a test may set about them.
+
+    `refusals` answers writes of an object (NAME, or NAME/SUBRESOURCE), or without a name all lists
+    of a kind, with a status. Writes of the object in `cuts` get no answer. `listed` hears of each
+    list before whoever asked for it does. `served`: plurals of optional kinds that discovery tells
+    of.
+    """
 
     def __init__(self, kube, session):
         self.kinds = defaultdict(dict, inferencepools={"tiny": pool()})
@@ -33,6 +37,7 @@ class Store:
         self.tried = []
         self.refusals = {}
         self.served = set()
+        self.cuts = None
         self.listed = lambda plural: None
         self.now_s = NOW_S
         self._kube, self._session = kube, session
@@ -65,13 +70,13 @@ class Store:
         self.pool["spec"] = _over(self.pool["spec"], spec)
         self.pool["metadata"]["generation"] += 1
 
-    def restart(self, *, lease=None):
+    def restart(self, *, lease=None, gateway_routes=False):
         """A new process of the operator, which has never seen the pool; it may hold a Lease."""
         self.registry = CollectorRegistry()
         self.loop = PoolLoop(
             self._kube,
             Collector(self._session, servers=access(self._session)),
-            installation=replace(INSTALLATION, lease=lease),
+            installation=replace(INSTALLATION, lease=lease, gateway_routes=gateway_routes),
             exported=Exported(self.registry),
             instance="operator-1",
             now=lambda: self.now_s,
@@ -90,6 +95,8 @@ class Store:
         if request.method == "GET":
             return self._read(plural, name, request.query.get("labelSelector", "="))
         body = json.loads(await request.text())
+        if (plural, name) == self.cuts:
+            request.transport.close()
         if request.method == "POST" and plural == "secrets":
             return self._created(body)
         if request.method == "POST":
@@ -97,7 +104,7 @@ class Store:
             return web.json_response(body)
         if "dryRun" not in request.query:
             self.tried.append((plural, name))
-        refused = self._refused(plural, name, body, request.query)
+        refused = self._refused(plural, name, body, request.query, subresource)
         if refused is not None:
             return refused
         manager = request.query["fieldManager"]
@@ -121,6 +128,9 @@ class Store:
         if name is not None:
             found = self.kinds[plural].get(name)
             return web.json_response(found or {"reason": "NotFound"}, status=200 if found else 404)
+        if (plural, None) in self.refusals:
+            status, message = self.refusals[plural, None]
+            return web.json_response({"message": message}, status=status)
         label, _, value = selector.partition("=")
         items = [
             each
@@ -131,10 +141,11 @@ class Store:
         self.listed(plural)
         return answer
 
-    def _refused(self, plural, name, body, query):
-        if (plural, name) in self.refusals:
-            status, message = self.refusals[plural, name]
-            return web.json_response({"message": message}, status=status)
+    def _refused(self, plural, name, body, query, subresource):
+        for written in (name, f"{name}/{subresource}"):
+            if (plural, written) in self.refusals:
+                status, message = self.refusals[plural, written]
+                return web.json_response({"message": message}, status=status)
         owner = self._owner_in_the_way(plural, name, body, query["fieldManager"])
         if owner is None or query.get("force") == "true":
             return None
