@@ -1,9 +1,20 @@
-"""Applying a pool's HTTPRoute: who refuses it keeps nothing else from the pool."""
+"""Applying a pool's HTTPRoute: whatever keeps it from being written keeps nothing else.
+
+It is the last write of a pass, so nothing rests on it, and the next pass tries again.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tandem_operator.kube.apply import ApplyReport, ChildKey, ChildWriter, refusal_of
+import aiohttp
+
+from tandem_operator.kube.apply import (
+    ApplyReport,
+    ChildKey,
+    ChildWriter,
+    PreviousPoolRemainsError,
+    refusal_of,
+)
 from tandem_operator.kube.client import ApiServerError, Object
 from tandem_operator.workloads.effects import WriteOutcome
 from tandem_operator.workloads.pool_names import key_of
@@ -20,19 +31,23 @@ async def apply_route(
     """What the application did, and the outcome of the pass with it."""
     if route is None:
         return ApplyReport(), outcome
+    kind, name = key_of(route)
+    report, fault = ApplyReport(), None
     try:
         report = await writer.apply([route], observed, pool_uid=pool_uid)
     except ApiServerError as error:
         # Even to read who has its name can be refused.
-        why = refusal_of(error)
-        if why is None:
-            raise
-        kind, name = key_of(route)
-        report = ApplyReport(refused=f"{kind} {name}: {why}")
-    refused = None if report.refused is None else f"The API server refused {report.refused}"
+        why = refusal_of(error) or error.message
+        fault = f"The API server refused {kind} {name}: {why}"
+    except PreviousPoolRemainsError as error:
+        fault = f"{error} If it stays, its controller is gone: remove its finalizers."
+    except (aiohttp.ClientError, TimeoutError) as error:
+        fault = f"The API server did not answer for {kind} {name} ({type(error).__name__})."
+    if report.refused is not None:
+        fault = f"The API server refused {report.refused}"
     return report, replace(
         outcome,
         left=(*outcome.left, *(each.left_alone for each in report.left)),
-        route_fault=refused or report.blocked,
+        route_fault=fault or report.blocked,
         route_written=bool(report.written),
     )
