@@ -1,13 +1,18 @@
 """The HorizontalPodAutoscalers of a namespace: which scales what, by names."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
+
+import aiohttp
 
 from tandem_operator.kube.client import ApiServerError, Kube
 from tandem_operator.kube.kinds import AUTOSCALER, DEPLOYMENT, POOL_ROLE
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.world import Rival
+
+log = logging.getLogger(__name__)
 
 READ_FOR_S = 60.0
 AGAIN_AFTER_S = 1.0
@@ -77,6 +82,14 @@ class Autoscalers:
             # An installation of before grants no such right, and the fight is told of all the same.
             if error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
                 return {}
-            raise
+            return self._before(namespace, error)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return self._before(namespace, error)
         targets = [(each["metadata"]["name"], each["spec"]["scaleTargetRef"]) for each in found]
         return {(str(target["kind"]), str(target["name"])): str(name) for name, target in targets}
+
+    def _before(self, namespace: str, error: Exception) -> Mapping[_Target, str]:
+        """What is known although a list failed: names only serve sentences, so no pass fails."""
+        log.info("autoscalers not listed", extra={"namespace": namespace, "why": repr(error)})
+        _, names = self._read.get(namespace, (0.0, {}))
+        return names

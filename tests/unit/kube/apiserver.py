@@ -13,13 +13,15 @@ from tandem_operator.kube.client import Kube
 class Recorder:
     """Every write: method, path, query and body; answers with `respond`, else with the body.
 
-    Reads are answered from `lists` by the last part of their path, and noted with their queries.
+    Reads are answered from `lists` by the last part of their path, else with `status`, and noted
+    with their queries.
     """
 
     def __init__(self):
         self.writes = []
         self.respond = None
         self.lists = {}
+        self.status = 403
         self.reads = []
         self.queries = []
 
@@ -37,7 +39,8 @@ class Recorder:
         self.reads.append(path)
         found = self.lists.get(path.rpartition("/")[2])
         if found is None:
-            return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)
+            reason = "Forbidden" if self.status == 403 else "InTrouble"
+            return web.json_response({"reason": reason, "message": "no"}, status=self.status)
         return web.json_response({"items": found})
 
 

@@ -1,6 +1,9 @@
 """The names of autoscalers: asked for only in a fight, and not needed for it."""
 
+import pytest
+
 from tandem_operator.kube.autoscalers import READ_FOR_S, Autoscalers
+from tandem_operator.kube.client import ApiServerError
 from tandem_operator.workloads.observed.rivals import AN_AUTOSCALER
 from tandem_operator.workloads.world import Rival
 from tests.unit.kube.apiserver import Clock
@@ -67,3 +70,41 @@ async def test_without_the_right_to_list_them_it_stays_unnamed(api):
     kube, _ = api
 
     assert await named(Autoscalers(kube, clock=Clock()), FIGHT) == FIGHT
+
+
+class Failing:
+    """An API server of which every list fails."""
+
+    def __init__(self, trouble):
+        self.trouble = trouble
+        self.asked = 0
+
+    async def list(self, kind, *, namespace):
+        self.asked += 1
+        raise self.trouble
+
+
+@pytest.mark.parametrize("trouble", [ApiServerError(503, {}, "GET"), TimeoutError()])
+async def test_a_list_that_fails_is_not_asked_for_again_and_again_and_fails_nothing(trouble):
+    failing = Failing(trouble)
+    autoscalers = Autoscalers(failing, clock=Clock())
+
+    for _ in range(3):
+        assert await autoscalers.waiting(["decode"], namespace="ns", pool="tiny") == {}
+
+    assert failing.asked == 1
+
+
+async def test_what_was_known_before_a_list_failed_is_known_still(api):
+    kube, recorder = api
+    recorder.lists = {"horizontalpodautoscalers": [scaler("web", "tiny-decode", kind="PoolRole")]}
+    clock = Clock()
+    autoscalers = Autoscalers(kube, clock=clock)
+    await autoscalers.waiting(["decode"], namespace="ns", pool="tiny")
+    clock.now_s += READ_FOR_S
+    recorder.lists = {}
+    recorder.status = 503
+
+    found = await autoscalers.waiting(["decode"], namespace="ns", pool="tiny")
+
+    assert found == {"decode": "web"}
