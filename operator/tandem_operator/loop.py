@@ -32,7 +32,7 @@ from tandem_operator.kube.operators import Operators
 from tandem_operator.kube.quotas import Sharing
 from tandem_operator.kube.read_children import ChildReader
 from tandem_operator.kube.read_pods import PodReader
-from tandem_operator.kube.status_writer import StatusWriter
+from tandem_operator.kube.status_writer import PoolGoneError, StatusWriter
 from tandem_operator.kube.write_counts import write_counts
 from tandem_operator.metrics.collect import Collected, Collector
 from tandem_operator.metrics.exported import Exported
@@ -190,7 +190,11 @@ class PoolLoop:
             metrics_source=collected.source,
             logged_counts=_counts(concluded),
         )
-        await self._tell(world, concluded, collected, before=known)
+        try:
+            await self._tell(world, concluded, collected, before=known)
+        except PoolGoneError as error:
+            log.info("pool gone meanwhile", extra={**where, "why": str(error)})
+            return DELETED_POOL_REMAINS_S
         return concluded.requeue_after_s
 
     async def _leave_to(self, other: str, key: PoolKey, pool: Object) -> None:

@@ -61,7 +61,7 @@ class Operators:
         return named if await self._is_alive(named) else None
 
     async def claim(self, pool: Object) -> Object | None:
-        """The pool with this operator named in its status; `None` if somebody was quicker."""
+        """The pool with this operator named in its status; `None` if it is no longer so."""
         metadata = pool["metadata"]
         if _named(pool) == self._own or metadata["uid"] in self._unclaimable:
             return pool
@@ -82,7 +82,8 @@ class Operators:
                 POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
             )
         except ApiServerError as error:
-            if error.status == HTTPStatus.CONFLICT:
+            # Somebody was quicker, or the pool is gone.
+            if error.status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                 return None
             why = refusal_of(error)
             if why is None:

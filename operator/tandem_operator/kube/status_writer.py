@@ -17,6 +17,10 @@ NUMBERS_EVERY_S = 30.0
 _NO_ROLE_STATUS = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.FORBIDDEN})
 
 
+class PoolGoneError(Exception):
+    """The pool was deleted, and perhaps made again, since it was read."""
+
+
 class StatusWriter:
     """Writes statuses of pools by server-side apply on the subresource."""
 
@@ -27,7 +31,11 @@ class StatusWriter:
         self._answers: dict[str, tuple[Any, Any]] = {}
 
     async def write(self, pool: Object, status: Mapping[str, Any]) -> bool:
-        """Write if it says something new; tells whether it did."""
+        """Write if it says something new; tells whether it did.
+
+        Raises:
+            PoolGoneError: there is no such pool any more.
+        """
         metadata = pool["metadata"]
         uid, now_s = metadata["uid"], self._clock()
         desired, current = _present(status), _present(pool.get("status") or {})
@@ -44,9 +52,15 @@ class StatusWriter:
             "metadata": {key: metadata[key] for key in ("namespace", "name", "uid")},
             "status": desired,
         }
-        answer = await self._kube.apply(
-            POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
-        )
+        try:
+            answer = await self._kube.apply(
+                POOL, body, manager=STATUS_MANAGER, force=True, subresource="status"
+            )
+        except ApiServerError as error:
+            # By force, only another UID conflicts.
+            if error.status in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
+                raise PoolGoneError(error.message) from error
+            raise
         self._written_at_s[uid] = now_s
         self._answers[uid] = (desired, _present(answer.get("status") or {}))
         return True
