@@ -31,10 +31,14 @@ RESTARTS_NOTHING = (
     *(f"router.limits.{name}" for name in ("body", "header", "concurrent", "queued", "prefill")),
     "router.limits.choices",
     *(f"router.{name}" for name in ("decodeAdmission", "prefillOverflow", "cacheSaltHeader")),
-    "router.requestLog",
+    *("router.requestLog", "router.gateway.", "model.aliases"),
+    # Beside `size` alone, and so of a claim alone.
+    "model.cache.storageClassName",
     *(f"{part}.{name}" for part in (*Role, "router") for name in ("minReplicas", "maxReplicas")),
     *(f"{role}.management" for role in Role),
 )
+
+_CLAIM_SIZE = "model.cache.size"
 
 # What decides how fast one replica is, and so which profile describes it.
 DECIDES_SPEED = (
@@ -96,12 +100,27 @@ class Comparison:
 def edits(found: Comparison) -> list[str]:
     """Each field that differs: `slo.ttft.target: 300ms -> 200ms`."""
     old, new = (_flat(pool.spec.to_object()) for pool in found.pools)
-    fields = [*old, *(name for name in new if name not in old)]
     return [
         f"{name}: {old.get(name, 'not set')} -> {new.get(name, 'not set')}"
-        for name in fields
-        if old.get(name) != new.get(name)
+        for name in _differing(old, new)
     ]
+
+
+def need_new_pods(pools: tuple[InferencePool, InferencePool]) -> list[str]:
+    """Fields whose edit changes a pod template."""
+    old, new = (_flat(pool.spec.to_object()) for pool in pools)
+    # A claim grows beneath its pods; they are new where there was none, or is none any more.
+    beneath = {_CLAIM_SIZE} & old.keys() & new.keys()
+    return [
+        name
+        for name in _differing(old, new)
+        if name not in beneath and not name.startswith(RESTARTS_NOTHING)
+    ]
+
+
+def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    fields = [*old, *(name for name in new if name not in old)]
+    return [name for name in fields if old.get(name) != new.get(name)]
 
 
 def restarts(found: Comparison) -> str:
@@ -111,7 +130,9 @@ def restarts(found: Comparison) -> str:
     names = [edit.partition(":")[0] for edit in edits(found)]
     if not names:
         return "The two specs are the same."
-    heavy = [name for name in names if not name.startswith(RESTARTS_NOTHING)]
+    heavy = need_new_pods(found.pools)
+    if not heavy and any(name.startswith("model.cache.") for name in names):
+        return "The edit restarts nothing; its StorageClass decides whether the volume changes."
     if not heavy:
         return "The edit restarts nothing; it is in force within seconds."
     return f"The edit replaces pods in a rolling update ({', '.join(heavy)})."
