@@ -1,4 +1,4 @@
-"""`python -m tandem_operator.installed URL`: is the CRD served, and does the operator answer?
+"""`python -m tandem_operator.installed URL`: are the CRDs served, and does the operator answer?
 
 The pod of `helm test` runs it. It reads what every account may read, and changes nothing.
 """
@@ -11,7 +11,7 @@ import aiohttp
 from kubernetes.aio.config import ConfigException
 
 from tandem_operator.kube.client import ApiServerError, Kube, connect
-from tandem_operator.kube.kinds import POOL
+from tandem_operator.kube.kinds import POOL, POOL_ROLE
 
 PATIENCE_S = 60.0
 """A Deployment that was just installed pulls its image first."""
@@ -21,20 +21,21 @@ _ANSWER_S = 5.0
 
 async def faults(kube: Kube, url: str) -> tuple[str, ...]:
     """A sentence for each thing that is missing now."""
-    found = (await _crd(kube), await _health(url))
+    found = (await _crds(kube), await _health(url))
     return tuple(fault for fault in found if fault is not None)
 
 
-async def _crd(kube: Kube) -> str | None:
+async def _crds(kube: Kube) -> str | None:
     try:
-        served = await kube.serves(POOL)
+        missing = [kind for kind in (POOL, POOL_ROLE) if not await kube.serves(kind)]
     except (ApiServerError, aiohttp.ClientError, OSError) as error:
         return f"The API server did not list its resources ({error})."
-    if served:
+    if not missing:
         return None
+    names = " and ".join(f"{kind.plural}.{kind.group}" for kind in missing)
     return (
-        f"The API server does not serve {POOL.plural}.{POOL.group}; set crds.enabled to true, or "
-        "install the chart tandem-crds."
+        f"The API server does not serve {names}; set crds.enabled to true, or install this version"
+        " of the chart tandem-crds."
     )
 
 
@@ -72,7 +73,7 @@ async def _main(url: str) -> int:
             missing = await wait_until_installed(kube, url)
         finally:
             await kube.close()
-    text = "".join(f"{fault}\n" for fault in missing) or "The CRD and the operator answer.\n"
+    text = "".join(f"{fault}\n" for fault in missing) or "The CRDs and the operator answer.\n"
     sys.stdout.write(text)
     return 1 if missing else 0
 

@@ -115,7 +115,7 @@ def test_the_check_of_helm_test_passes_with_the_rights_of_any_account(
             check=False,
         )
 
-    assert (asked.stdout, asked.returncode) == ("The CRD and the operator answer.\n", 0)
+    assert (asked.stdout, asked.returncode) == ("The CRDs and the operator answer.\n", 0)
 
 
 def test_the_notes_say_which_namespaces_are_served_and_how_to_check(

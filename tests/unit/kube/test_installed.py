@@ -6,16 +6,19 @@ from aiohttp import web
 from e2e.cluster.ports import free_ports
 from tandem_operator.installed import faults, wait_until_installed
 from tandem_operator.kube.client import ApiServerError
-from tandem_operator.kube.kinds import POOL
+from tandem_operator.kube.kinds import POOL, POOL_ROLE
 
 
 class Discovery:
     """Answers what an API server says about the kind of pools, one answer after the other."""
 
-    def __init__(self, *answers):
+    def __init__(self, *answers, roles=True):
         self.answers = list(answers)
+        self.roles = roles
 
     async def serves(self, kind):
+        if kind is POOL_ROLE:
+            return self.roles
         assert kind is POOL
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -41,7 +44,7 @@ async def health():
     await runner.cleanup()
 
 
-async def test_nothing_is_missing_where_the_crd_is_served_and_the_operator_answers(health):
+async def test_nothing_is_missing_where_the_crds_are_served_and_the_operator_answers(health):
     assert await faults(Discovery(True), health[0]) == ()
 
 
@@ -49,6 +52,12 @@ async def test_a_crd_that_is_not_served_is_missing(health):
     [fault] = await faults(Discovery(False), health[0])
 
     assert "inferencepools.tandem-inference.io; set crds.enabled to true, or install" in fault
+
+
+async def test_the_crds_of_a_version_before_lack_one(health):
+    [fault] = await faults(Discovery(True, roles=False), health[0])
+
+    assert "does not serve poolroles.tandem-inference.io; set crds.enabled to true" in fault
 
 
 async def test_an_api_server_that_refuses_is_quoted(health):
