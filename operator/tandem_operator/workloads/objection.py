@@ -1,6 +1,11 @@
 """What is wrong with one field of a spec that its schema lets by."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+# A rule for each field would make the CRD too long for what it says.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +21,10 @@ class Objection:
 
     def __str__(self) -> str:
         return self.sentence
+
+
+def name_objections(name: str | None, field: str, *, example: str) -> Iterator[Objection]:
+    """Why no object can have this name; none for a field without a value."""
+    if name is not None and not _NAME.fullmatch(name):
+        why = "must hold only lower-case letters, digits, '-' and '.'; write for example"
+        yield Objection(field, f"{field} {why} {example}")

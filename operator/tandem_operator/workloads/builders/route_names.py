@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator
 
 from tandem_operator.api.v1alpha1.gateway import Gateway
-from tandem_operator.workloads.objection import Objection
+from tandem_operator.workloads.objection import Objection, name_objections
 
 _FIELD = "router.gateway"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _HOST = re.compile(r"([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -20,10 +19,8 @@ def route_objections(gateway: Gateway) -> Iterator[Objection]:
             ("namespace", parent.namespace, "gateways"),
             ("sectionName", parent.section_name, "https"),
         ):
-            if given is not None and not _NAME.fullmatch(given):
-                field = f"{_FIELD}.parentRefs[{index}].{name}"
-                why = "must hold only lower-case letters, digits, '-' and '.'; write for example"
-                yield Objection(field, f"{field} {why} {works}")
+            field = f"{_FIELD}.parentRefs[{index}].{name}"
+            yield from name_objections(given, field, example=works)
     for index, host in enumerate(gateway.hosts):
         if not _HOST.fullmatch(host):
             field = f"{_FIELD}.hostnames[{index}]"

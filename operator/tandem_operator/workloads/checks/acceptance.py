@@ -1,6 +1,5 @@
 """What is wrong with a pool that neither CEL nor the API server says well, a sentence each."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,14 +16,14 @@ from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.checks.engine_options import option_objections
 from tandem_operator.workloads.checks.prometheus_server import server_objections
 from tandem_operator.workloads.checks.uncounted_gpus import gpu_objections
-from tandem_operator.workloads.objection import Objection
+from tandem_operator.workloads.objection import Objection, name_objections
 from tandem_operator.workloads.pool_names import ROUTER, PoolName, own_containers
 from tandem_operator.workloads.world import Installation
 
 _GRACE = "terminationGracePeriodSeconds"
 # Below this not even the sandbox comes up, and Kubernetes says so in an Event of the pod alone.
 _LEAST_MEMORY = "64Mi"
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_EXAMPLE_NAME = "weights-1"
 _EXAMPLE = "registry.example.com/first:1.0"
 
 
@@ -108,7 +107,7 @@ def _secret_objections(spec: PoolSpec, installation: Installation) -> Iterator[O
     else:
         return
     field = f"model.source.{field}.name"
-    yield from _name_objections(named, field)
+    yield from name_objections(named, field, example=_EXAMPLE_NAME)
     if secrets and named not in secrets:
         some = " or ".join(sorted(secrets)[:3])
         why = f"must be a Secret that the operator was installed with; write {some}"
@@ -118,7 +117,8 @@ def _secret_objections(spec: PoolSpec, installation: Installation) -> Iterator[O
 def _cache_objections(spec: PoolSpec, installation: Installation) -> Iterator[Objection]:
     if spec.model.cache is None:
         return
-    yield from _name_objections(spec.model.cache.storage_class_name, "model.cache.storageClassName")
+    named = spec.model.cache.storage_class_name
+    yield from name_objections(named, "model.cache.storageClassName", example=_EXAMPLE_NAME)
     folder = spec.model.cache.host_path
     allowed = installation.cache_host_paths
     # Not folders below one that is allowed: pods could put a link to any other folder there.
@@ -134,13 +134,6 @@ def _cache_objections(spec: PoolSpec, installation: Installation) -> Iterator[Ob
             " or size"
         )
     yield Objection(field, f"{field} {why}")
-
-
-def _name_objections(name: str | None, field: str) -> Iterator[Objection]:
-    """Of a field whose rule would make the CRD too long for what it says."""
-    if name is not None and not _DNS_NAME.fullmatch(name):
-        why = "must hold only lower-case letters, digits, '-' and '.'; write for example weights-1"
-        yield Objection(field, f"{field} {why}")
 
 
 def _memory_objections(resources: Resources, path: str, *, example: str) -> Iterator[Objection]:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from tandem_operator.api.v1alpha1.scaling import Metrics, MetricsSource, Prometheus
 from tandem_operator.workloads.checks import addresses
-from tandem_operator.workloads.objection import Objection
+from tandem_operator.workloads.objection import Objection, name_objections
 from tandem_operator.workloads.world import Installation, InstalledPrometheus
 
 _FIELD = "metrics.prometheus"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_EXAMPLE_NAME = "prometheus-reader"
 # Several are read at once with | between them.
 _TENANT = re.compile(r"[-A-Za-z0-9!_.*'()|]+")
 
@@ -60,12 +60,9 @@ def server_objections(metrics: Metrics, installation: Installation) -> Iterator[
 def _mistyped(wanted: Prometheus) -> Iterator[Objection]:
     named = {"tokenSecretRef": wanted.token_secret_ref, "caConfigMapRef": wanted.ca_config_map_ref}
     for field, ref in named.items():
-        if ref is not None and not _NAME.fullmatch(ref.name):
-            yield Objection(
-                f"{_FIELD}.{field}.name",
-                f"{_FIELD}.{field}.name must hold only lower-case letters, digits, '-' and '.';"
-                " write for example prometheus-reader",
-            )
+        if ref is not None:
+            path = f"{_FIELD}.{field}.name"
+            yield from name_objections(ref.name, path, example=_EXAMPLE_NAME)
     if wanted.tenant is not None and not _TENANT.fullmatch(wanted.tenant):
         yield Objection(
             f"{_FIELD}.tenant",
