@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel, Rule
+from tandem_operator.api.v1alpha1.named_object import NamedObject
 from tandem_operator.api.values import DnsName, text_rule
 
 ModelPath = Annotated[
@@ -100,13 +101,6 @@ _STREAMED = ("s3://", "gs://")
 _WITH_CREDENTIALS = ("hf://", *_STREAMED)
 
 
-class Credentials(ApiModel):
-    """A Secret in the pool's namespace."""
-
-    name: Annotated[str, Field(max_length=253)]
-    """Name of the Secret."""
-
-
 class ModelSource(ApiModel):
     """Where the weights are. Exactly one of image, persistentVolumeClaim, huggingFace and uri."""
 
@@ -133,7 +127,7 @@ class ModelSource(ApiModel):
     ) = None
     """The weights in one line: hf://ORG/REPO@REVISION, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,
     oci://REGISTRY/IMAGE:TAG, pvc://CLAIM/PATH or file:///PATH (in the engine image)."""
-    credentials_secret_ref: Credentials | None = None
+    credentials_secret_ref: NamedObject | None = None
     """Secret with the keys for hf (token), gs (credentials.json) or s3 (AWS_ACCESS_KEY_ID,
     AWS_SECRET_ACCESS_KEY and, if needed, AWS_SESSION_TOKEN)."""
 

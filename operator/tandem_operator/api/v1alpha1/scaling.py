@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tandem_operator.api.rules import ApiModel
+from tandem_operator.api.v1alpha1.named_object import NamedObject
 from tandem_operator.api.values import (
     Count,
     Duration,
@@ -55,13 +56,6 @@ class MetricsSource(StrEnum):
     AUTO = "Auto"
     PROMETHEUS = "Prometheus"
     DIRECT = "Direct"
-
-
-class NamedObject(ApiModel):
-    """An object of the pool's namespace."""
-
-    name: Annotated[str, Field(max_length=253)]
-    """Its name."""
 
 
 class Prometheus(ApiModel):

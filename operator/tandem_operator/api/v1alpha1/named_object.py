@@ -1,0 +1,14 @@
+"""A reference by name alone, of which the field that holds it says the kind."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tandem_operator.api.rules import ApiModel
+
+
+class NamedObject(ApiModel):
+    """An object of the pool's namespace."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """Its name."""
