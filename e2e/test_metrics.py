@@ -34,7 +34,7 @@ def test_prometheus_is_read_while_it_answers_and_the_pods_when_it_does_not(pool:
 
     kubectl("scale", "deployment/prometheus", "-n", PROMETHEUS_NAMESPACE, "--replicas=0")
 
-    wait_for_origin(pool, "read from the pods: Prometheus has no fresh samples")
+    wait_for_origin(pool, "read from the pods: Prometheus")
     assert pool.all_pods() == before
     pool.patch({"metrics": None})
     wait_until(pool.is_observed, within_s=60.0, what="the pool without Prometheus observed")
