@@ -121,7 +121,12 @@ def _place(joined: Sequence[Any], event: Any) -> int | None:
 def _shape(event: Any) -> Any:
     """The names in an event, without those that the last one of a stream alone has."""
     if isinstance(event, Mapping):
-        names = ((name, _shape(value)) for name, value in event.items() if name not in _LAST)
+        # The names below `top_logprobs` are tokens.
+        names = (
+            (name, None if name == "top_logprobs" else _shape(value))
+            for name, value in event.items()
+            if name not in _LAST
+        )
         return event.get("type"), tuple(sorted(names, key=repr))
     if isinstance(event, list):
         return "list", *sorted({repr(_shape(each)) for each in event})

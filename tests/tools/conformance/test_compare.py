@@ -68,6 +68,16 @@ def test_how_many_tokens_an_event_holds_is_no_difference() -> None:
     assert found(plain, answer(events=[chunk("a"), chunk("bc", last=True)])) == []
 
 
+def test_nor_is_it_with_the_likeliest_tokens_of_each() -> None:
+    def event(*tokens: str) -> dict[str, Any]:
+        return {
+            "choices": [{"index": 0, "logprobs": {"top_logprobs": [{t: -1.0} for t in tokens]}}]
+        }
+
+    assert found(answer(events=[event("a"), event("b")]), answer(events=[event("a", "b")])) == []
+    assert found(answer(events=[event("a", "b")]), answer(events=[event("a"), event("c")])) != []
+
+
 def test_another_text_or_end_of_a_stream_is_a_difference() -> None:
     plain = answer(events=[chunk("a"), chunk("b", last=True)])
 
