@@ -1,9 +1,13 @@
 """Real vLLM, from the environment that `make engine-env` makes."""
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
+
+from tests.engine.planned_pod import ENGINE_KEY
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +29,10 @@ def python(cache: Path) -> str:
 @pytest.fixture(scope="session")
 def model(cache: Path, python: str) -> str:
     return str(cache / "tiny-model")
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that has the key of the pool whose pods are planned."""
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ENGINE_KEY}"}) as one:
+        yield one

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
 
+from benchmarks.engines.engine import RealEngine, start
 from tandem_operator.workloads.pass_plan import plan
 from tandem_operator.workloads.pool_names import PoolName
 from tandem_operator.workloads.world import Installation, World
+from tests.engine.real_engine import SMALL
 
 SAMPLE = Path(__file__).parents[2] / "manifests/samples/tiny-cpu.yaml"
 INSTALLATION = Installation(
@@ -18,6 +21,7 @@ INSTALLATION = Installation(
     engine_image_gpu="engine-cuda:1",
 )
 NAME = PoolName(namespace="serving", name="tiny", uid="UID")
+ENGINE_KEY = "key-of-the-pool"
 FIELDS = {"status.podIP": "127.0.0.1", "metadata.labels['tandem-inference.io/revision']": "a"}
 
 
@@ -42,6 +46,36 @@ def planned_container(changes: Mapping[str, Any], **environment: str) -> dict[st
     )
     container: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
     return container
+
+
+async def start_planned(
+    python: str,
+    container: Mapping[str, Any],
+    *,
+    folder: Path,
+    session: aiohttp.ClientSession,
+    secrets: Mapping[str, str],
+    home: Path | None = None,
+) -> RealEngine:
+    """Start the container's engine; its termination message goes to a file beside its log.
+
+    `secrets` are values by NAME/KEY, beside the pool's own key; `home` is what the pod has at
+    /cache.
+    """
+    arguments = container["args"]
+    environment = resolved(container, secrets={f"{NAME.engine_key}/key": ENGINE_KEY, **secrets})
+    if home is not None:
+        arguments = [each.replace("=/cache/", f"={home}/") for each in arguments]
+        environment["HOME"] = str(home)
+    return await start(
+        python,
+        *arguments,
+        f"--termination-log={termination_log(folder)}",
+        *SMALL,
+        session=session,
+        log=folder / "log",
+        environment=environment,
+    )
 
 
 def resolved(container: Mapping[str, Any], *, secrets: Mapping[str, str]) -> dict[str, str]:

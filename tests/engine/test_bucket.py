@@ -12,16 +12,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from benchmarks.engines.engine import START_S, RealEngine, start
+from benchmarks.engines.engine import START_S, RealEngine
 from tests.engine.bucket import KEY_ID, SECRET, Bucket
-from tests.engine.planned_pod import NAME, planned_container, resolved, termination_log
-from tests.engine.real_engine import SMALL, body_of
+from tests.engine.planned_pod import planned_container, start_planned
+from tests.engine.real_engine import body_of
 
-ENGINE_KEY = "key-of-the-pool"
 KEYS = {
     "reader/AWS_ACCESS_KEY_ID": KEY_ID,
     "reader/AWS_SECRET_ACCESS_KEY": SECRET,
-    f"{NAME.engine_key}/key": ENGINE_KEY,
 }
 
 pytestmark = pytest.mark.timeout(START_S + 60)
@@ -30,12 +28,6 @@ pytestmark = pytest.mark.timeout(START_S + 60)
 @pytest.fixture
 async def bucket(model: str) -> AsyncIterator[Bucket]:
     async with Bucket(Path(model), "models", "tiny/v1").running() as one:
-        yield one
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ENGINE_KEY}"}) as one:
         yield one
 
 
@@ -55,16 +47,13 @@ async def pod(
     if cache is not None:
         changes["model.cache"] = {"size": "1Gi"}
     container = planned_container(changes, **bucket.environment)
-    home = folder if cache is None else cache
-    arguments = [each.replace("=/cache/", f"={home}/") for each in container["args"]]
-    return await start(
+    return await start_planned(
         python,
-        *arguments,
-        f"--termination-log={termination_log(folder)}",
-        *SMALL,
+        container,
+        folder=folder,
         session=session,
-        log=folder / "log",
-        environment=resolved(container, secrets=keys) | {"HOME": str(home)},
+        secrets=keys,
+        home=folder if cache is None else cache,
     )
 
 

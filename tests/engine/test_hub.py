@@ -12,13 +12,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from benchmarks.engines.engine import START_S, RealEngine, start
+from benchmarks.engines.engine import START_S, RealEngine
 from tests.engine.hub import BRANCH, READER, STRANGER, Hub
-from tests.engine.planned_pod import NAME, planned_container, resolved, termination_log
-from tests.engine.real_engine import SMALL, body_of
+from tests.engine.planned_pod import planned_container, start_planned
+from tests.engine.real_engine import body_of
 
 REPO = "acme/tiny-private"
-ENGINE_KEY = "key-of-the-pool"
 
 pytestmark = pytest.mark.timeout(START_S + 60)
 
@@ -26,12 +25,6 @@ pytestmark = pytest.mark.timeout(START_S + 60)
 @pytest.fixture
 async def hub(model: str) -> AsyncIterator[Hub]:
     async with Hub(Path(model), REPO).running() as one:
-        yield one
-
-
-@pytest.fixture
-async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ENGINE_KEY}"}) as one:
         yield one
 
 
@@ -45,26 +38,20 @@ async def pod(
     revision: str = BRANCH,
     home: Path | None = None,
 ) -> RealEngine:
-    """Start the engine of a pool's pod; its termination message goes to a file beside its log.
-
-    `home` is what the pod has at /cache.
-    """
+    """Start the engine of a pool's pod."""
     source: dict[str, Any] = {"revision": revision}
     if token is not None:
         source["tokenSecretRef"] = {"name": "hub", "key": "read"}
     container = planned_container(
         {"model.source": {"huggingFace": {"repo": REPO, **source}}}, HF_ENDPOINT=hub.url
     )
-    secrets = {"hub/read": token or "", f"{NAME.engine_key}/key": ENGINE_KEY}
-    return await start(
+    return await start_planned(
         python,
-        *container["args"],
-        f"--termination-log={termination_log(folder)}",
-        *SMALL,
+        container,
+        folder=folder,
         session=session,
-        log=folder / "log",
-        environment=resolved(container, secrets=secrets)
-        | ({} if home is None else {"HOME": str(home)}),
+        secrets={"hub/read": token or ""},
+        home=home,
     )
 
 
