@@ -1,9 +1,11 @@
 """Spans of requests, as a collector gets them over OTLP."""
 
 import asyncio
+import random
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -12,6 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tandem_engine.router.accounting.span_export import LARGEST_ANSWER_BYTES, BoundedSession
+from tandem_engine.router.accounting.traces import RequestTrace
+from tandem_routing.verdict import Outcome, Timeline, Verdict
 from tests.unit.router.fake_engine import Script
 from tests.unit.router.pool import Pool, events, until
 
@@ -251,3 +255,43 @@ async def test_little_is_read_of_what_a_collector_answers() -> None:
         answer = await asyncio.to_thread(session.post, url, data=b"", timeout=5)
 
     assert len(answer.content) == LARGEST_ANSWER_BYTES
+
+
+class _Noted:
+    """Stands for a span and for the packages that would send it."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+
+    def headers_of(self, _: object) -> dict[str, str]:
+        return {}
+
+    def is_recording(self) -> bool:
+        return True
+
+    def set_attributes(self, _: object) -> None:
+        pass
+
+    def part(self, _: object, name: str, *, begin_ns: int, end_ns: int) -> None:
+        assert begin_ns <= end_ns, name
+        self.ends.append(end_ns)
+
+    def end(self, end_ns: int) -> None:
+        self.ends.append(end_ns)
+
+
+def test_the_last_token_is_never_after_the_end_of_its_request() -> None:
+    chance = random.Random(1)
+    for _ in range(200):
+        received_s = chance.uniform(1.0, 1e5)
+        ended_s = received_s + chance.uniform(0.001, 100.0)
+        timeline = Timeline(received_s=received_s, first_token_s=received_s, last_token_s=ended_s)
+        verdict = Verdict(Outcome.GOOD, 0.0, None, 1.0, 1.0, False, False, {}, 0.0)
+        noted = _Noted()
+        trace = RequestTrace(
+            cast("Any", noted), cast("Any", noted), began_s=chance.uniform(1.79e9, 1.8e9)
+        )
+
+        trace.end(verdict, timeline, defaultdict(lambda: None, duration_s=ended_s - received_s))
+
+        assert max(noted.ends) == noted.ends[-1]

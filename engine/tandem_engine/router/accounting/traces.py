@@ -37,26 +37,34 @@ class RequestTrace:
     def __init__(self, spans: "_Spans", span: "Span", *, began_s: float) -> None:
         self._spans = spans
         self._span = span
-        self._began_s = began_s
+        self._began_ns = _ns(began_s)
         self.headers = spans.headers_of(span)
 
     def end(self, verdict: Verdict, timeline: Timeline, told: Mapping[str, Any]) -> None:
         """End it with what is known of the request; `told` is its line for people."""
-        span, began_s = self._span, self._began_s
+        span = self._span
         if span.is_recording():
             span.set_attributes(_attributes(told))
             if verdict.outcome in _CHARGED:
                 self._spans.fail(span, verdict.outcome.value)
-            at_s = began_s
+            at_s = 0.0
             for part, seconds in verdict.parts.items():
                 if seconds > 0.0:
-                    self._spans.part(span, part.value, from_s=at_s, to_s=at_s + seconds)
+                    self._part(part.value, from_s=at_s, to_s=at_s + seconds)
                     at_s += seconds
             first_s, last_s = timeline.first_token_s, timeline.last_token_s
             if first_s is not None and last_s is not None:
-                offset_s = began_s - timeline.received_s
-                self._spans.part(span, "decode", from_s=first_s + offset_s, to_s=last_s + offset_s)
-        span.end(_ns(began_s + told["duration_s"]))
+                arrived_s = timeline.received_s
+                self._part("decode", from_s=first_s - arrived_s, to_s=last_s - arrived_s)
+        span.end(self._after(told["duration_s"]))
+
+    def _part(self, name: str, *, from_s: float, to_s: float) -> None:
+        begin_ns, end_ns = self._after(from_s), self._after(to_s)
+        self._spans.part(self._span, name, begin_ns=begin_ns, end_ns=end_ns)
+
+    def _after(self, seconds: float) -> int:
+        # A float of the epoch steps by a quarter of a microsecond: a part could outlast the whole.
+        return self._began_ns + _ns(seconds)
 
 
 class Traces:
@@ -190,9 +198,9 @@ class _Spans:
         self._context.inject(headers, context=self._trace.set_span_in_context(span))
         return headers
 
-    def part(self, above: "Span", name: str, *, from_s: float, to_s: float) -> None:
+    def part(self, above: "Span", name: str, *, begin_ns: int, end_ns: int) -> None:
         context = self._trace.set_span_in_context(above)
-        self._tracer.start_span(name, context=context, start_time=_ns(from_s)).end(_ns(to_s))
+        self._tracer.start_span(name, context=context, start_time=begin_ns).end(end_ns)
 
     def fail(self, span: "Span", outcome: str) -> None:
         span.set_attribute("error.type", outcome)
@@ -225,5 +233,5 @@ def _attributes(told: Mapping[str, Any]) -> dict[str, str | int | float]:
     return {name: told[field] for field, name in _NAMES.items() if told[field] is not None}
 
 
-def _ns(epoch_s: float) -> int:
-    return round(1e9 * epoch_s)
+def _ns(seconds: float) -> int:
+    return round(1e9 * seconds)
