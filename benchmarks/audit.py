@@ -26,7 +26,7 @@ SHARES = {"p50": 0.5, "p95": 0.95}
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One request's latencies, by whoever measured them."""
+    """The latencies of one request, as one of the two sides measured them."""
 
     request_id: str
     ttft_s: float | None
@@ -43,12 +43,12 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Within 5 % or 10 ms of each other."""
+        """Return whether both are within 5 % or 10 ms of each other."""
         difference_s = abs(self.client_s - self.router_s)
         return difference_s <= max(ABSOLUTE_TOLERANCE_S, RELATIVE_TOLERANCE * self.client_s)
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         difference_s = self.router_s - self.client_s
         return (
             f"{self.name}: client {1000 * self.client_s:.2f} ms, router "
@@ -58,7 +58,7 @@ class Comparison:
 
 
 def read_timings(path: Path) -> list[Timing]:
-    """Timings from our own records, the router's timing record, or aiperf's export."""
+    """Return the timings from our own records, the router's timing record, or aiperf's export."""
     lines = (json.loads(line) for line in path.read_text().splitlines() if line.strip())
     return [_of_aiperf(line) if "metadata" in line else _of_ours(line) for line in lines]
 
@@ -90,7 +90,7 @@ def _aiperf_seconds(metrics: Mapping[str, Any], name: str) -> float | None:
 def compare(
     client: Iterable[Timing], router: Iterable[Timing]
 ) -> tuple[int, list[str], list[Comparison]]:
-    """Requests that both know, those that only the client knows, and the comparisons."""
+    """Return the requests that both know, those that only the client knows, and the comparisons."""
     known = {timing.request_id: timing for timing in router}
     pairs, missing = [], []
     for timing in client:

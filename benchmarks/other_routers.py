@@ -1,4 +1,4 @@
-"""The core where another router than Tandem's is in front of the engines, or none."""
+"""The core's settings where another router than Tandem's, or none, is in front of the engines."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def tuning_for(*, in_turn: bool, deadline_order: bool) -> Tuning:
-    """The core's numbers for a router that gives prompts in turn, or lets none pass another."""
+    """Return the core's numbers for a router that gives prompts in turn or in order of arrival."""
     sizing = replace(TUNING.sizing, deadline_order=deadline_order)
     if in_turn:
         sizing = replace(sizing, next_job=next_in_turn)
@@ -14,7 +14,7 @@ def tuning_for(*, in_turn: bool, deadline_order: bool) -> Tuning:
 
 
 def next_in_turn(free: list[float], until: float) -> None:
-    """The first pod is busy until then, and the next one has its turn, whatever it holds.
+    """Make the first pod busy until then; the next one has its turn, whatever it holds.
 
     A short prompt then waits for a long one beside idle pods.
     """

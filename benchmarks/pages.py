@@ -18,7 +18,7 @@ REQUESTS, TRIES = 20_000, 5
 
 
 def router(requests: int = REQUESTS) -> RouterMetrics:
-    """One that has served so many requests, with times of all sizes."""
+    """Return the metrics of a router that has served so many requests, with times of all sizes."""
     made, draw = RouterMetrics(), random.Random(1)
     for _ in range(requests):
         made.ttft.observe(draw.lognormvariate(-1.0, 1.0))
@@ -28,7 +28,7 @@ def router(requests: int = REQUESTS) -> RouterMetrics:
 
 
 def operator(shown: ShownPool, *, pools: int) -> CollectorRegistry:
-    """One that shows so many pools."""
+    """Return the registry of an operator that shows so many pools."""
     registry = CollectorRegistry()
     exported = Exported(registry)
     for number in range(pools):
@@ -37,7 +37,7 @@ def operator(shown: ShownPool, *, pools: int) -> CollectorRegistry:
 
 
 def row(name: str, write: Callable[[], bytes]) -> str:
-    """What a page weighs, plain and packed, and the least time that it took to write."""
+    """Return the size of a page, plain and packed, and the least time that it took to write."""
     page, times_s = write(), []
     for _ in range(TRIES):
         began_s = time.thread_time()
@@ -49,7 +49,7 @@ def row(name: str, write: Callable[[], bytes]) -> str:
 
 
 def rows() -> Sequence[str]:
-    """The table."""
+    """Return the table."""
     busy, shown = router(), last_shown()
     registries = {pools: operator(shown, pools=pools) for pools in (1, 200)}
     return [

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def decided(name: str) -> tuple[str, Found]:
-    """The figures of one run, and a hash of each `PART` decisions."""
+    """Return the figures of one run, and a hash of each `PART` decisions."""
     kind, _, of = name.partition(" ")
     if kind == "promise":
         policy = Tandem()
@@ -71,7 +71,7 @@ def decided(name: str) -> tuple[str, Found]:
 
 
 def hashed(decisions: Sequence[Decision]) -> list[str]:
-    """One hash for each `PART` decisions: what was asked for, why, and the numbers behind it."""
+    """Return one hash for each `PART` decisions: counts, reasons, and the numbers behind them."""
     told = [
         json.dumps(
             [
@@ -91,7 +91,7 @@ def hashed(decisions: Sequence[Decision]) -> list[str]:
 
 
 def differences(before: Mapping[str, Found], after: Mapping[str, Found]) -> list[str]:
-    """A line for each run that differs, with the first decisions or figures that do."""
+    """Return a line for each run that differs, with the first decisions or figures that do."""
     lines = []
     for name in sorted({*before, *after}):
         if name not in before or name not in after:

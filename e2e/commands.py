@@ -12,11 +12,11 @@ from e2e.cluster import names
 
 
 class CommandError(Exception):
-    """A command that did not end well, with what it printed."""
+    """A command failed; the text is its output."""
 
 
 def program(name: str) -> str:
-    """Path of a tool: the one that `make cluster-up` put into the cache, else the user's own."""
+    """Return the path of a tool: that of `make cluster-up` in the cache, else the user's own."""
     path = os.pathsep.join([str(names.bin_dir()), os.environ.get("PATH", "")])
     found = shutil.which(name, path=path)
     if found is None:

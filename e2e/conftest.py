@@ -69,5 +69,5 @@ def url(pool: Pool) -> str:
 
 @pytest.fixture(scope="session")
 def ground(pool: Pool, url: str, images: dict[str, str]) -> Ground:
-    """The pool with its undisturbed answers, for what disturbs it."""
+    """The pool with its undisturbed answers, for disturbances to compare with."""
     return Ground(pool, url, reference(url, images), COUNTS)

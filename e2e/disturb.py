@@ -1,4 +1,4 @@
-"""Load with something broken in the middle of it, and what became of every request."""
+"""Load with a disturbance in the middle, and the fate of every request."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ class Aftermath:
 
     Attributes:
         disturbed_s: epoch seconds at which the disturbance began.
-        dealt_s: epoch seconds at which the cluster could know of it: what was killed, was killed
+        dealt_s: epoch seconds at which the cluster could know of it; what was killed ended
             in between.
         limit_s: how long a request may take before its client calls it hung.
     """
@@ -28,17 +28,17 @@ class Aftermath:
 
     @property
     def failed(self) -> list[Record]:
-        """Requests that did not finish, whatever the reason."""
+        """Return the requests that did not finish, whatever the reason."""
         return [record for record in self.records if record.outcome is not Outcome.FINISHED]
 
     @property
     def hung(self) -> list[Record]:
-        """Requests that had no end within the limit."""
+        """Return the requests that had no end within the limit."""
         return [record for record in self.records if record.elapsed_s >= self.limit_s]
 
     @property
     def failed_without_cause(self) -> list[Record]:
-        """Failed requests that were not open while the disturbance was made."""
+        """Return the failed requests that were not open while the disturbance was made."""
         return [
             record
             for record in self.failed
@@ -46,7 +46,7 @@ class Aftermath:
         ]
 
     def to_json(self) -> dict[str, object]:
-        """Counts, and why."""
+        """Return counts and reasons as JSON."""
         figures = tally([(record, _NO_BOUNDS) for record in self.records])
         return {
             "sent": figures.requests,
@@ -73,7 +73,7 @@ class _NoBounds:
     tpot_s = float("inf")
 
     def ttft_bound_s(self, prompt_tokens: float) -> float:
-        """No bound, however long the prompt."""
+        """Return an endless bound, however long the prompt."""
         return self.tpot_s + prompt_tokens
 
 

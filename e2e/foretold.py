@@ -1,8 +1,8 @@
-"""Does `tandem diff` foretell what an SLO edit does? `python -m e2e.foretold`, on the kind cluster.
+"""A test of `tandem diff`'s forecast of an SLO edit: `python -m e2e.foretold`, on the kind cluster.
 
 The demo's pool serves steady traffic. `tandem diff --pool` then says what a tighter TPOT would do,
 from the pool's own requests and engines. The edit is applied, traffic of the same kind goes on for
-as long, and what happened is set beside what was foretold.
+as long. The outcome is set beside the forecast.
 """
 
 import argparse
@@ -41,7 +41,7 @@ WITHIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an edit leads to: attainment of the new SLO, and replica-seconds by role."""
+    """The outcome of an edit: attainment of the new SLO, and replica-seconds by role."""
 
     attainment: float
     replica_s: Mapping[Role, float]
@@ -49,7 +49,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure, foretold and as it came."""
+    """One figure: its forecast and its real value."""
 
     what: str
     foretold: float
@@ -57,12 +57,12 @@ class Line:
 
     @property
     def holds(self) -> bool:
-        """Whether both are within a tenth of each other."""
+        """Return whether both are within a tenth of each other."""
         return abs(self.foretold - self.happened) <= WITHIN * self.happened
 
 
 def lines(foretold: Outcome, happened: Outcome) -> list[Line]:
-    """The figures that are compared."""
+    """Return the figures that are compared."""
     found = [Line("attainment of the new SLO", foretold.attainment, happened.attainment)]
     for what, roles in (
         ("prefill", (Role.PREFILL,)),
@@ -75,7 +75,7 @@ def lines(foretold: Outcome, happened: Outcome) -> list[Line]:
 
 
 def replica_s(sights: Sequence[Sight], *, begin_s: float, end_s: float) -> dict[Role, float]:
-    """Replicas that were asked for, over the time between two moments."""
+    """Return the replica-seconds that were wanted between two moments, by role."""
     found = dict.fromkeys(Role, 0.0)
     ends = [*sights, replace(sights[-1], at_s=end_s)]
     for sight, following in pairwise(ends):
@@ -86,7 +86,7 @@ def replica_s(sights: Sequence[Sight], *, begin_s: float, end_s: float) -> dict[
 
 
 def read_foretold(document: Mapping[str, object], *, lasts_s: float) -> Outcome:
-    """What `tandem diff --json` says of the new spec, over as long as is compared."""
+    """Return what `tandem diff --json` says of the new spec, over as long as is compared."""
     new = document["new"]
     assert isinstance(new, dict)
     mean = new["mean_replicas"]
@@ -97,7 +97,7 @@ def read_foretold(document: Mapping[str, object], *, lasts_s: float) -> Outcome:
 
 
 def main() -> int:
-    """Run it, print both outcomes side by side; 1 where they are further apart than a tenth."""
+    """Run it and print both outcomes side by side; return 1 if they differ by more than a tenth."""
     parser = argparse.ArgumentParser(
         prog="python -m e2e.foretold", description=(__doc__ or "").partition("\n")[0]
     )
@@ -133,7 +133,7 @@ def main() -> int:
 async def _both(
     traffic: Traffic, *, images: Mapping[str, str], tpot_ms: float | None, console: Console
 ) -> tuple[Outcome, Outcome]:
-    """What is foretold of the edit after traffic of the same kind, and what then happens."""
+    """Return the foretold outcome of the edit after traffic of the same kind, and the real one."""
     watch = PoolWatch(namespace=NAMESPACE, pool=POOL, kubeconfig=names.KUBECONFIG)
     async with LoadGenerator(url=URL, model=POOL) as generator, watch:
         console.print(f"{traffic.duration_s / 60:.0f} min of {traffic.rate_rps:g} requests/s ...")

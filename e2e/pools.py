@@ -19,11 +19,11 @@ Seen = TypeVar("Seen")
 
 
 class NotInTimeError(AssertionError):
-    """Something that was to happen did not happen within its time."""
+    """An expected event did not happen within its time."""
 
 
 def wait_until(look: Callable[[], Seen | None], *, within_s: float, what: str) -> Seen:
-    """Look twice a second until there is something to see, and return it."""
+    """Look twice a second until there is a result, and return it."""
     deadline = time.monotonic() + within_s
     while True:
         seen = look()
@@ -48,7 +48,7 @@ def wait_for_door(url: str, *, path: str = "/ready", within_s: float = 30.0) -> 
 
 @dataclass(frozen=True, slots=True)
 class PodFace:
-    """What tells that a pod is still the same one and never restarted."""
+    """The signs that a pod is still the same one and never restarted."""
 
     name: str
     uid: str
@@ -58,22 +58,22 @@ class PodFace:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool by its place."""
+    """A pool by its namespace and name."""
 
     namespace: str
     name: str
 
     def read(self) -> dict[str, Any]:
-        """The object as it is."""
+        """Return the object as it is."""
         return kubectl_json("get", KIND, self.name, "-n", self.namespace)
 
     def is_observed(self) -> bool:
-        """Whether the status is of the spec as it is."""
+        """Return whether the status belongs to the present spec."""
         found = self.read()
         return bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
 
     def condition(self, kind: str) -> dict[str, Any]:
-        """One condition of its status; empty while it is not there."""
+        """Return one condition of its status; empty while it is not there."""
         conditions = self.read().get("status", {}).get("conditions", ())
         return next((each for each in conditions if each["type"] == kind), {})
 
@@ -86,7 +86,7 @@ class Pool:
         )
 
     def pods(self, role: str | Role) -> list[PodFace]:
-        """Its pods of one role that are not on their way out, by name."""
+        """Return its pods of one role that are not on their way out, by name."""
         selector = f"{LABEL}/pool={self.name},{LABEL}/role={role}"
         items = kubectl_json("get", "pods", "-n", self.namespace, "-l", selector)["items"]
         return sorted(
@@ -95,23 +95,23 @@ class Pool:
         )
 
     def all_pods(self) -> list[PodFace]:
-        """Router and engine pods."""
+        """Return the router and engine pods."""
         return [face for role in (*Role, "router") for face in self.pods(role)]
 
     def is_whole(self, *, counts: dict[str, int]) -> bool:
-        """Whether exactly so many pods of each role are there and Ready."""
+        """Return whether exactly so many pods of each role are there and Ready."""
         return all(
             len(faces := self.pods(role)) == count and all(face.ready for face in faces)
             for role, count in counts.items()
         )
 
     def router_settings(self) -> dict[str, Any]:
-        """What its routers were told."""
+        """Return the settings that its routers got."""
         config = kubectl_json("get", "configmap", f"{self.name}-router", "-n", self.namespace)
         return dict(json.loads(config["data"]["router.json"]))
 
     def metric(self, pod: str, *, port: int, name: str, **labels: str) -> float | None:
-        """The sum of one metric's samples in one pod; `None` if it has none."""
+        """Return the sum of one metric's samples in one pod; `None` if it has none."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{port}/proxy/metrics"
         values = [
             sample.value
@@ -127,7 +127,7 @@ class Pool:
         return kubectl("patch", KIND, self.name, "-n", self.namespace, "--type=merge", "-p", body)
 
     def children(self) -> dict[str, list[str]]:
-        """Names of everything in the namespace that carries its label, by kind."""
+        """Return the names of everything in the namespace that carries its label, by kind."""
         kinds = (
             "deployments,replicasets,pods,services,serviceaccounts,configmaps,"
             "roles,rolebindings,poddisruptionbudgets"
@@ -139,7 +139,7 @@ class Pool:
         return found
 
     def exists(self) -> bool:
-        """Whether the API server still knows it."""
+        """Return whether the API server still knows it."""
         try:
             self.read()
         except CommandError:

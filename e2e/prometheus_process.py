@@ -1,4 +1,4 @@
-"""A real Prometheus as a process on this machine, for as long as something asks it."""
+"""A real Prometheus as a process on this machine, while a block runs."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ _UP_S = 60.0
 
 @contextmanager
 def prometheus(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iterator[Ask]:
-    """Run one with its data in `folder`; it is asked by path and parameters of its API."""
+    """Run one with its data in `folder`; yield a function that asks it by path and parameters."""
     with prometheus_url(folder, config, *arguments) as url:
 
         def ask(path: str, **parameters: Any) -> Any:
@@ -34,7 +34,7 @@ def prometheus(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iter
 
 @contextmanager
 def prometheus_url(folder: Path, config: Mapping[str, Any], *arguments: str) -> Iterator[str]:
-    """The same by its URL."""
+    """Run one with its data in `folder`; yield its URL."""
     (folder / "prometheus.yml").write_text(yaml.safe_dump(dict(config)))
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(

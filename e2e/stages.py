@@ -40,7 +40,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a stage went; `passed` counts tests."""
+    """The result of a stage; `passed` counts tests."""
 
     stage: Stage
     seconds: float
@@ -51,11 +51,11 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything in it passed, and something was there to pass."""
+        """Return whether everything in it passed, and something was there to pass."""
         return self.error is None and self.failed == 0 and self.passed > 0
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         counts = f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
         return f"{self.stage.name}: {self.error or counts} ({self.seconds:.0f} s)"
 
@@ -225,7 +225,7 @@ def count(report: Path) -> tuple[int, int, int]:
 
 
 def slowest(report: Path) -> list[tuple[str, float]]:
-    """The files of tests that took longest, with their seconds, from such a report."""
+    """Return the files of tests that took longest, with their seconds, from such a report."""
     spent: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         spent[case.get("classname", "").rpartition(".")[2]] += float(case.get("time", 0.0))

@@ -1,4 +1,4 @@
-"""A pool that nobody uses is not written to."""
+"""A pool without requests is not written to."""
 
 import time
 
@@ -16,7 +16,7 @@ AT_REST_S = 60.0
 
 
 def versions(namespace: str) -> dict[tuple[str, str], str]:
-    """Resource version of everything in a namespace."""
+    """Return the resource version of everything in a namespace."""
     return {
         (item["kind"], item["metadata"]["name"]): item["metadata"]["resourceVersion"]
         for item in kubectl_json("get", KINDS, "-n", namespace)["items"]

@@ -1,4 +1,4 @@
-"""What a newcomer meets first is said on the pool, in the platform's or the pod's own words."""
+"""A pool tells a newcomer of the first obstacles, in the platform's or the pod's own words."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -115,7 +115,7 @@ def rationed(accelerator: None) -> Iterator[str]:
 
 
 def somebody_knows(pool: Pool) -> bool:
-    """Whether the platform has found out: a pod that cannot start, or a pod that is refused."""
+    """Return whether the platform has found out that a pod cannot start, or that it is refused."""
     selector = ("-n", pool.namespace, "-l", f"{LABEL}/pool={pool.name}")
     deployments = kubectl_json("get", "deployments", *selector)["items"]
     if any(

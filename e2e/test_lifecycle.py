@@ -44,7 +44,7 @@ def test_an_uninstalled_operator_leaves_its_pools_serving(pool: Pool, url, image
 
 
 def as_older(image: str) -> str:
-    """The image under a tag of yesterday, in the cluster.
+    """Return the image under a tag of yesterday, in the cluster.
 
     The tag keeps its hash: a fixed one would still name the image of an earlier run there.
     """
@@ -108,7 +108,7 @@ def test_a_pool_deleted_while_its_routers_start_is_gone_soon(pool: Pool, manifes
 
 
 def has_begun(pool: Pool) -> bool:
-    """Whether the container of one of its routers runs, Ready or not."""
+    """Return whether the container of one of its routers runs, Ready or not."""
     selector = f"{LABEL}/pool={pool.name},{LABEL}/role=router"
     pods = kubectl_json("get", "pods", "-n", pool.namespace, "-l", selector)["items"]
     return any(

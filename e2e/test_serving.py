@@ -1,4 +1,4 @@
-"""What a client of the pool's endpoint gets."""
+"""The answers of the pool's endpoint to a client."""
 
 import json
 

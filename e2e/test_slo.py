@@ -10,7 +10,7 @@ from e2e.pools import Pool, wait_until
 
 
 def is_in_force(pool: Pool) -> bool:
-    """Whether the operator and every router act on the newest spec."""
+    """Return whether the operator and every router act on the newest spec."""
     seen = pool.read()
     generation = seen["metadata"]["generation"]
     return seen["status"].get("observedGeneration") == generation and all(

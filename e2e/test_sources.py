@@ -80,7 +80,7 @@ def claim(namespace: str, images: dict[str, str]) -> Iterator[str]:
 
 
 def complete(pool: Pool) -> dict[str, object]:
-    """A completion by way of the API server, which needs no port of the node."""
+    """Return a completion through the API server, which needs no port of the node."""
     path = f"/api/v1/namespaces/{pool.namespace}/services/{pool.name}-router:http/proxy"
     body = {"model": "tiny", "prompt": "One two three", "max_tokens": 4}
     answer = kubectl("create", "--raw", f"{path}/v1/completions", "-f", "-", stdin=json.dumps(body))

@@ -16,7 +16,7 @@ COUNTS = {"prefill": 1, "decode": 2, "router": 1}
 def trial_manifest(
     *, images: dict[str, str], counts: dict[str, int] = COUNTS, namespace: str = NAMESPACE
 ) -> dict[str, Any]:
-    """A pool whose pods come and go by the tests' doing alone, each with a whole core to start."""
+    """Return a pool whose pods only tests add or remove, each with a whole core to start."""
     pool = sample_pool(namespace=namespace, images=images)
     pool["metadata"]["name"] = NAME
     spec = pool["spec"]
@@ -43,7 +43,7 @@ def open_door(pool: Pool) -> str:
 
 
 def open_engine_door(pool: Pool) -> str:
-    """Make the pool's prefill engine reachable likewise: no client ever should be."""
+    """Make the pool's prefill engine reachable likewise, which no client should need."""
     return _open(pool, "prefill", port=ENGINE_DOOR_PORT, answers="/health")
 
 

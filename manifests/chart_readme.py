@@ -51,12 +51,12 @@ class ChartValue:
 
     @property
     def name(self) -> str:
-        """As `--set` has it."""
+        """Return the name as `--set` has it."""
         return ".".join(self.path)
 
 
 def render(text: str) -> str:
-    """The whole page, from the text of `values.yaml`."""
+    """Return the whole page, from the text of `values.yaml`."""
     documented, defaults = tuple(documented_values(text)), yaml.safe_load(text)
     groups = {value.path[:depth] for value in documented for depth in range(1, len(value.path))}
     rows = (
@@ -68,7 +68,7 @@ def render(text: str) -> str:
 
 
 def documented_values(text: str) -> Iterator[ChartValue]:
-    """Every key that has a comment, in the order of the file."""
+    """Yield every key that has a comment, in the order of the file."""
     comment: list[str] = []
     for line, path in lines_with_paths(text):
         if line.lstrip().startswith("#"):
@@ -80,7 +80,7 @@ def documented_values(text: str) -> Iterator[ChartValue]:
 
 
 def lines_with_paths(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each line of a `values.yaml`, and the path of the key that it begins with, if it does."""
+    """Yield each line of a `values.yaml`, and the path of the key at its beginning, if any."""
     parents: list[tuple[int, str]] = []
     for line in text.splitlines():
         found = _KEY.match(line)

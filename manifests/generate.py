@@ -30,7 +30,7 @@ DASHBOARDS = CHARTS / "tandem" / "files" / "dashboards"
 NAMESPACE = "tandem-system"
 INSTALL = ROOT / "manifests" / "install.yaml"
 
-# Reserved by RFC 2606: nobody can publish an image there.
+# Reserved by RFC 2606: no image can be published there.
 REGISTRY = "registry.example.com"
 
 _INSTALL_HEAD = f"""\
@@ -84,7 +84,7 @@ def from_models() -> Mapping[Path, str]:
 
 
 def install_manifest() -> str:
-    """The chart with its default values and a registry to replace, as one file."""
+    """Return the chart with its default values and a registry to replace, as one file."""
     # Not of all images: vLLM's own has a registry that exists.
     ours = (".".join(image.value) for image in IMAGES)
     registries = ("--set", ",".join(f"{image}.registry={REGISTRY}" for image in ours))
@@ -93,12 +93,12 @@ def install_manifest() -> str:
 
 @functools.cache
 def helm_program() -> Path:
-    """The user's helm where its version suits, else the one in the cache."""
+    """Return the user's helm where its version suits, else the one in the cache."""
     return ensure(next(tool for tool in TOOLS if tool.name == "helm"))
 
 
 def released_manifest(chart: Path, *, version: str) -> str:
-    """A released chart, whose values name its images, as one file."""
+    """Return a released chart, whose values name its images, as one file."""
     head = (
         f"# Tandem {version} without Helm: kubectl apply --server-side -f install.yaml\n"
         "# Every image of Tandem is named by its digest, and vLLM's own by its tag.\n"
@@ -107,7 +107,7 @@ def released_manifest(chart: Path, *, version: str) -> str:
 
 
 def render_chart(chart: Path, *values: str) -> str:
-    """The objects of a chart as the release `tandem`; a folder, or a packed one."""
+    """Return the objects of a chart as the release `tandem`; a folder, or a packed one."""
     words = ("template", "tandem", str(chart), "--namespace", NAMESPACE, "--skip-tests")
     result = subprocess.run(  # noqa: S603 - a fixed command
         [helm_program(), *words, *values], capture_output=True, text=True, check=False, timeout=60

@@ -23,7 +23,7 @@ The operator exports these series on `:8080/metrics`. `make crds` writes this pa
 
 
 def render() -> str:
-    """The whole page: series of pools, then those of the process."""
+    """Return the whole page: series of pools, then those of the process."""
     of_pools = [each for each in SERIES if each.of_pool]
     of_process = [each for each in SERIES if not each.of_pool]
     return (

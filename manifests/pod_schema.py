@@ -25,7 +25,7 @@ _AMOUNTS = {"divisor", "limits", "overhead", "requests", "sizeLimit"}
 
 
 def render() -> str:
-    """As JSON, a type a line: `Name[]` is a list of a type, `text{}` a map to text."""
+    """Return JSON, one line for each type: `Name[]` is a list of a type, `text{}` a map to text."""
     types = dict(sorted(_types()))
     lines = (f"  {json.dumps(name)}: {json.dumps(fields)}" for name, fields in types.items())
     return (
@@ -34,7 +34,7 @@ def render() -> str:
 
 
 def _kubernetes() -> str:
-    """Version 37 of the client is made from Kubernetes 1.37."""
+    """Return the version of Kubernetes: version 37 of the client is made from 1.37."""
     return "1." + metadata.version("kubernetes").partition(".")[0]
 
 

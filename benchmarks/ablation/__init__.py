@@ -1,1 +1,1 @@
-"""What each step of the decision is worth: the core without it, on every trace of the fight."""
+"""The worth of each step of the decision: the core without it, on every trace of the fight."""

@@ -1,4 +1,4 @@
-"""What each step of the decision is worth as it ships: `python -m benchmarks.ablation`.
+"""The worth of each step of the decision as it ships: `python -m benchmarks.ablation`.
 
 The core runs behind the router's policy, as it is and without one step at a time. Finished runs are
 kept: an interrupted benchmark continues.

@@ -1,4 +1,4 @@
-"""The steps that can be taken out, and what stands in for each: the plainest thing that works."""
+"""The steps that can be taken out, and a stand-in for each: the plainest thing that works."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,11 +31,11 @@ class Part:
     """One line of the table.
 
     Attributes:
-        without: what the core does in place of the step.
-        tuned: the numbers that the core is given then.
-        instead: by dotted name below `tandem_operator.core`, what stands in for a step that no
+        without: the core's behaviour in place of the step.
+        tuned: the core's numbers without the step.
+        instead: the stand-ins, by dotted name below `tandem_operator.core`, for a step that no
             number takes out.
-        later_s: how much longer a start-up takes. It takes no step out and shows what chance does.
+        later_s: the added seconds of a start-up. They take no step out: they show chance.
     """
 
     without: str
@@ -45,7 +45,7 @@ class Part:
 
 
 def _with(room: str, **numbers: Any) -> Callable[[Tuning], Tuning]:
-    """Other numbers of one room of the core."""
+    """Return a change of the numbers of one room of the core."""
 
     def tuned(tuning: Tuning) -> Tuning:
         return replace(tuning, **{room: replace(getattr(tuning, room), **numbers)})

@@ -19,7 +19,7 @@ Task = tuple[str, str, Path]
 
 
 def outcome(task: Task) -> tuple[str, str, Row]:
-    """Case, step, and what came of the core without that step on that case."""
+    """Return the case, the step, and the figures of the core without that step on that case."""
     name, step, cache = task
     part = PARTS[step]
     case = CASES[name]
@@ -33,7 +33,7 @@ def outcome(task: Task) -> tuple[str, str, Row]:
 
 @contextmanager
 def without(part: Part) -> Iterator[None]:
-    """The core without a step, in this process, for as long as the context lasts."""
+    """Take a step out of the core, in this process, for as long as the context lasts."""
     with ExitStack() as changed:
         for target, other in part.instead.items():
             changed.enter_context(patch(f"{CORE}.{target}", other))

@@ -1,4 +1,4 @@
-"""What is lost without a step, by family, beside what chance alone changes there."""
+"""The loss without a step, by family, beside the change that chance alone makes there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Change:
 
 
 def change(rows: Rows, step: str, family: str) -> Change | None:
-    """What a family loses or wins without the step; `None` where it was not run."""
+    """Return what a family loses or wins without the step; `None` where it was not run."""
     names = [case.name for case in FAMILIES[family]]
     pairs = [(rows.get((name, step)), rows.get((name, WHOLE))) for name in names]
     known = [(row, whole) for row, whole in pairs if row is not None and whole is not None]
@@ -40,7 +40,7 @@ def change(rows: Rows, step: str, family: str) -> Change | None:
 
 
 def chance(rows: Rows, family: str) -> Change | None:
-    """The most that a start-up of a second more or less changes: no cause, so it is chance."""
+    """Return the most that chance changes: a start-up of a second more or less is no cause."""
     found = [each for step in CHANCE if (each := change(rows, step, family)) is not None]
     if not found:
         return None
@@ -51,7 +51,7 @@ def chance(rows: Rows, family: str) -> Change | None:
 
 
 def worth(rows: Rows, step: str) -> list[str]:
-    """The families that lose more than chance without the step, in attainment or in goodput."""
+    """Return the families that lose more attainment or goodput than chance without the step."""
     found = []
     for family in FAMILIES:
         lost, luck = change(rows, step, family), chance(rows, family)
@@ -63,7 +63,7 @@ def worth(rows: Rows, step: str) -> list[str]:
 
 
 def table(rows: Rows, steps: Sequence[str]) -> str:
-    """A step a line, a family a column."""
+    """Return the table: a line for each step, a column for each family."""
     lines = [
         "| without | then | " + " | ".join(FAMILIES) + " | worth more than chance |",
         "|---|---|" + "---|" * (len(FAMILIES) + 1),

@@ -1,1 +1,1 @@
-"""What a router and a fleet can do together beyond replica counts, in our own simulator."""
+"""The gains of a router and a fleet together beyond replica counts, in our own simulator."""

@@ -1,4 +1,4 @@
-"""What each ability beyond replica counts adds: `python -m benchmarks.beyond`.
+"""The gain of each ability beyond replica counts: `python -m benchmarks.beyond`.
 
 Finished runs are kept in the user's cache: an interrupted benchmark goes on where it was.
 """

@@ -35,7 +35,7 @@ MINUTE_S = 60.0
 
 
 def traces() -> tuple[str, ...]:
-    """The variants of trace A, and the unseen ones with a burst."""
+    """Return the variants of trace A, and the unseen ones with a burst."""
     return tuple(n for n, recipe in SUITE.items() if n[0] == "A" or recipe.kind == "jump")
 
 
@@ -45,7 +45,7 @@ MADE_BY = (Path(__file__), Path(steps.__file__), Path(other_routers.__file__))
 
 @cache
 def trace_of(name: str, folder: Path = NO_FILES) -> Trace:
-    """The very requests that the fight in NVIDIA's replay is about.
+    """Return the very requests of the fight in NVIDIA's replay.
 
     `folder` holds the public traces, for those that are made of one.
     """
@@ -53,7 +53,7 @@ def trace_of(name: str, folder: Path = NO_FILES) -> Trace:
 
 
 def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
-    """The pool of a step."""
+    """Return the pool of a step."""
     recipe = RECIPES[name]
     trace = trace_of(name, folder)
     prefill, decode = recipe.start or (2, 1)
@@ -79,7 +79,7 @@ def setup_of(name: str, step: Step, folder: Path = NO_FILES) -> PoolSetup:
 
 
 def outcome(name: str, step: Step, *, startup_s: float, folder: Path) -> dict[str, Any]:
-    """What came of a step on a trace."""
+    """Return the outcome of a step on a trace."""
     told = [name, startup_s, asdict(step) | {"what": ""}]
     return kept(told, folder, lambda: _run(name, step, startup_s), made_by=MADE_BY)
 
@@ -101,7 +101,7 @@ def _run(name: str, step: Step, startup_s: float) -> dict[str, Any]:
 
 
 def _minutes(pool: Pool, report: PoolReport) -> Iterator[dict[str, Any]]:
-    """Where attainment was lost: by the minute of arrival, with the fleet of that minute."""
+    """Yield the late requests of each minute of arrival, with the fleet of that minute."""
     lost: dict[int, Counter[str]] = {}
     for flight in pool.ended:
         verdict = judge(flight, pool.spec.slo)

@@ -36,8 +36,8 @@ class Step:
     """One row of the table.
 
     Attributes:
-        insurance: what sizing may count on; by default nothing, as live.
-        clairvoyant: whether the fixed rule that knows every arrival sizes, and not the core.
+        insurance: the effects that sizing may count on; by default nothing, as live.
+        clairvoyant: whether the fixed rule that knows every arrival sizes the fleet, not the core.
     """
 
     what: str
@@ -48,7 +48,7 @@ class Step:
 
     @property
     def tuning(self) -> Tuning:
-        """What the core is told of the router in front."""
+        """Return the core's numbers for the router in front."""
         return tuning_for(
             in_turn=self.router.spread is Spread.ROUND_ROBIN,
             deadline_order=self.insurance != NOTHING,

@@ -12,7 +12,7 @@ LEAST_LOST = 10
 
 
 def ladder(results: Results) -> str:
-    """Attainment @ goodput per GPU and the share of the clairvoyant: mean and worst of a group."""
+    """Return attainment @ goodput per GPU and the clairvoyant's share: a group's mean and worst."""
     groups = {letter: title for letter, title in GROUPS.items() if _most(results, letter)}
     lines = ["| step | what | " + " | ".join(groups.values()) + " |"]
     lines.append("|---|---|" + "---|" * len(groups))
@@ -51,13 +51,13 @@ def _mean_and_worst(values: Sequence[float]) -> tuple[float, float]:
 def share_of(
     results: Results, bound: str, rows: Mapping[str, Mapping[str, Any]], name: str
 ) -> float:
-    """Goodput per GPU as a share of a clairvoyant's on the same trace."""
+    """Return the goodput per GPU as a share of a clairvoyant's on the same trace."""
     share: float = rows[name]["good_per_gpu_s"] / results[bound][name]["good_per_gpu_s"]
     return share
 
 
 def by_trace(results: Results) -> str:
-    """Attainment @ goodput per GPU, a trace a line, a step a column."""
+    """Return attainment @ goodput per GPU: a line for each trace, a column for each step."""
     names = list(dict.fromkeys(name for rows in results.values() for name in rows))
     lines = ["| trace | " + " | ".join(results) + " |", "|---|" + "---|" * len(results)]
     for name in names:
@@ -70,7 +70,7 @@ def by_trace(results: Results) -> str:
 
 
 def lost(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The minutes that lost most, of each trace."""
+    """Return the minutes of each trace that lost most."""
     lines = [
         "| trace | minute | requests | late TTFT | late TPOT alone | overflowed | P | D |",
         "|---|---|---|---|---|---|---|---|",

@@ -1,1 +1,1 @@
-"""What clients get from a pool, field by field beside what plain vLLM gives them."""
+"""The answers that clients get from a pool, field by field beside those of plain vLLM."""

@@ -31,7 +31,7 @@ Answers = dict[str, dict[str, Any]]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
+    """Return the command line's grammar."""
     lines = (__doc__ or "").splitlines()
     options = argparse.ArgumentParser(prog="python -m benchmarks.conformance", description=lines[0])
     options.add_argument("--python", default=sys.executable, help="interpreter that has vLLM")
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def compared(both: Servers, calls: Sequence[Call]) -> tuple[list[Difference], Answers]:
-    """Every difference between the two servers' answers, and the answers."""
+    """Return every difference between the two servers' answers, and the answers."""
     found: list[Difference] = []
     answers: Answers = {}
     async with AsyncExitStack() as held:
@@ -59,12 +59,12 @@ async def compared(both: Servers, calls: Sequence[Call]) -> tuple[list[Differenc
 
 
 def unwritten(found: Iterable[Difference], written: Sequence[Written]) -> list[Difference]:
-    """What no row of the page speaks of."""
+    """Return the differences that no row of the page describes."""
     return [each for each in found if not any(row.holds(each) for row in written)]
 
 
 def idle(found: Sequence[Difference], written: Iterable[Written]) -> list[Written]:
-    """Rows that speak of nothing that was found."""
+    """Return the rows that describe no found difference."""
     return [row for row in written if not any(row.holds(each) for each in found)]
 
 
@@ -86,7 +86,7 @@ def _told(
     found: Sequence[Difference],
     answers: Answers,
 ) -> int:
-    """Print what is not written down; returns the exit status."""
+    """Print the differences that are not written down; return the exit status."""
     if options.out is not None:
         options.out.write_text(json.dumps(answers, indent=1, default=repr) + "\n")
     written = rows_of(PAGE.read_text(), heading=HEADING)

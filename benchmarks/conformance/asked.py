@@ -1,4 +1,4 @@
-"""Has a server answer calls, and keeps all of each answer that a client can see."""
+"""The calls of a server, and all that a client can see of each answer."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Clients:
         await self._http.close()
 
     async def answer(self, call: Call) -> dict[str, Any]:
-        """The status, headers and content of the answer, or how the client's method failed."""
+        """Return the answer's status, headers and content, or the error of the client's method."""
         if call.client == "http":
             return await self._bare(call)
         resource, _, method = call.method.rpartition(".")

@@ -1,1 +1,1 @@
-"""What real engines cost on real hardware, and how near first guesses and the simulator come."""
+"""The cost of real engines on real hardware, and the errors of first guesses and the simulator."""

@@ -37,7 +37,7 @@ DEVICE_ARGUMENTS = {"cpu": (), "cuda": ("--extra-arg=--gpu-memory-utilization=0.
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
+    """Return the command line's grammar."""
     lines = (__doc__ or "").splitlines()
     options = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=lines[0])
     options.add_argument("--python", default=sys.executable, help="interpreter that has vLLM")
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """Everything that is measured, in the order in which it is."""
+    """Measure everything, in order, and return it."""
     found: dict[str, Any] = {"model": options.model, "quantization": options.quantization}
     began_s = time.monotonic()
 
@@ -85,7 +85,7 @@ async def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Two engines that are Ready, what they told of themselves, and where figures go."""
+    """Two Ready engines, their reports on themselves, and the folder for figures."""
 
     options: argparse.Namespace
     pair: Pair
@@ -94,11 +94,11 @@ class Bench:
     note: Callable[[str, Any], None]
 
     def clock(self, engine: RealEngine) -> Clock:
-        """Something to time that engine with."""
+        """Return a clock that times that engine."""
         return Clock(engine.api, EngineSettings(role=Role.PREFILL, model=NAME), random.Random(1))
 
     async def played(self, traffic: Traffic, url: str, slo: Slo = loads.SLO) -> None:
-        """Send traffic and note what came of it."""
+        """Send traffic and note its figures."""
         before = await moved(self.pair)
         records = await loads.played(
             traffic, url=url, model=NAME, file=self.options.out / "requests.jsonl"
@@ -148,7 +148,7 @@ async def _routed(bench: Bench) -> None:
 
 
 async def _overload(bench: Bench) -> None:
-    """More than the decode engine can give inside the bound: everybody let in, then the gate."""
+    """Send more than the decode engine can serve in time: first without the gate, then with it."""
     info, options = bench.infos[1], bench.options
     over = loads.overload(
         [Step(**each) for each in bench.found["steps"]],
@@ -169,7 +169,7 @@ async def _overload(bench: Bench) -> None:
 
 
 async def _whole(bench: Bench) -> None:
-    """Streams of a decode engine that is sent whole requests too: what that costs both."""
+    """Send a decode engine streams and whole requests, to see what that costs both."""
     duration_s, url = bench.options.load_s, bench.pair.decode.api.url
     prefill = [PrefillTime(**each) for each in bench.found["prefill"]]
     steps = [Step(**each) for each in bench.found["steps"]]
@@ -208,7 +208,7 @@ _RATES_FROM = {
 
 
 async def started(options: argparse.Namespace, session: aiohttp.ClientSession) -> Pair:
-    """Both engines, Ready."""
+    """Return both engines, Ready."""
     prefill = await one_engine(options, "prefill", session)
     peer = (f"--warm-up-peer={prefill.api.url}", "--warm-up-peer-timeout-s=200")
     decode = await one_engine(options, "decode", session, *peer)
@@ -223,7 +223,7 @@ async def started(options: argparse.Namespace, session: aiohttp.ClientSession) -
 async def one_engine(
     options: argparse.Namespace, role: str, session: aiohttp.ClientSession, *more: str
 ) -> RealEngine:
-    """One of them, started."""
+    """Start one of them and return it."""
     return await start(
         options.python,
         f"--role={role}",
@@ -243,7 +243,7 @@ async def one_engine(
 
 
 def figures(records: Sequence[Record], slo: Slo) -> dict[str, Any]:
-    """What one kind of traffic came to."""
+    """Return the figures of one kind of traffic."""
     late_s = max((record.late_s for record in records), default=0.0)
     return {"late_s": late_s, **asdict(tally([(record, slo) for record in records]))}
 

@@ -15,7 +15,7 @@ PULLED = "external_kv_transfer"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One prompt, asked of both ways.
+    """One prompt and its answers on both ways.
 
     Attributes:
         pull_s: from the decode engine's request to its first token.
@@ -59,7 +59,7 @@ async def answers(pair: Pair, *, model: str, longest: int) -> list[Answer]:
 
 
 async def moved(pair: Pair) -> dict[str, float]:
-    """Transfers so far by NIXL's own clock."""
+    """Return the transfers so far by NIXL's own clock."""
     samples = await pair.decode.api.samples()
     names = ("vllm:nixl_xfer_time_seconds", "vllm:nixl_bytes_transferred")
     return {
@@ -70,7 +70,7 @@ async def moved(pair: Pair) -> dict[str, float]:
 
 
 def compared(one: dict[str, Any], other: dict[str, Any]) -> tuple[int, int, float, float | None]:
-    """The last four fields of an `Answer`, of two answers with log probabilities."""
+    """Return the last four fields of an `Answer`, of two answers with log probabilities."""
     pairs = list(zip(one["token_ids"], other["token_ids"], strict=True))
     same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
     chances = one["logprobs"]["token_logprobs"], other["logprobs"]["token_logprobs"]

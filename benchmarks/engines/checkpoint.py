@@ -20,7 +20,7 @@ SPECIAL = {"unk_token": 0, "bos_token": 1, "eos_token": 2}
 
 
 def save_tokenizer(folder: Path, vocabulary: int) -> None:
-    """Words w0, w1, ... that are split at blanks."""
+    """Write a tokenizer of words w0, w1, ... that are split at blanks."""
     words = models.WordLevel({f"w{i}": i for i in range(vocabulary)}, unk_token="w0")
     tokenizer = Tokenizer(words)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -31,7 +31,7 @@ def save_tokenizer(folder: Path, vocabulary: int) -> None:
 
 
 def shards(config: dict[str, int]) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Names and sizes of the weights, a file's worth at a time."""
+    """Yield the names and sizes of the weights, a file's worth at a time."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     queries = config["num_attention_heads"] * config["head_dim"]
     shared = config["num_key_value_heads"] * config["head_dim"]
@@ -56,7 +56,7 @@ def shards(config: dict[str, int]) -> Iterator[dict[str, tuple[int, ...]]]:
 
 
 def save_weights(folder: Path, config: dict[str, int]) -> None:
-    """Draw them where it is quick, one file per layer."""
+    """Draw the weights where it is quick, one file per layer."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     draw = torch.Generator(device).manual_seed(0)
     where = {}

@@ -34,7 +34,7 @@ SLO = Slo(ttft_s=1.0, ttft_s_per_thousand_prompt_tokens=0.0, tpot_s=0.05, attain
 
 
 def prefill_traffic(found: Sequence[PrefillTime], *, duration_s: float) -> list[Traffic]:
-    """Single tokens asked for as often as keeps the engine busy for each of `BUSY_SHARES`."""
+    """Return requests for single tokens that keep the engine busy for each of `BUSY_SHARES`."""
     lengths = PREFILL_PROMPTS
     service_s = _mean_service_s(found, lengths)
     return [
@@ -44,7 +44,7 @@ def prefill_traffic(found: Sequence[PrefillTime], *, duration_s: float) -> list[
 
 
 def whole_traffic(found: Sequence[PrefillTime], *, duration_s: float) -> dict[float, Traffic]:
-    """Long prompts with a few tokens of answer, whose computing takes each of `WHOLE_SHARES`."""
+    """Return long prompts with short answers whose computing takes each of `WHOLE_SHARES`."""
     service_s = _mean_service_s(found, WHOLE_PROMPTS)
     lengths = (WHOLE_PROMPTS, WHOLE_ANSWERS)
     return {
@@ -54,7 +54,7 @@ def whole_traffic(found: Sequence[PrefillTime], *, duration_s: float) -> dict[fl
 
 
 def decode_traffic(found: Sequence[Step], *, duration_s: float) -> list[Traffic]:
-    """Short prompts, answered as often as keeps about each of `STREAMS` running."""
+    """Return short prompts, so many that about each of `STREAMS` runs."""
     shortest = min(step.context_tokens for step in found)
     by_batch = {step.batch: step.seconds for step in found if step.context_tokens == shortest}
     traffic = []
@@ -67,7 +67,7 @@ def decode_traffic(found: Sequence[Step], *, duration_s: float) -> list[Traffic]
 
 
 def pair_traffic(*, duration_s: float) -> Traffic:
-    """Light traffic of long prompts and answers."""
+    """Return light traffic of long prompts and answers."""
     return Traffic("pair", PAIR_RPS, duration_s, PAIR_PROMPTS, PAIR_ANSWERS)
 
 
@@ -76,8 +76,8 @@ class Overload:
     """More streams than keep a TPOT bound.
 
     Attributes:
-        step_s: what a step takes at least, per stream and per KV token of its streams, in seconds.
-        streams: how many keep the bound.
+        step_s: the seconds of a step: at least, per stream, and per KV token of its streams.
+        streams: the number of streams that keep the bound.
     """
 
     step_s: tuple[float, float, float]
@@ -88,22 +88,22 @@ class Overload:
 
     @property
     def traffic(self) -> Traffic:
-        """`OVERLOAD` times the load that keeps so many streams running inside the bound."""
+        """Return `OVERLOAD` times the load that keeps so many streams running inside the bound."""
         return self._traffic("overload", OVERLOAD)
 
     @property
     def calm(self) -> Traffic:
-        """`CALM` times that load."""
+        """Return `CALM` times that load."""
         return self._traffic("overload-calm", CALM)
 
     @property
     def slo(self) -> Slo:
-        """A TPOT that so many streams keep, by the margin of the gate."""
+        """Return a TPOT that so many streams keep, by the margin of the gate."""
         return replace(SLO, ttft_s=2.0, tpot_s=self._seconds(self.streams) / TPOT_SHARE)
 
     @property
     def pace(self) -> dict[str, object]:
-        """What the operator would tell the router."""
+        """Return what the operator would tell the router."""
         return {
             "step_s": self.step_s,
             "kv_capacity_tokens": self.kv_capacity_tokens,
@@ -112,7 +112,7 @@ class Overload:
         }
 
     def learned(self, tpot_s: float) -> "Overload":
-        """The same where the calm traffic had this TPOT, as the operator learns it."""
+        """Return the same where the calm traffic had this TPOT, as the operator learns it."""
         streams = self.calm.rate_rps * OVERLOAD_ANSWERS.mean * tpot_s
         slowdown = tpot_s / self._seconds(streams)
         least_s, per_stream_s, per_token_s = (slowdown * each for each in self.step_s)
@@ -130,7 +130,7 @@ class Overload:
 def overload(
     found: Sequence[Step], *, kv_capacity_tokens: int, max_num_seqs: int, duration_s: float
 ) -> Overload:
-    """Too many streams for a bound that a quarter of the seats keep, by steps that were timed."""
+    """Return too many streams for a bound that a quarter of the seats keep, by timed steps."""
     rows = [
         ((1.0, float(each.batch), float(each.batch * each.context_tokens)), each.seconds)
         for each in found
@@ -145,7 +145,7 @@ def overload(
 
 
 async def played(traffic: Traffic, *, url: str, model: str, file: Path) -> list[Record]:
-    """Send it, keeping a record of each request."""
+    """Send it, and keep a record of each request."""
     async with LoadGenerator(url=url, model=model, record_path=file) as generator:
         plan = plan_requests(traffic, seed=1)
         return await generator.run(plan, traffic=traffic.name)
@@ -160,7 +160,7 @@ def routed(
     slo: Slo = SLO,
     pace: Mapping[str, object] | None = None,
 ) -> Iterator[str]:
-    """The router in front of the pair, as a process of its own; yields its address."""
+    """Run the router in front of the pair as a process of its own; yield its address."""
     bounds = {"ttft_s": slo.ttft_s, "tpot_s": slo.tpot_s}
     with started_router(
         folder,

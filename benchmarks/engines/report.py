@@ -32,7 +32,7 @@ LOADS = {"prefill": "ttft", "decode": "tpot"}
 
 
 def profile_file(found: Mapping[str, Any], *, kv_tokens: int, source: str) -> dict[str, Any]:
-    """The measured tables in the form that `tandem simulate --profile` reads."""
+    """Return the measured tables in the form that `tandem simulate --profile` reads."""
     steps = found["steps"]
     return {
         "source": source,
@@ -51,14 +51,14 @@ def profile_file(found: Mapping[str, Any], *, kv_tokens: int, source: str) -> di
 
 
 def engine_profile(found: Mapping[str, Any]) -> EngineProfile:
-    """The engines that were measured; a transfer costs nothing."""
+    """Return the engines that were measured; a transfer costs nothing."""
     tables = profile_file(found, kv_tokens=found["decode_info"]["kv_capacity_tokens"], source="")
     profile = read_profile(json.dumps(tables), source=found["model"])
     return replace(profile, transfer_s=0.0, transfer_s_per_token=0.0)
 
 
 def start_up_of(found: Mapping[str, Any]) -> StartUp:
-    """What both engines told of themselves once they were Ready."""
+    """Return the reports of both engines on themselves once they were Ready."""
     prefill, decode = found["prefill_info"], found["decode_info"]
     return StartUp(
         prefill=tuple((e["prompt_tokens"], e["seconds"]) for e in prefill["measured"]["prefill"]),
@@ -69,7 +69,7 @@ def start_up_of(found: Mapping[str, Any]) -> StartUp:
 
 
 def guessed(found: Mapping[str, Any]) -> Iterator[str]:
-    """How far each kind of first guess is from the tables."""
+    """Yield the distance of each kind of first guess from the tables."""
     start_up = start_up_of(found)
     assert start_up.shape is not None
     assert start_up.hardware is not None
@@ -84,13 +84,13 @@ def guessed(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def traffic_of(row: Mapping[str, Any]) -> Traffic:
-    """The traffic that a row of figures is of."""
+    """Return the traffic behind a row of figures."""
     lengths = {name: Lengths(**row[name]) for name in ("prompt_tokens", "output_tokens")}
     return Traffic(row["name"], row["rate_rps"], row["duration_s"], **lengths)
 
 
 def simulated(found: Mapping[str, Any]) -> Iterator[str]:
-    """The same requests in the simulator, on the measured tables: ours / measured, in ms."""
+    """Yield the same requests in the simulator, on the measured tables: ours / measured, in ms."""
     profile = engine_profile(found)
     yield "| traffic | requests | p50 | p95 |"
     yield "|---|---|---|---|"
@@ -110,7 +110,7 @@ def simulated(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def overloaded(found: Mapping[str, Any]) -> Iterator[str]:
-    """More streams than keep a TPOT bound, with everybody let in and with the gate."""
+    """Yield an overload of streams against a TPOT bound: all let in, and with the gate."""
     bound_ms = found["overload"]["slo"]["tpot_s"] * 1e3
     yield f"| router | good | TPOT p50, p95 (bound {bound_ms:.1f}), ms | TTFT p50, p95, s |"
     yield "|---|---|---|---|"
@@ -123,7 +123,7 @@ def overloaded(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def stalled(found: Mapping[str, Any]) -> Iterator[str]:
-    """Streams beside prompts that their decode engine computes: expected / measured.
+    """Yield the streams beside prompts that their decode engine computes: expected / measured.
 
     Expected of streams: their TPOT without such prompts, over the share of time that these leave.
     Expected of prompts: their time alone at a prefill engine.

@@ -35,16 +35,16 @@ class Clock:
     draw: random.Random
 
     def prompt(self, tokens: int) -> list[int]:
-        """A prompt that no cache holds."""
+        """Return a prompt that no cache holds."""
         return random_prompt(tokens, self.draw)
 
     async def taken_s(self, prompts: list[list[int]], *, answer_tokens: int) -> float:
-        """Seconds until all are answered that were asked together."""
+        """Return the seconds until all are answered that were asked together."""
         return await complete(self.settings, self.api, prompts, max_tokens=answer_tokens)
 
 
 async def prefill_times(clock: Clock, *, longest: int) -> list[PrefillTime]:
-    """Single prompts of each length that the engine takes, the median of their takes."""
+    """Return single prompts of each length that the engine takes, the median of their takes."""
     found = []
     for tokens in (each for each in PROMPTS if each < longest):
         takes = [await clock.taken_s([clock.prompt(tokens)], answer_tokens=1) for _ in range(TAKES)]
@@ -55,7 +55,7 @@ async def prefill_times(clock: Clock, *, longest: int) -> list[PrefillTime]:
 async def step_times(
     clock: Clock, *, longest: int, kv_capacity_tokens: int, max_num_seqs: int
 ) -> list[Step]:
-    """Seconds of decode steps, by batch and context, that fit the cache.
+    """Return the seconds of decode steps, by batch and context, that fit the cache.
 
     Prompts are computed once and then come from the prefix cache, so that a long answer takes
     longer than a short one by its steps alone.

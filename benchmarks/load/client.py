@@ -21,7 +21,7 @@ class BrokenStreamError(Exception):
 
 @dataclass(slots=True)
 class _Progress:
-    """What has been seen of a stream so far. Times are `perf_counter` readings."""
+    """The part of a stream that was seen so far. Times are `perf_counter` readings."""
 
     status: int | None = None
     first_token_at: float | None = None
@@ -58,7 +58,7 @@ class _Progress:
 
     @property
     def output_tokens(self) -> int:
-        """Tokens as the engine counts them; chunks only where it does not say."""
+        """Return the tokens as the engine counts them; chunks only where it does not say."""
         return self.chunks if self.usage_tokens is None else self.usage_tokens
 
     @property
@@ -70,7 +70,7 @@ class _Progress:
 
 
 def _has_token(choice: dict[str, Any]) -> bool:
-    """Whether a choice carries generated text; a chat's opening role chunk does not."""
+    """Return whether a choice carries generated text; a chat's opening role chunk does not."""
     if "text" in choice:
         return True
     delta = choice.get("delta", {})
@@ -138,7 +138,7 @@ async def send(
 
 
 def _body(planned: PlannedRequest, *, model: str) -> dict[str, Any]:
-    """What the engine is asked for: so many tokens, whatever they are."""
+    """Return the body of a request: it asks for so many tokens, whatever they are."""
     body: dict[str, Any] = {
         "model": model,
         "prompt": planned.prompt_token_ids,

@@ -1,4 +1,4 @@
-"""What will be sent and when: seeded Poisson arrivals, mixed lengths, fixed before the start.
+"""The plan of a load: seeded Poisson arrivals and mixed lengths, fixed before the start.
 
 The plan never looks at answers. A slow server gets the next request just as early, which is what
 makes the load open-loop: waiting for answers would hide the overload that is to be measured.
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 FIRST_PLAIN_TOKEN_ID = 16
-"""Lower ids are where tokenizers keep their special tokens."""
+"""The first id that is no special token: tokenizers keep those below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Lengths:
         return cls(low=int(low), high=int(high or low))
 
     def draw(self, rng: random.Random) -> int:
-        """One length."""
+        """Return one length."""
         return rng.randint(self.low, self.high)
 
     @property
     def mean(self) -> float:
-        """The mean of what is drawn."""
+        """Return the mean of the draws."""
         return 0.5 * (self.low + self.high)
 
     def __str__(self) -> str:
-        """As `parse` reads it."""
+        """Return the text that `parse` reads."""
         return f"{self.low}-{self.high}"
 
 
@@ -68,7 +68,7 @@ class PlannedRequest:
 
     Attributes:
         streamed: whether its client reads token by token; else it waits for the whole answer.
-        cache_salt: what keeps the engines from serving it out of another request's prefix.
+        cache_salt: the salt that keeps engines from serving it out of another request's prefix.
         wants_token_ids: whether its record is to hold the tokens of the answer.
     """
 

@@ -1,4 +1,4 @@
-"""What the client saw of each request, and the figures made from many of them."""
+"""The record of each request as its client saw it, and the figures made from many records."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 
 class Outcome(StrEnum):
-    """How a request ended for its client."""
+    """The way in which a request ended for its client."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -22,10 +22,10 @@ class Bounds(Protocol):
 
     @property
     def tpot_s(self) -> float:
-        """Bound on the time per output token."""
+        """Return the bound on the time per output token."""
 
     def ttft_bound_s(self, prompt_tokens: float) -> float:
-        """Bound on the time to the first token of a prompt of this length."""
+        """Return the bound on the time to the first token of a prompt of this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class Record:
 
     @property
     def ended_s(self) -> float:
-        """Epoch seconds at which the request ended, well or not."""
+        """Return epoch seconds at which the request ended, well or not."""
         return self.sent_s + self.elapsed_s
 
     def is_good(self, bounds: Bounds) -> bool:
-        """Whether the request finished inside both bounds."""
+        """Return whether the request finished inside both bounds."""
         return (
             self.outcome is Outcome.FINISHED
             and self.ttft_s is not None
@@ -70,7 +70,7 @@ class Record:
         )
 
     def to_json(self) -> str:
-        """One line of a record file."""
+        """Return one line of a record file."""
         fields = asdict(self)
         if self.token_ids is None:
             del fields["token_ids"]
@@ -86,12 +86,12 @@ class Record:
 
 
 def read_records(path: Path) -> list[Record]:
-    """All records of a file, in the order in which the requests ended."""
+    """Return all records of a file, in the order in which the requests ended."""
     return [Record.from_json(line) for line in path.read_text().splitlines() if line.strip()]
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """Linear quantile of `values`, `None` of none at all."""
+    """Return the linear quantile of `values`, `None` of none at all."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -117,7 +117,7 @@ class Tally:
 
     @property
     def attainment(self) -> float | None:
-        """Good requests per request; unknown while there is none."""
+        """Return good requests per request; unknown while there is none."""
         return self.good / self.requests if self.requests else None
 
 

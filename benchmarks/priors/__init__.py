@@ -1,1 +1,1 @@
-"""How good the first guess of an engine is, and where the numbers that ship come from."""
+"""The quality of the first guess of an engine, and the origin of the numbers that ship."""

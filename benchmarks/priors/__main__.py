@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def told_by(known: Shipped) -> StartUp:
-    """What an engine of that profile would measure of itself before it is Ready."""
+    """Return what an engine of that profile would measure of itself before it is Ready."""
     profile = profile_of(known.name)
     return StartUp(
         prefill=tuple((float(u), profile.service_s(u)) for u in (32, 1024)),
@@ -65,7 +65,7 @@ def told_by(known: Shipped) -> StartUp:
 
 
 def guesses(start_up: StartUp, by_profile: Prior | None) -> Iterable[EngineModels]:
-    """The models before any traffic, by each kind of guess."""
+    """Yield the models before any traffic, by each kind of guess."""
     assert start_up.shape is not None
     assert start_up.hardware is not None
     by_sheet = roofline(start_up.shape, start_up.hardware)
@@ -80,7 +80,7 @@ def guesses(start_up: StartUp, by_profile: Prior | None) -> Iterable[EngineModel
 
 
 def errors(profile: EngineProfile, models: EngineModels) -> tuple[float, float]:
-    """Mean relative error of prefill seconds and of decode step seconds."""
+    """Return the mean relative error of prefill seconds and of decode step seconds."""
     service, step = models.service.coefficients(), models.step.coefficients()
     prefill = [
         dot(service, (1.0, u, u * u / 2.0)) / profile.service_s(u) - 1.0 for u in LONG_PROMPTS
@@ -94,7 +94,7 @@ def errors(profile: EngineProfile, models: EngineModels) -> tuple[float, float]:
 
 
 def rows(found: Iterable[Shipped]) -> Iterable[str]:
-    """The rows as they stand in the core, one profile each."""
+    """Yield the rows as they stand in the core, one for each profile."""
     for each in found:
         shape = ", ".join(f"{value:.6g}" for value in astuple(each.shape)[:-1])
         yield (

@@ -16,7 +16,7 @@ DIGITS = 4
 
 
 def fitted(name: str) -> Shipped:
-    """What ships of the profile of that name: its model, its hardware and the fitted laws."""
+    """Return the profile that ships under a name: its model, its hardware and the fitted laws."""
     profile = profile_of(name)
     system, model = name.split("-", 1)
     model, fp8 = model.removesuffix("-fp8"), model.endswith("-fp8")
@@ -31,7 +31,7 @@ def fitted(name: str) -> Shipped:
 
 
 def decode_points(profile: EngineProfile) -> list[tuple[int, int]]:
-    """Batches and contexts that fit its cache."""
+    """Return the batches and contexts that fit its cache."""
     return [
         (batch, context)
         for batch in BATCHES
@@ -54,7 +54,7 @@ def _step(profile: EngineProfile) -> Triple:
 
 
 def least_relative_error(rows: list[tuple[Triple, float]]) -> Triple:
-    """The law whose relative error over these rows is least."""
+    """Return the law whose relative error over these rows is least."""
     sums = Sums()
     for (x0, x1, x2), y in rows:
         sums = sums.add((x0 / y, x1 / y, x2 / y), 1.0, weight=1.0, keep=1.0)

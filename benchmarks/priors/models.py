@@ -1,4 +1,4 @@
-"""Models by what their config.json says of their shape."""
+"""Models by the shape that their config.json gives."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,7 +21,7 @@ class Model:
     head_dim: int = 128
 
     def config(self) -> dict[str, Any]:
-        """Its part of a config.json."""
+        """Return its part of a config.json."""
         return {
             "num_hidden_layers": self.layers,
             "hidden_size": self.hidden,
@@ -34,7 +34,7 @@ class Model:
         }
 
     def shape(self, *, quantization: str | None) -> ModelShape:
-        """The shape that the engine's launcher tells of it."""
+        """Return its shape as the engine's launcher reports it."""
         settings = EngineSettings(role=Role.PREFILL, model="any", quantization=quantization)
         shape = model_shape(self.config(), settings)
         assert shape is not None

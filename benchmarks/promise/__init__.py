@@ -1,1 +1,1 @@
-"""Is the attainment objective held on traffic of many kinds, and at what cost."""
+"""The promise of an attainment objective: whether traffic of many kinds keeps it, at what cost."""

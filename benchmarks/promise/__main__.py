@@ -1,4 +1,4 @@
-"""Is the promise kept, and at what cost: `python -m benchmarks.promise`, or `--quick`.
+"""The promise, whether it is kept, and its cost: `python -m benchmarks.promise`, or `--quick`.
 
 Finished runs are kept in the user's cache: an interrupted benchmark goes on where it was, and a
 change of the core makes only Tandem's runs anew.
@@ -89,7 +89,7 @@ def _write(folder: Path, results: Sequence[Result], report: str) -> None:
 
 
 def _read(path: Path, results: Sequence[Result]) -> list[Result]:
-    """What was written before, of these cases."""
+    """Return what an earlier run wrote of these cases."""
     rows = json.loads(path.read_text())
     return [Result(r.case, rows[r.case.name]) for r in results if r.case.name in rows]
 

@@ -1,4 +1,4 @@
-"""A case as it is run: its pool, and the file that keeps its runs."""
+"""A case with its pool, and the file that keeps its runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ class Bench:
 
     @property
     def pool(self) -> simulated.Case:
-        """The pool; made when something must be run."""
+        """Return the pool; it is made when something must be run."""
         if self._pool is None:
             self._pool = pool_of(self.case, self.folder)
         return self._pool
 
     def one(self, kind: str, settings: object, policy: Callable[[simulated.Case], Policy]) -> Row:
-        """One run, or what it was before."""
+        """Return the row of one run, made now or kept from before."""
         key = key_of(kind, self.case.identity, settings)
         return self.kept.get(key, lambda: run(self.case, self.pool, policy(self.pool)))
 
     def fixed(self, size: Size) -> Row:
-        """The run of a fleet that never moves. The objective tells it nothing."""
+        """Return the run of a fleet that never moves. The objective tells it nothing."""
         without_target = self.case.identity.rpartition(" ")[0]
         fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
         key = key_of("fixed", without_target, size)

@@ -33,13 +33,13 @@ class Slo:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything that a run depends on but the policy.
+    """The conditions of a run: everything that it depends on but the policy.
 
     Attributes:
         target: the attainment that is promised.
         replicas: how many the mean load keeps fully busy, by design.
         scored_s: from when on it is judged.
-        event_s: when happens what nobody could know; `None` where the traffic recurs.
+        event_s: the time of an event that no policy could know; `None` where the traffic recurs.
     """
 
     name: str
@@ -53,30 +53,30 @@ class Case:
 
     @property
     def family(self) -> Family:
-        """Kind of traffic."""
+        """Return the kind of the traffic."""
         return self.traffic.family
 
     @property
     def identity(self) -> str:
-        """All that tells its runs from those of another, whatever it is called."""
+        """Return the text that tells its runs from those of another case, whatever its name."""
         told = (self.traffic, self.cold_start_s, self.scored_s, self.event_s, self.slo)
         return f"{told!r} {self.target:g}"
 
 
 @lru_cache(maxsize=2)
 def trace_of(traffic: Traffic, folder: Path | None) -> Trace:
-    """The requests: several runs in turn are on the same ones."""
+    """Return the requests; several runs in turn share them."""
     return requests_of(traffic, folder)
 
 
 @lru_cache(maxsize=1)
 def profile() -> EngineProfile:
-    """The engines of every case."""
+    """Return the engines of every case."""
     return profile_of(PROFILE)
 
 
 def manifest(slo: Slo, target: float) -> dict[str, object]:
-    """A pool that leaves everything but its SLO and its bounds at the product's defaults."""
+    """Return a pool that leaves everything but its SLO and its bounds at the product's defaults."""
     bounds = {"minReplicas": 1, "maxReplicas": MOST_REPLICAS, "gpusPerReplica": 1}
     repo = {"repo": "meta-llama/Llama-3.1-8B-Instruct"}
     return {
@@ -105,7 +105,7 @@ def manifest(slo: Slo, target: float) -> dict[str, object]:
 
 
 def pool_of(case: Case, folder: Path | None) -> simulated.Case:
-    """The pool, as `tandem simulate` would run it."""
+    """Return the pool, as `tandem simulate` would run it."""
     pool = parse_pool(manifest(case.slo, case.target), strict=True)
     spec, trace, engines = spec_of(pool), trace_of(case.traffic, folder), profile()
     return simulated.Case(
@@ -123,7 +123,7 @@ def pool_of(case: Case, folder: Path | None) -> simulated.Case:
 
 
 def demand(trace: Trace, spec: PoolSpec) -> dict[Role, float]:
-    """Replicas that the mean load keeps fully busy; every block sent before comes from a cache."""
+    """Return the replicas that the mean load keeps busy; every repeated block is cached."""
     engines, seen = profile(), set[int]()
     work_s = tokens = context = 0.0
     for request in trace.requests:

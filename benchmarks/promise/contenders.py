@@ -1,4 +1,4 @@
-"""Who is run on a case: each policy by name, with the runs that its row needs."""
+"""The contenders of a case: each policy by name, with the runs that its row needs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,22 +32,22 @@ DYNAMO = DynamoSettings(throughput_s=60.0, load_s=5.0)
 
 
 def tandem(bench: Bench) -> Row:
-    """The core as it is."""
+    """Run the core as it is."""
     return bench.one("tandem", "", lambda _: Tandem())
 
 
 def hold(bench: Bench) -> Row:
-    """What the last hour needed."""
+    """Run the policy that holds what the last hour needed."""
     return bench.one("hold", "", lambda pool: Hold(pool.profile))
 
 
 def ratchet(bench: Bench) -> Row:
-    """What the most of the past needed, for ever: it learns, and guesses nothing."""
+    """Run the policy that keeps for ever what its busiest past needed: it guesses nothing."""
     return bench.one("ratchet", "", lambda pool: Ratchet(Hold(pool.profile)))
 
 
 def clairvoyant(bench: Bench) -> Row:
-    """Who knows each request."""
+    """Run the policy that knows each request."""
     return bench.one("clairvoyant", "", _seer)
 
 
@@ -57,7 +57,10 @@ def _seer(pool: simulated.Case, event_s: float | None = None) -> Policy:
 
 
 def surprised(bench: Bench) -> Row | None:
-    """Who knows each request, but of an event only once it happened; `None` where there is none."""
+    """Run the policy that knows each request, but an event only once it happened.
+
+    Return `None` if the case has no event.
+    """
     event_s = bench.case.event_s
     if event_s is None:
         return None
@@ -65,9 +68,9 @@ def surprised(bench: Bench) -> Row | None:
 
 
 def caught(bench: Bench) -> Row | None:
-    """The excess of one start-up: Tandem's own fleet until the event, and then who knows all.
+    """Run Tandem until the event, and then the policy that knows all: the excess of one start-up.
 
-    `surprised` has a fleet of its own when the event comes, larger or smaller by its rule's chance.
+    `surprised` has a fleet of its own at the event, larger or smaller by its rule's chance.
     """
     event_s = bench.case.event_s
     if event_s is None:
@@ -78,7 +81,10 @@ def caught(bench: Bench) -> Row | None:
 
 
 def thrifty(bench: Bench) -> Row | None:
-    """Who knows each request and keeps no more spare than the target needs, found in hindsight."""
+    """Run the policy that knows each request, with the least spare that reaches the target.
+
+    That spare is found in hindsight.
+    """
 
     def policy(prefill: float, decode: float) -> Callable[[simulated.Case], Policy]:
         def made(pool: simulated.Case) -> Policy:
@@ -98,21 +104,21 @@ def thrifty(bench: Bench) -> Row | None:
 
 
 def dynamo(bench: Bench) -> Row:
-    """Both loops."""
+    """Run NVIDIA's planner with both of its loops."""
     return bench.one("dynamo", DYNAMO, lambda pool: Dynamo(pool.profile, DYNAMO))
 
 
 def cheapest_fixed(bench: Bench) -> Row | None:
-    """The fixed fleet with the fewest GPUs that reaches the target; `None`: none within bounds."""
+    """Run the cheapest fixed fleet that reaches the target; `None`: none within bounds."""
     size = cheapest((bench,))
     return None if size is None else bench.fixed(size)
 
 
 def informed(bench: Bench) -> Row | None:
-    """The fixed fleet that is cheapest on other draws of the same process, run on this one.
+    """Run on this draw the fixed fleet that is cheapest on other draws of the same process.
 
-    It knows what no policy can learn better from the past: the process itself, and of its draws
-    none. `None` where the traffic is not stationary, or no fleet reaches the target there.
+    It knows the process itself, which no policy can learn better from the past, and none of the
+    draws. `None` where the traffic is not stationary, or no fleet reaches the target there.
     """
     traffic = bench.case.traffic
     if traffic.family not in STATIONARY:
@@ -126,7 +132,7 @@ def informed(bench: Bench) -> Row | None:
 
 
 def hpa(bench: Bench) -> Row | None:
-    """Kubernetes' own on p95 latencies, its settings those that were best on this very trace."""
+    """Run Kubernetes' own autoscaler on p95 latencies, with the best settings for this trace."""
 
     def policy(share: float, stabilization_s: float) -> Callable[[simulated.Case], Policy]:
         def made(pool: simulated.Case) -> Policy:
@@ -139,7 +145,7 @@ def hpa(bench: Bench) -> Row | None:
 
 
 def keda(bench: Bench) -> Row | None:
-    """The same controller on requests that a role has, as KEDA feeds it."""
+    """Run the same controller on the requests of a role, as KEDA feeds it."""
 
     def policy(share: float, stabilization_s: float) -> Callable[[simulated.Case], Policy]:
         def made(pool: simulated.Case) -> Policy:
@@ -163,7 +169,7 @@ def _tuned(
     seconds: Sequence[float],
     policy: Callable[[float, float], Callable[[simulated.Case], Policy]],
 ) -> Row | None:
-    """The cheapest that reaches the target, over a grid of shares and of a second setting.
+    """Return the cheapest run that reaches the target, over a grid of shares and a second setting.
 
     A higher share of what a replica can bear costs less and attains less, so of each second
     setting only the shares around the edge are run.

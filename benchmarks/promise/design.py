@@ -50,7 +50,7 @@ RECORDED_SLO = Slo(ttft_s=1.0, per_thousand_s=0.2, tpot_s=0.03)
 
 
 def sample(number: int, folder: Path | None) -> tuple[Case, ...]:
-    """All cases of a sample; without the folder of public traces, those of made traffic."""
+    """Return all cases of a sample; without the folder of public traces, only made traffic."""
     made = [case for kind in KINDS for case in _nine(kind, number)]
     recorded = (
         [] if folder is None else [c for f in RECORDED_REPLICAS for c in _four(f, number, folder)]
@@ -114,7 +114,7 @@ def _poisson(_shape: int, mix: Mix, seed: int, _random: Random) -> Traffic:
 
 def _mmpp(high: float, part: float) -> Callable[[int, Mix, int, Random], Traffic]:
     def made(shape: int, mix: Mix, seed: int, _random: Random) -> Traffic:
-        """Calms of one, three and ten minutes, at least some of each after the first 15."""
+        """Return calms of one, three and ten minutes, at least some of each after the first 15."""
         calm_s, span_s = ((60.0, SPAN_S), (180.0, 3600.0), (600.0, 6300.0))[shape]
         return Traffic(
             Family.MMPP, 1.0, high, span_s, seed, mix, period_s=calm_s, lasts_s=part * calm_s
@@ -159,7 +159,7 @@ def _ramp(shape: int, mix: Mix, seed: int, random: Random) -> Traffic:
 
 
 def _burst(shape: int, mix: Mix, seed: int, random: Random) -> Traffic:
-    """On a level rate, on the crest of a wave, or anywhere on one."""
+    """Return a burst on a level rate, on the crest of a wave, or anywhere on one."""
     high, period_s, at_s = 4.0, 1200.0, _event_s(random)
     level = Traffic(Family.BURST, 2.0, 2.0, SPAN_S, seed, mix, lasts_s=120.0, times=2.5, at_s=at_s)
     if shape == 0:
@@ -198,7 +198,7 @@ KINDS: dict[str, Callable[[int, Mix, int, Random], Traffic]] = {
 
 
 def _sized(traffic: Traffic, replicas: float) -> Traffic:
-    """The same at a load that keeps so many replicas fully busy in the mean."""
+    """Return the traffic at a load that keeps so many replicas fully busy in the mean."""
     if traffic.family is Family.AGENTS:
         return traffic.sized(replicas / _agents_need(traffic))
     before_s = traffic.at_s if traffic.after is not None else traffic.span_s
@@ -223,7 +223,7 @@ def mean_rps(traffic: Traffic) -> float:
 
 @lru_cache(maxsize=64)
 def _cost(mix: Mix) -> float:
-    """Replica-seconds of a request, of both roles together."""
+    """Return replica-seconds of a request, of both roles together."""
     random = Random(1)
     drawn = [
         TraceRequest(float(at), mix.prompt.draw(random), mix.output.draw(random))

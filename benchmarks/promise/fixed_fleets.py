@@ -13,7 +13,7 @@ SPARE = 1.5
 
 
 def cheapest(benches: Sequence[Bench]) -> Size | None:
-    """The smallest fleet that reaches the target over all requests of these cases together.
+    """Return the smallest fleet that reaches the target over all requests of these cases together.
 
     All have the target of the first. `None`: no fleet within bounds is enough.
     """
@@ -41,7 +41,7 @@ def _attained(benches: Sequence[Bench], size: Size) -> float:
 
 
 def _need(bench: Bench) -> Row:
-    """Replicas by role that the mean load keeps busy."""
+    """Return the replicas by role that the mean load keeps busy."""
 
     def measured() -> Row:
         need = demand(bench.pool.trace, bench.pool.spec)
@@ -51,7 +51,7 @@ def _need(bench: Bench) -> Row:
 
 
 def best_split(attained: Callable[[int], float], share: float, total: int, target: float) -> int:
-    """Prefill replicas of a total that attain the target, or else the most.
+    """Return prefill replicas of a total that attain the target, or else the most.
 
     Attainment rises and then falls with them, so a climb from their `share` finds the top.
     """
@@ -66,7 +66,7 @@ def best_split(attained: Callable[[int], float], share: float, total: int, targe
 
 
 def least(enough: Callable[[int], bool], guess: int, most: int) -> int:
-    """The least count above 1 that is enough, looked for around a guess; `most` is known to be."""
+    """Return the least count above 1 that is enough, near a guess; `most` is known to be enough."""
     low, high = 1, most
     at, step = min(max(2, guess), most), 1
     while high - low > 1:

@@ -1,4 +1,4 @@
-"""Finished runs, one a line, each under a hash of all that its result depends on.
+"""Finished runs, one a line, each under a hash of everything that its result depends on.
 
 Imports, comments and docstrings change no result, so a file that moves makes no run anew.
 Several processes may append at once. What a killed process left half written is not a run.
@@ -89,13 +89,13 @@ OWN: dict[str, Sequence[Path]] = {
 
 
 def depends_on(kind: str) -> tuple[Path, ...]:
-    """The code that runs of a kind of policy depend on: its own, and the world around it."""
+    """Return the code that runs of a kind of policy depend on: its own, and the world around it."""
     return (*WORLD, *OWN[kind])
 
 
 @cache
 def code(kind: str) -> str:
-    """A hash of that code."""
+    """Return a hash of the code that runs of a kind of policy depend on."""
     digest = hashlib.sha256(
         f"{inspect.getsource(Slo)}{inspect.getsource(ttft_bound_s)}{router_of(Router())}".encode()
     )
@@ -105,7 +105,7 @@ def code(kind: str) -> str:
 
 
 def meaning(source: str) -> str:
-    """What a module does: its syntax tree without imports and docstrings."""
+    """Return the meaning of a module: its syntax tree without imports and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
@@ -120,7 +120,7 @@ def _does_nothing(node: ast.AST) -> bool:
 
 
 def key_of(kind: str, *settings: object) -> str:
-    """The key of a run of that kind of policy, which `settings` tell from others of its kind."""
+    """Return the key of a run of that kind of policy; `settings` tell it from others."""
     return hashlib.sha256("\0".join((code(kind), *map(str, settings))).encode()).hexdigest()[:24]
 
 
@@ -133,7 +133,7 @@ class Kept:
     _read_to: int = 0
 
     def get(self, key: str, run: Callable[[], Row]) -> Row:
-        """The run under this key, made now where there is none."""
+        """Return the run under this key, made now where there is none."""
         if key not in self._rows:
             self._read()
         found = self._rows.get(key)

@@ -1,4 +1,4 @@
-"""A picture: a point per case and policy, how much of the budget it used against what it cost."""
+"""A picture with a point per case and policy: the used share of the budget against the cost."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -23,7 +23,7 @@ COLOURS = {
 
 
 def svg(results: Sequence[Result]) -> str:
-    """The picture as SVG text; a case that no fixed fleet can serve has no point."""
+    """Return the picture as SVG text; a case that no fixed fleet can serve has no point."""
     ran = [name for name in COLOURS if any(result.row(name) for result in results)]
     body = [*_axes(), *_legend(ran), *(p for result in results for p in _points(result))]
     return "\n".join(
@@ -46,7 +46,7 @@ def _y(used: float) -> float:
 
 
 def _share(value: float, bounds: tuple[float, float]) -> float:
-    """Where a value lies on a log scale; what is outside stands at the edge."""
+    """Return the place of a value on a log scale; a value outside stands at the edge."""
     low, high = bounds
     return log(min(max(value, low), high) / low) / log(high / low)
 

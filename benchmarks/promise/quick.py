@@ -1,4 +1,4 @@
-"""Sixteen cases for whoever changes the core: minutes, not hours.
+"""Sixteen cases to check a change of the core in minutes, not hours.
 
 The first is the issue's own, to the request. The next ten stand for unseen cases that are kept
 apart, with seeds of their own. The others add what those leave out.
@@ -13,7 +13,7 @@ SPAN_S = 2400.0
 
 
 def mix(prompt: float, output: float) -> Mix:
-    """Lognormal lengths around these medians."""
+    """Return lognormal lengths around these medians."""
     return Mix(Lengths(prompt, SIGMA), Lengths(output, SIGMA))
 
 
@@ -37,7 +37,7 @@ def _jumps(
 
 
 def _wave(seed: int, at_s: float, period_s: float) -> Traffic:
-    """6 to 40 requests/s, and 1.8 times as many for a minute."""
+    """Return 6 to 40 requests/s, and 1.8 times as many for a minute."""
     return Traffic(
         Family.BURST,
         6.0,

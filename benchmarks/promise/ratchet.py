@@ -13,18 +13,18 @@ from tandem_operator.sim.policy import Policy, PolicyAnswer
 
 @dataclass(slots=True)
 class Ratchet:
-    """The largest fleet by role that another policy ever asked for."""
+    """The policy of the largest fleet by role that another policy ever wanted."""
 
     grows: Policy
     _most: dict[Role, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Its own, with that of the other policy."""
+        """Return its name, with that of the other policy."""
         return f"ratchet of {self.grows.name}"
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """What the other policy asks for, or asked for before."""
+        """Return the largest fleet that the other policy wants, or wanted before."""
         answer = self.grows.tick(spec, observation, now_s)
         for role, count in answer.replicas.items():
             self._most[role] = max(count, self._most.get(role, 0))

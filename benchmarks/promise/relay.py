@@ -9,7 +9,7 @@ from tandem_operator.sim.policy import Policy, PolicyAnswer
 
 @dataclass(slots=True)
 class Relay:
-    """The first policy before `at_s` of the observation's clock, the second from then on."""
+    """A relay of policies: the first before `at_s` of the observation's clock, then the second."""
 
     first: Policy
     second: Policy
@@ -17,10 +17,10 @@ class Relay:
 
     @property
     def name(self) -> str:
-        """Both names."""
+        """Return the names of both policies."""
         return f"{self.first.name}, then {self.second.name}"
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """What the policy of this moment says."""
+        """Return the answer of the policy of this moment."""
         policy = self.first if now_s < self.at_s else self.second
         return policy.tick(spec, observation, now_s)

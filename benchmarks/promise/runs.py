@@ -18,7 +18,7 @@ HOUR_S = 3600.0
 
 
 def run(case: Case, pool: simulated.Case, policy: Policy) -> dict[str, Any]:
-    """The figures of one run: those of the scored part, and under `first` those before it."""
+    """Return the figures of one run: the scored part, and under `first` the part before it."""
     began_s = time.process_time()
     start = pool.start
     if isinstance(policy, Static):
@@ -51,10 +51,10 @@ def run(case: Case, pool: simulated.Case, policy: Policy) -> dict[str, Any]:
 
 
 def _part(pool: Pool, moments: tuple[Moment, ...], begin_s: float, end_s: float) -> dict[str, Any]:
-    """What of a run lies between two moments: requests by their arrival, GPUs by the clock."""
+    """Return the part of a run between two moments: requests by arrival, GPUs by the clock."""
     slo = pool.spec.slo
     flights = [f for f in pool.ended if begin_s <= f.request.at_s < end_s]
-    # Who was still inside when the run was cut off is in no list, and late.
+    # A request still inside when the run was cut off is in no list, and late.
     entered = sum(begin_s <= r.at_s < end_s for r in pool.setup.trace.requests)
     good = sum(judge(flight, slo).good for flight in flights)
     held_s = sum(
@@ -71,7 +71,7 @@ def _part(pool: Pool, moments: tuple[Moment, ...], begin_s: float, end_s: float)
 
 
 def _changes(moments: Iterable[Moment], begin_s: float, end_s: float) -> int:
-    """How often a count that is asked for became another."""
+    """Return how often a desired count changed."""
     return sum(
         after.asked[role] != before.asked[role]
         for before, after in pairwise(moments)

@@ -1,4 +1,4 @@
-"""The rows of the promise: what must be, what is the goal, what was measured."""
+"""The rows of the promise: the requirement, the goal and the measured value."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Result:
     rows: Mapping[str, Row | None]
 
     def row(self, policy: str) -> Row | None:
-        """The row of a policy, if it has one."""
+        """Return the row of a policy, if it has one."""
         return self.rows.get(policy)
 
     @property
     def has_trend(self) -> bool:
-        """Whether its load moves slowly enough, or once, so that a fixed fleet wastes much."""
+        """Return whether its load moves so slowly, or once, that a fixed fleet wastes much."""
         traffic = self.case.traffic
         if traffic.family is Family.SINE:
             return (traffic.period_s or 0.0) >= LONG_WAVE_S
@@ -36,12 +36,12 @@ class Result:
 
     @property
     def budget_used(self) -> float | None:
-        """Late requests of Tandem over what the target allows; above 1 the promise is broken."""
+        """Return Tandem's late requests over the allowed ones; above 1 the promise is broken."""
         own = self.row("tandem")
         return None if own is None else (1.0 - own["attainment"]) / (1.0 - self.case.target)
 
     def cost_ratio(self, *others: str) -> float | None:
-        """Tandem's GPU-hours over those of the cheapest of the others that reaches the target."""
+        """Return Tandem's GPU-hours over those of the cheapest other that reaches the target."""
         own = self.row("tandem")
         reached = [
             row["gpu_hours"]
@@ -64,7 +64,7 @@ class Line:
 
 
 def lines(results: Sequence[Result], before: Sequence[Result] = ()) -> list[Line]:
-    """Every row; `before` is what an older core gave on the same cases."""
+    """Return every row; `before` holds the results of an older core on the same cases."""
     return [
         _recurring(results),
         _unknown(
@@ -123,9 +123,9 @@ def _recurring(results: Sequence[Result]) -> Line:
 
 
 def _unknown(results: Sequence[Result], bound_by: str, what: str) -> Line:
-    """Late requests over those of a policy that learns of the event as it happens.
+    """Return the late requests over those of a policy that learns of the event as it happens.
 
-    What the objective allows is nobody's fault, even where that policy loses less.
+    The late requests that the objective allows do not count, even where that policy loses fewer.
     """
     ratios = []
     for result in results:
@@ -274,7 +274,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def worst(results: Sequence[Result], count: int = 10) -> list[Result]:
-    """The cases that use most of their budget."""
+    """Return the cases that use the largest shares of their budget."""
     key: Callable[[Result], float] = lambda result: result.budget_used or 0.0  # noqa: E731
     known = [result for result in results if result.budget_used is not None]
     return sorted(known, key=key, reverse=True)[:count]

@@ -9,7 +9,7 @@ HEAD = "scored after the first 15 minutes: attainment @ GPU-hours (replica chang
 
 
 def line(result: Result) -> str:
-    """A case: each policy's attainment, GPU-hours and changes; `!` where the target is missed."""
+    """Return a case's attainment, GPU-hours and changes by policy; `!` marks a missed target."""
     case = result.case
     cells = [f"{name} {_cell(row, case.target)}" for name, row in result.rows.items()]
     ratio = result.cost_ratio("fixed")
@@ -29,7 +29,7 @@ def _cell(row: Row | None, target: float) -> str:
 
 
 def verdicts(lines: Sequence[Line]) -> str:
-    """The table of what must be, what is the goal and what was measured."""
+    """Return the table of requirements, goals and measured values."""
     rows = ["| after the first 15 minutes | must | goal | measured | must | goal |"]
     rows.append("|---|---|---|---|---|---|")
     for each in lines:
@@ -43,7 +43,7 @@ def _verdict(kept: bool | None) -> str:
 
 
 def by_case(results: Sequence[Result]) -> str:
-    """A case a row, a policy a column: attainment @ GPU-hours."""
+    """Return attainment @ GPU-hours: a row for each case, a column for each policy."""
     names = list(dict.fromkeys(name for result in results for name in result.rows))
     rows = ["| case | target | start-up | replicas | " + " | ".join(names) + " |"]
     rows.append("|---|---|---|---|" + "---|" * len(names))

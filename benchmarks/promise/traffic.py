@@ -52,17 +52,17 @@ FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What users ask for. Two of equal numbers are the same requests.
+    """The requests of users. Two values with equal numbers are the same requests.
 
     Attributes:
         low_rps, high_rps: the usual rate, and that of a crest, a rush or a spike.
         mix: lengths of prompts and answers; `after`: those after a shift.
         period_s: length of a wave or a day, a mean stay in the calm, or the longest silence. A
             burst without one stands on a level rate.
-        lasts_s: how long a burst, a ramp, a mean rush or the longest spike takes.
-        at_s: when a step, ramp, burst or shift begins.
-        times: how many times as many come in a burst.
-        scale: of recorded traffic, times its load; of agents, how many there are.
+        lasts_s: the length of a burst, a ramp, a mean rush or the longest spike.
+        at_s: the time at which a step, ramp, burst or shift begins.
+        times: the factor on the rate in a burst.
+        scale: the factor on the load of recorded traffic, or the number of agents.
     """
 
     family: Family
@@ -79,7 +79,7 @@ class Traffic:
     scale: float = 1.0
 
     def sized(self, factor: float) -> "Traffic":
-        """The same with so many times the load."""
+        """Return the traffic at so many times the load."""
         return replace(
             self,
             low_rps=self.low_rps * factor,
@@ -89,7 +89,7 @@ class Traffic:
 
 
 def requests_of(traffic: Traffic, folder: Path | None) -> Trace:
-    """The requests; `folder` holds the recorded ones."""
+    """Return the requests; `folder` holds the recorded ones."""
     name, span_s, mix, seed = str(traffic.family), traffic.span_s, traffic.mix, traffic.seed
     match traffic.family:
         case Family.MMPP:
@@ -124,7 +124,7 @@ def requests_of(traffic: Traffic, folder: Path | None) -> Trace:
 
 
 def rate_of(traffic: Traffic) -> Rate:
-    """Requests per second at a moment, of traffic that has a rate over time."""
+    """Return the requests per second at a moment, of traffic that has a rate over time."""
     low, high, at_s = traffic.low_rps, traffic.high_rps, traffic.at_s
     end_s = at_s + traffic.lasts_s
     match traffic.family:
@@ -154,7 +154,7 @@ def _period_s(traffic: Traffic) -> float:
 
 
 def _recorded(traffic: Traffic, folder: Path | None) -> Trace:
-    """A part of what others recorded, from `at_s` on."""
+    """Return a part of recorded traffic, from `at_s` on."""
     if folder is None:
         raise ValueError(f"{traffic.family} needs the folder that holds {FILES[traffic.family][0]}")
     file, form = FILES[traffic.family]

@@ -1,4 +1,4 @@
-"""Run jobs in a few processes: a case under a policy each; each is reported when it ends."""
+"""Jobs in a few processes: a case under its policies each; each is reported when it ends."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a job; a row is `None` where nothing of the kind reaches the target."""
+    """The outcome of a job; a row is `None` where nothing of the kind reaches the target."""
 
     case: Case
     rows: dict[str, Row | None]

@@ -1,4 +1,4 @@
-"""Where policies meet: one trace on one simulated cluster, and the work that the trace brings."""
+"""The arena of policies: one trace on one simulated cluster, and the work that the trace brings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Work:
 
 
 def work(trace: Trace, setup: Setup, profile: Profile) -> tuple[Work, Work]:
-    """Prefill's and decode's work."""
+    """Return the work of prefill and that of decode."""
     minutes = int(trace.span_s // 60) + 1
     busy, tokens = [0.0] * minutes, [0.0] * minutes
     for request in trace.requests:
@@ -42,10 +42,10 @@ def work(trace: Trace, setup: Setup, profile: Profile) -> tuple[Work, Work]:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """One trace and setup, and where results are kept.
+    """One trace and setup, and the folder of results.
 
     Attributes:
-        floor_splits: of each size of floor, how many splits between the roles a search tries.
+        floor_splits: the splits between the roles that a search tries for each size of floor.
     """
 
     trace: Trace
@@ -56,11 +56,11 @@ class Arena:
     floor_splits: int = 1
 
     def job(self, policy: str, **options: Any) -> Job:
-        """What to replay here."""
+        """Return the job of a policy here."""
         return Job(policy, self.trace.name, self.trace_hash, self.setup, options)
 
     def run_all(self, jobs: Sequence[Job]) -> list[Result]:
-        """The results of many."""
+        """Return the results of many jobs."""
         return self.workers.run_all(jobs, self.trace, self.folder)
 
 
@@ -77,7 +77,7 @@ def arena_of(
     gpu_budget: int | None = None,
     floor_splits: int = 1,
 ) -> Arena:
-    """An arena whose first fleet and budget, where not given, are fitted to the trace."""
+    """Return an arena whose first fleet and budget, where not given, are fitted to the trace."""
     setup = Setup(
         timing=timing,
         ttft_s=ttft_s,

@@ -21,7 +21,7 @@ Schedule = Mapping[str, Any]
 
 
 def schedule(trace: Trace, profile: Profile, *, itl_s: float, startup_s: float) -> Schedule:
-    """Replicas of each role that each second needs, and how many seconds ahead to order them."""
+    """Return the replicas that each second needs of each role, and how far ahead to order them."""
     seconds = int(trace.span_s) + 200
     work, tokens = [0.0] * seconds, [0.0] * seconds
     for request in trace.requests:
@@ -45,11 +45,11 @@ class Clairvoyant:
         self._plan = plan
 
     def initial_tick_ms(self) -> float:
-        """When the simulator asks first."""
+        """Return the time of the simulator's first question."""
         return FIRST_TICK_MS
 
     def on_tick(self, snapshot: Mapping[str, Any]) -> dict[str, float]:
-        """The largest need until a replica that is ordered now would be ready."""
+        """Return the largest need until a replica that is ordered now would be ready."""
         now_s = int(snapshot["now_ms"] / 1000.0)
         return {
             "target_prefill": self._peak(self._plan["prefill"], now_s),
@@ -63,7 +63,7 @@ class Clairvoyant:
 
 
 def _needed(demand: Sequence[float], per_replica: float) -> list[int]:
-    """Replicas for the mean of the `WINDOW_S` seconds that begin at each second."""
+    """Return the replicas for the mean of the `WINDOW_S` seconds that begin at each second."""
     sums = [0.0, *accumulate(demand)]
     return [
         max(1, ceil((sums[second + WINDOW_S] - sums[second]) / WINDOW_S / per_replica))

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 SIMULATOR, LIBRARIES = HERE / "requirements-simulator.txt", HERE / "requirements.txt"
 ROOT = HERE.parents[1]
 PACKAGES = tuple(str(ROOT / part) for part in ("operator", "engine", "contracts"))
-"""Where our own packages are: the simulator's environment has none of them installed."""
+"""The folders of our own packages: the simulator's environment has none of them installed."""
 NEEDED = (3, 11)
 MARK = "TANDEM_REPLAY_ENVIRONMENT"
 STAMP = "tandem-stamp"
@@ -25,7 +25,7 @@ class NoEnvironmentError(RuntimeError):
 
 
 def cache_directory() -> Path:
-    """Where Tandem keeps what can be made again."""
+    """Return the folder in which Tandem keeps what can be made again."""
     named = os.environ.get("TANDEM_CACHE")
     if named:
         return Path(named).resolve()
@@ -34,7 +34,7 @@ def cache_directory() -> Path:
 
 
 def stamp() -> str:
-    """A hash of everything that the environment is made from."""
+    """Return a hash of everything that the environment is made from."""
     return hashlib.sha256(SIMULATOR.read_bytes() + b"\0" + LIBRARIES.read_bytes()).hexdigest()
 
 

@@ -14,7 +14,7 @@ LEAST_TTFT_S = 0.01
 
 
 def draw(name: str, results: Mapping[str, Result], ttft_s: float, path: Path) -> None:
-    """One picture of all policies on one trace."""
+    """Draw one picture of all policies on one trace."""
     figure, axes = plt.subplots(4, 1, sharex=True, figsize=(11, 12), layout="constrained")
     arrivals, replicas, queue, ttft = axes
     for policy, result in results.items():

@@ -34,7 +34,7 @@ class Tandem:
         self._due_s = 0.0
 
     def initial_tick_ms(self) -> float:
-        """When the simulator asks first."""
+        """Return the time of the simulator's first question."""
         return LOOK_S * 1000.0
 
     def on_tick(self, snapshot: Mapping[str, Any]) -> dict[str, float]:
@@ -70,7 +70,7 @@ class Tandem:
 
 
 def pool_spec(setup: Setup) -> PoolSpec:
-    """What a user would write: the SLO, bounds and a budget; all else as the API defaults it."""
+    """Return a user's spec: the SLO, bounds and a budget; the API's defaults for all else."""
     bounds = RoleSpec(
         min_replicas=1, max_replicas=setup.gpu_budget, gpus_per_replica=1, managed=True
     )

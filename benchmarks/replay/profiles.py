@@ -16,7 +16,7 @@ Milliseconds = Callable[[int, int], float]
 
 @cache
 def profile_of(timing: str) -> Profile:
-    """The profile of one timing: what a policy is told that may know it."""
+    """Return the profile of one timing, for the policies that may know it."""
     chosen = TIMINGS[timing]
     prefill_ms, step_ms = timing_of(chosen)
     prompts = [(n, prefill_ms(1, n)) for n in chosen.prompt_grid]
@@ -29,7 +29,7 @@ def profile_of(timing: str) -> Profile:
 
 
 def timing_of(timing: Timing) -> tuple[Milliseconds, Milliseconds]:
-    """Milliseconds of a prefill pass by batch and prompt, of a decode step by batch and context."""
+    """Return the ms of a prefill pass (batch, prompt) and of a decode step (batch, context)."""
     if timing.measured:
         return _table(measured_table(cache_directory() / "replay"))
     prefill, decode = (
@@ -42,7 +42,7 @@ def timing_of(timing: Timing) -> tuple[Milliseconds, Milliseconds]:
 
 
 def measured_table(folder: Path) -> Path:
-    """The simulator's table of the measured H200, from the planner's own test data.
+    """Return the simulator's table of the measured H200, from the planner's own test data.
 
     It is no measurement but a plane that NVIDIA's converter lays through the measured points.
     """
@@ -63,7 +63,7 @@ def measured_table(folder: Path) -> Path:
 
 
 def _table(path: Path) -> tuple[Milliseconds, Milliseconds]:
-    """Straight lines between the points of a table, as the simulator reads it."""
+    """Return straight lines between the points of a table, as the simulator reads it."""
     from scipy.interpolate import RegularGridInterpolator  # noqa: PLC0415
 
     with np.load(path) as found:
@@ -90,7 +90,7 @@ def _fit_steps(steps: Sequence[tuple[float, float, float]]) -> Coefficients:
 
 
 def _least_squares(rows: list[tuple[Coefficients, float]]) -> Coefficients:
-    """Seconds per feature, by relative error."""
+    """Return the seconds per feature, by relative error."""
     features = np.array([[value / ms for value in row] for row, ms in rows])
     found, *_ = np.linalg.lstsq(features, np.ones(len(rows)), rcond=None)
     first, second, third = (float(value) / 1000.0 for value in found)

@@ -22,9 +22,10 @@ PERIODS_S = (420.0, 480.0, 540.0, 600.0, 720.0, 840.0)
 def sine_with_burst(
     name: str, *, seed: int, burst_s: float | None, period_s: float = 600.0, span_s: float = 1200.0
 ) -> Trace:
-    """Trace A: 6 to 40 requests/s over `period_s`, 1.8 times as many for a minute from `burst_s`.
+    """Return trace A: 6 to 40 requests/s over `period_s`, 1.8 times that for a minute.
 
-    The draws come in the order of the published recipe, so that its seeds give its requests.
+    The minute begins at `burst_s`. The draws come in the order of the published recipe, so that its
+    seeds give its requests.
     """
     rate = sine(6.0, 40.0, period_s=period_s)
     if burst_s is not None:
@@ -33,7 +34,7 @@ def sine_with_burst(
 
 
 def sine_alike(name: str, *, seed: int = 1) -> Trace:
-    """Trace B: 5 to 45 requests/s over ten minutes, three times, all requests alike."""
+    """Return trace B: 5 to 45 requests/s over ten minutes, three times, all requests alike."""
     rate = sine(5.0, 45.0, period_s=600.0)
     return in_whole_ms(poisson(name, rate, most_rps=45.0, span_s=1800.0, mix=ALIKE, seed=seed))
 
@@ -41,7 +42,7 @@ def sine_alike(name: str, *, seed: int = 1) -> Trace:
 def there_and_back(
     name: str, *, seed: int, low_rps: float, high_rps: float, span_s: float
 ) -> Trace:
-    """A straight climb in the first half and a straight fall in the second."""
+    """Return a straight climb in the first half and a straight fall in the second."""
 
     def rate(at_s: float) -> float:
         share = 1.0 - abs(2.0 * at_s / span_s - 1.0)
@@ -51,18 +52,18 @@ def there_and_back(
 
 
 def azure_hour(folder: Path) -> Trace:
-    """The public hour of Azure's conversations."""
+    """Return the public hour of Azure's conversations."""
     return opened(folder / "azure2023_conv.csv", TraceFormat.AZURE)
 
 
 def azure_flat(folder: Path, *, copies: float = 4.0) -> Trace:
-    """Copies of the Azure hour, evenly apart, in a sixth of the time: of four 133 req/s."""
+    """Return copies of the Azure hour, evenly apart, in a sixth of the time; four: 133 req/s."""
     laid = sped_up(scaled(azure_hour(folder), copies), 6.0)
     return in_whole_ms(replace(laid, name=f"azure-x{copies:g}"))
 
 
 def azure_slice(folder: Path, *, start_s: float = 960.0, length_s: float = 1920.0) -> Trace:
-    """Half an hour around the peak of the Azure hour, its slope kept: 20 to 32 to 16 req/s.
+    """Return half an hour around the peak of the Azure hour, its slope kept: 20 to 32 to 16 req/s.
 
     Each request stands for four, drawn within 20 s around it.
     """
@@ -77,7 +78,7 @@ def azure_slice(folder: Path, *, start_s: float = 960.0, length_s: float = 1920.
 
 
 def mooncake_spread(folder: Path) -> Trace:
-    """The Mooncake hour with its clumps of three seconds spread by a seeded draw."""
+    """Return the Mooncake hour with its clumps of three seconds spread by a seeded draw."""
     hour = opened(folder / "mooncake_conversation_trace.jsonl", TraceFormat.MOONCAKE)
     return in_whole_ms(replace(spread(hour, 3.0, seed=3), name="mooncake"))
 
@@ -87,7 +88,7 @@ class Recipe:
     """One trace of the suite.
 
     Attributes:
-        kind: what is asked of a policy on it: `jump`, `calm` (varying, no jump) or `flat`.
+        kind: the demand on a policy: `jump`, `calm` (varying, no jump) or `flat`.
         unseen: whether it was made after the parameters were fixed.
         start: the fleet at the beginning, for every policy; `None`: fitted to the first minute.
     """
@@ -110,7 +111,7 @@ def _sine(name: str, seed: int, burst_s: float | None, period_s: float = 600.0) 
 
 
 def _drawn(count: int, *, seed: int) -> Iterator[tuple[str, Recipe]]:
-    """Waves with a burst at any moment: on a crest, a climb, a fall or in a trough, as it comes."""
+    """Yield waves with a burst at any moment: on a crest, a climb, a fall or in a trough."""
     random = Random(seed)
     for number in range(1, count + 1):
         period_s, burst_s = random.choice(PERIODS_S), random.uniform(90.0, 1110.0)
@@ -156,7 +157,7 @@ RECIPES = SUITE | DRAWN | NEAR_X4
 
 
 def add_trace_options(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
-    """`--only` for some of these traces or of those drawn, and `--drawn` for all of the latter."""
+    """Add `--only` for some of these or the drawn traces, and `--drawn` for all drawn ones."""
     choices = (*names, *DRAWN)
     parser.add_argument("--only", nargs="+", choices=choices, help="these traces alone")
     parser.add_argument(

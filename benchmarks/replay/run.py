@@ -48,7 +48,7 @@ class Fleet:
 
     @staticmethod
     def parse(text: str) -> "Fleet":
-        """The fleet that `text` names."""
+        """Return the fleet that `text` names."""
         parts = text.upper().removesuffix("D").replace("P", ",").split(",")
         if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
             raise argparse.ArgumentTypeError(f"{text!r} is no fleet; write for example 2P1D")
@@ -56,7 +56,7 @@ class Fleet:
 
 
 def positive(text: str) -> float:
-    """A number above zero."""
+    """Return a number above zero."""
     try:
         value = float(text)
     except ValueError:
@@ -67,14 +67,14 @@ def positive(text: str) -> float:
 
 
 def counted(text: str) -> int:
-    """A whole number above zero."""
+    """Return a whole number above zero."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number above 0, for example 2")
     return int(text)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     first, _, rest = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
         description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -123,7 +123,7 @@ def _span_s(options: argparse.Namespace) -> float | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replay and report; 2 for what cannot work."""
+    """Replay and report; return 2 for what cannot work."""
     options = parse(arguments)
     try:
         trace = in_whole_ms(
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def replayed(trace: Trace, options: argparse.Namespace) -> dict[str, Any]:
-    """The figures of one policy on one trace."""
+    """Return the figures of one policy on one trace."""
     # In the simulator's environment from here on.
     from benchmarks.replay.profiles import profile_of  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """The five policies of the comparison; two of them search for their best settings.
 
-A search is honest to its policy: it sees the whole trace, and the best result is reported with what
-was chosen and all that was tried. Fleets and floors are tried by size, each size in the splits
+A search is honest to its policy: it sees the whole trace, and the best result is reported with its
+settings and every attempt. Fleets and floors are tried by size, each size in the splits
 nearest to how the trace's own work divides between the roles.
 """
 
@@ -48,7 +48,7 @@ class Found:
 
 
 def evaluate(arena: Arena, policy: str, profile: Profile) -> Found:
-    """The figures of one of `POLICIES` on this trace."""
+    """Return the figures of one of `POLICIES` on this trace."""
     if policy == "dynamo-tuned":
         return _tuned(arena, profile)
     if policy == "static-best":
@@ -57,7 +57,7 @@ def evaluate(arena: Arena, policy: str, profile: Profile) -> Found:
 
 
 def single(arena: Arena, policy: str, profile: Profile) -> Job:
-    """The one replay of a policy that searches nothing."""
+    """Return the one replay of a policy that searches nothing."""
     if policy == "dynamo-default":
         return arena.job("dynamo", planner=DYNAMO_DEFAULT)
     if policy == "clairvoyant":
@@ -68,7 +68,7 @@ def single(arena: Arena, policy: str, profile: Profile) -> Job:
 
 
 def _tuned(arena: Arena, profile: Profile) -> Found:
-    """Dynamo with both loops over a grid of floors, from the mean work to the best fixed fleet.
+    """Run Dynamo with both loops over a grid of floors, from the mean work to the best fixed fleet.
 
     A larger floor holds more GPUs at every moment than the fixed fleet that reaches the objective
     alone; a smaller one is passed all the time.
@@ -98,9 +98,9 @@ def _tuned(arena: Arena, profile: Profile) -> Found:
 
 
 def _static(arena: Arena, profile: Profile) -> Found:
-    """The best fixed fleet: of the smallest size that reaches the objective.
+    """Return the best fixed fleet of the smallest size that reaches the objective.
 
-    More of a role never hurts, so a larger size reaches what a smaller one does.
+    More replicas of a role never hurt, so a larger size also reaches it.
     """
     prefill, decode = work(arena.trace, arena.setup, profile)
     tried: dict[Fleet, Result] = {}
@@ -147,9 +147,9 @@ def _name(fleet: Fleet) -> str:
 
 
 def best(tried: Sequence[tuple[str, Result]]) -> Found:
-    """The most efficient that reaches the objective.
+    """Return the most efficient result that reaches the objective.
 
-    If none does, the most efficient of those next to the highest attainment: efficiency alone would
+    If none does, take the most efficient near the highest attainment: efficiency alone would
     choose a fleet that starves users.
     """
     highest = max(result.attainment for _, result in tried)
@@ -160,7 +160,7 @@ def best(tried: Sequence[tuple[str, Result]]) -> Found:
 
 
 def splits_of(size: int, prefill: Work, decode: Work) -> list[Fleet]:
-    """All fleets of `size` replicas, those first that divide them most as the work divides."""
+    """Return all fleets of `size` replicas, first those nearest to the division of the work."""
     wanted = size * prefill.mean / (prefill.mean + decode.mean)
     counts = sorted(range(1, size), key=lambda p: (abs(p - wanted), p))
     return [(p, size - p) for p in counts]

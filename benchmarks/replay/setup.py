@@ -1,4 +1,4 @@
-"""What is simulated: engines, their timing, the SLO, the start-up time, and the fleet at the start.
+"""The simulated setup: engines, their timing, the SLO, the start-up time, the fleet at the start.
 
 Every policy meets the same setup. Only the clairvoyant and NVIDIA's planner are told the timing;
 Tandem measures it.
@@ -26,7 +26,7 @@ Coefficients = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long engines take, and how large their caches are."""
+    """The speed of engines, and the size of their caches."""
 
     quantization: str | None
     measured: bool
@@ -82,16 +82,16 @@ class Setup:
 
     @property
     def key(self) -> str:
-        """A stable description, for the cache."""
+        """Return a stable description, for the cache."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def with_budget(self, gpus: int) -> "Setup":
-        """The same cluster with room for `gpus` GPUs."""
+        """Return the same cluster with room for `gpus` GPUs."""
         return replace(self, gpu_budget=gpus)
 
     @property
     def kv_capacity_tokens(self) -> int:
-        """Tokens that one engine's KV cache holds."""
+        """Return the tokens that one engine's KV cache holds."""
         return TIMINGS[self.timing].kv_blocks * KV_BLOCK_TOKENS
 
 
@@ -103,18 +103,18 @@ class Profile:
     step: Coefficients
 
     def service_s(self, prompt_tokens: float) -> float:
-        """Prefill time of one prompt."""
+        """Return the prefill time of one prompt."""
         a0, a1, a2 = self.service
         return a0 + a1 * prompt_tokens + a2 * prompt_tokens * prompt_tokens
 
     def tokens_per_s(self, *, context_tokens: float, itl_s: float) -> float:
-        """Tokens per second of one decode engine whose steps take `itl_s`."""
+        """Return the tokens per second of one decode engine whose steps take `itl_s`."""
         d0, d1, d2 = self.step
         return (itl_s - d0) / (d1 + d2 * context_tokens) / itl_s
 
 
 def fitted_start(trace: Trace, profile: Profile, itl_s: float) -> tuple[int, int]:
-    """The fleet that carries the first minute of `trace` at a fair load."""
+    """Return the fleet that carries the first minute of `trace` at a fair load."""
     first = [r for r in trace.requests if r.at_s < START_WINDOW_S]
     context = sum(r.prompt_tokens + r.output_tokens / 2 for r in first) / len(first)
     tokens_per_s = profile.tokens_per_s(context_tokens=context, itl_s=itl_s)
@@ -126,13 +126,13 @@ def fitted_start(trace: Trace, profile: Profile, itl_s: float) -> tuple[int, int
 
 
 def context_of(trace: Trace) -> int:
-    """The engines' context length: the usual one, or what the longest request needs."""
+    """Return the engines' context length: the usual one, or what the longest request needs."""
     longest = max(r.prompt_tokens + r.output_tokens for r in trace.requests)
     return USUAL_CONTEXT if longest <= USUAL_CONTEXT else LONG_CONTEXT
 
 
 def estimator(timing: Timing, role: str) -> dict[str, Any]:
-    """What NVIDIA's estimator is asked for."""
+    """Return the question to NVIDIA's estimator."""
     config: dict[str, Any] = {
         "model": MODEL,
         "backend": "vllm",
@@ -147,7 +147,7 @@ def estimator(timing: Timing, role: str) -> dict[str, Any]:
 
 
 def engine_args(setup: Setup, role: str, *, measured: Path) -> dict[str, Any]:
-    """The simulator's description of one role's engines; `measured` is the H200 table."""
+    """Return the simulator's description of one role's engines; `measured` is the H200 table."""
     timing = TIMINGS[setup.timing]
     model: dict[str, Any] = {"type": "external"}
     if timing.measured:

@@ -53,7 +53,7 @@ class _Engine:
 
 @dataclass(slots=True)
 class _Ended:
-    """What ended within one second."""
+    """The requests that ended within one second."""
 
     finished: int = 0
     late_ttft: int = 0
@@ -105,7 +105,7 @@ class Sight:
         self._last_s = now_s
 
     def observation(self, replicas: Mapping[Role, int]) -> Observation:
-        """The pool as of the last snapshot."""
+        """Return the pool as of the last snapshot."""
         at_s = EPOCH_S + self._last_s
         return Observation(
             replicas=dict(replicas),
@@ -292,7 +292,7 @@ class _Spread:
 
     @property
     def variance(self) -> float:
-        """Groups weighted by size vary around the mean by the values' own variance, each."""
+        """Return the variance of single values: each group, weighted by size, varies by as much."""
         if self._groups < 2:
             return 0.0
         within = self._squares - self._sum * self._sum / self._values

@@ -1,4 +1,4 @@
-"""One replay: a trace, a setup and a policy in, the figures out; made once and then remembered."""
+"""One replay: a trace, a setup and a policy give the figures; it runs once and is remembered."""
 
 import hashlib
 import itertools
@@ -27,11 +27,11 @@ Telemetry = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is asked for.
+    """One replay to run.
 
     Attributes:
         policy: `tandem`, `dynamo`, `static` or `clairvoyant`.
-        options: what the policy is given besides, for example a fleet or a planner's settings.
+        options: the policy's further settings, for example a fleet or a planner's settings.
     """
 
     policy: str
@@ -42,7 +42,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Return its name for people."""
         if "fleet" in self.options:
             prefill, decode = self.options["fleet"]
             return f"{self.trace} {self.policy} {prefill}P{decode}D"
@@ -53,7 +53,7 @@ class Job:
         return f"{self.trace} {self.policy}"
 
     def key(self) -> str:
-        """Names the result by what the simulator is told, not by the code that tells it.
+        """Return the result's name, by the simulator's input and not by the code that makes it.
 
         Where Tandem decides, its code is a part of that: core, and the adapter that shows it the
         pool.
@@ -109,28 +109,28 @@ class Result:
 
     @property
     def attainment(self) -> float:
-        """Share of good requests, of all that came."""
+        """Return the share of good requests among all requests."""
         return self.good / self.requests
 
     @property
     def good_per_gpu_s(self) -> float:
-        """Good requests per second and GPU held."""
+        """Return good requests per second and GPU held."""
         return self.good / self.gpu_s if self.gpu_s > 0.0 else 0.0
 
     def to_json(self) -> str:
-        """Text that `from_json` reads back."""
+        """Return the text that `from_json` reads back."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> "Result":
-        """The result that was written."""
+        """Return the result that was written."""
         raw = json.loads(text)
         moments = tuple(Moment(**moment) for moment in raw.pop("moments"))
         return Result(**raw, moments=moments)
 
 
 def prepared(trace: Trace, folder: Path) -> tuple[Path, str]:
-    """The trace as a file for the simulator, and its hash."""
+    """Return the trace as a file for the simulator, and its hash."""
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{os.getpid()}.part"
     with part.open("w", encoding="utf-8") as out:
@@ -142,7 +142,7 @@ def prepared(trace: Trace, folder: Path) -> tuple[Path, str]:
 
 
 def run(job: Job, trace: Trace, *, folder: Path) -> Result:
-    """The result of `job`, from `folder` if it was made before."""
+    """Return the result of `job`, from `folder` if it was made before."""
     known = remembered(job, folder)
     if known is not None:
         return known
@@ -156,7 +156,7 @@ def run(job: Job, trace: Trace, *, folder: Path) -> Result:
 
 
 def remembered(job: Job, folder: Path) -> Result | None:
-    """The result of `job` if it was made before."""
+    """Return the result of `job` if it was made before."""
     path = _memory(job, folder)
     return Result.from_json(path.read_text()) if path.is_file() else None
 

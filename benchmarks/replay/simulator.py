@@ -1,4 +1,4 @@
-"""Call NVIDIA's simulator with one policy. The only module that imports it, beside `profiles`."""
+"""Calls of NVIDIA's simulator with one policy. Only `profiles` imports the simulator too."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ TELEMETRY_MS = 1000.0
 def replay(
     job: Job, trace: Trace, path: Path, *, folder: Path, telemetry: Telemetry
 ) -> Mapping[str, Any]:
-    """The simulator's summary of `job` on the trace in `path`."""
+    """Return the simulator's summary of `job` on the trace in `path`."""
     keep = _thinned(telemetry)
     if job.policy == "dynamo":
         return _planner(job, path, folder, keep)
@@ -111,5 +111,5 @@ def _planner(job: Job, path: Path, folder: Path, telemetry: Telemetry) -> Mappin
 
 
 def _known(setup: Setup, role: str) -> dict[str, Any]:
-    """What the planner is told of engines whose timing is a table."""
+    """Return the planner's description of engines whose timing is a table."""
     return {"provider": "ais", "config": estimator(TIMINGS[setup.timing], role)}

@@ -1,4 +1,4 @@
-"""How Tandem stands against each other policy, trace by trace, and against what is asked of it."""
+"""The standing of Tandem against each other policy, trace by trace, and against its own target."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ class Standing:
     """Tandem on one trace.
 
     Attributes:
-        ahead_of_default: of Dynamo as it comes, on attainment and on good requests per GPU-second.
+        ahead_of_default: ahead of Dynamo's defaults on attainment and good requests per GPU-second.
         of_tuned: good requests per GPU-second over those of the best floor that reaches 95 %.
-        ahead_of_near: of the floor with the highest attainment below 95 %, on both.
+        ahead_of_near: ahead of the floor with the highest attainment below 95 %, on both.
         of_bound: good requests per GPU-second over the clairvoyant's.
-        of_static: the same over the best fixed fleet's.
+        of_static: good requests per GPU-second over the best fixed fleet's.
         gpu_share: GPU-hours over those of the best fixed fleet.
     """
 
@@ -32,7 +32,7 @@ class Standing:
 
 
 def standings(rows: Sequence[Row]) -> list[Standing]:
-    """One for each trace and start-up time that Tandem ran."""
+    """Return one standing for each trace and start-up time that Tandem ran."""
     return [_standing(row, rows) for row in rows if row.policy == "tandem"]
 
 
@@ -62,7 +62,7 @@ def _ahead(one: Result, other: Result) -> bool:
 
 
 def table(found: Sequence[Standing]) -> str:
-    """A trace a line."""
+    """Return the table: a line for each trace."""
     lines = [
         "| trace | start-up | attainment | ahead of Dynamo as it comes | / best floor >= .95 |"
         " ahead of the best floor below | / clairvoyant | / best static | its GPU-hours |",
@@ -93,7 +93,7 @@ def _ratio(value: float | None) -> str:
 
 
 def summary(found: Sequence[Standing]) -> str:
-    """Means and the worst of each kind of trace."""
+    """Return the means and the worst of each kind of trace."""
     lines = []
     groups = dict.fromkeys(
         (s.ours.startup_s, s.ours.recipe.kind, s.ours.recipe.unseen) for s in found

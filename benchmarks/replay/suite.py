@@ -35,7 +35,7 @@ SEARCHES = ("static-best", "dynamo-tuned")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--quick", action="store_true", help="three traces: under 10 min on 2 cores"
@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what is asked for; the table grows on standard output as it is made."""
+    """Run the chosen replays; the table grows on standard output as it is made."""
     options = parse(arguments)
     try:
         environment.enter()

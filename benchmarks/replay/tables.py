@@ -1,4 +1,4 @@
-"""What the suite found, as a table for people and as records for programs."""
+"""The results of the suite, as a table for people and as records for programs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,16 +37,16 @@ class Row:
 
     @property
     def recipe(self) -> Recipe:
-        """How the trace is made."""
+        """Return the recipe of the trace."""
         return RECIPES[self.trace]
 
     @property
     def result(self) -> Result:
-        """The figures."""
+        """Return the figures of the run."""
         return self.found.result
 
     def record(self) -> dict[str, Any]:
-        """For JSON and CSV."""
+        """Return the row for JSON and CSV."""
         result = self.result
         return {
             "trace": self.trace,
@@ -68,7 +68,7 @@ class Row:
         }
 
     def line(self) -> str:
-        """For a terminal."""
+        """Return the row for a terminal."""
         result, share = self.result, self.of_clairvoyant
         of_bound = "" if share is None else f"{share:5.2f} of the bound"
         return (
@@ -79,7 +79,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Attainment @ good requests per GPU-second, a trace a line, a policy a column."""
+    """Return attainment @ good requests per GPU-second: lines of traces, columns of policies."""
     policies = list(dict.fromkeys(row.policy for row in rows))
     parts = []
     for startup_s in dict.fromkeys(row.startup_s for row in rows):
@@ -96,7 +96,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def row_of(rows: Iterable[Row], trace: str, policy: str) -> Row | None:
-    """The row of one policy on one trace."""
+    """Return the row of one policy on one trace."""
     return next((row for row in rows if (row.trace, row.policy) == (trace, policy)), None)
 
 

@@ -17,7 +17,7 @@ def opened(
     seed: int = 1,
     span_s: float | None = None,
 ) -> Trace:
-    """The trace in the file `path`, as `read_trace` reads it, named after the file."""
+    """Return the trace in the file `path`, as `read_trace` reads it, named after the file."""
     try:
         with path.open(encoding="utf-8") as lines:
             trace = read_trace(
@@ -36,13 +36,13 @@ def opened(
 
 
 def in_whole_ms(trace: Trace) -> Trace:
-    """The trace on a clock of whole milliseconds: the replay's, so that all meet the same."""
+    """Return the trace on the replay's clock of whole milliseconds, so that all meet the same."""
     requests = (replace(r, at_s=int(r.at_s * 1000.0) / 1000.0) for r in trace.requests)
     return replace(trace, requests=tuple(requests))
 
 
 def replay_lines(trace: Trace) -> Iterator[str]:
-    """The trace as the replay reads it; requests without blocks get some that nobody shares."""
+    """Yield the trace as the replay reads it; requests without blocks get blocks of their own."""
     unused = 1 + max((block for r in trace.requests for block in r.blocks), default=0)
     for request in trace.requests:
         blocks = list(request.blocks)

@@ -1,4 +1,4 @@
-"""Replays one after the other or several at once, each told of in a line as it ends."""
+"""Replays, one after the other or several at once; a line reports each as it ends."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ from tandem_operator.sim.traces.trace import Trace
 
 
 class NotReplayedError(LookupError):
-    """A result is asked for that was never made, where nothing may be replayed."""
+    """The wanted result was never made, and nothing may be replayed."""
 
 
 class Workers:
@@ -38,7 +38,7 @@ class Workers:
             self._processes.shutdown(cancel_futures=True)
 
     def run_all(self, jobs: Sequence[Job], trace: Trace, folder: Path) -> list[Result]:
-        """The results of `jobs` on `trace`, in their order.
+        """Return the results of `jobs` on `trace`, in their order.
 
         Raises:
             NotReplayedError: one of them is not remembered and nothing may be replayed.

@@ -1,1 +1,1 @@
-"""What the router costs: time added to TTFT, and tokens per second of one core."""
+"""The cost of the router: time added to TTFT, and tokens per second of one core."""

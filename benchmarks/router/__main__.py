@@ -1,4 +1,4 @@
-"""`python -m benchmarks.router`: what the router adds to TTFT and costs per token.
+"""`python -m benchmarks.router`: the router's addition to TTFT and its cost per token.
 
 The measured router has a core to itself; load generator and trivial upstream share the others. Both
 ends are measured alone first, with and without pace; they must be at least twice as fast as a
@@ -32,7 +32,7 @@ Start = Callable[[Target], AbstractContextManager[Target]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured; `ceiling_s` is how long both ends alone run without pace."""
+    """The extent of a measurement; `ceiling_s` is how long both ends alone run without pace."""
 
     runs: int
     paced: tuple[Load, ...]

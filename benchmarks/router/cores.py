@@ -1,4 +1,4 @@
-"""Which cores the measured process has to itself, and which both ends of the load share."""
+"""The cores of the measured process alone, and those that both ends of the load share."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class Cores:
 
     @classmethod
     def of(cls, available: set[int]) -> Self:
-        """The first core for the measured process, the others for the load."""
+        """Return the first core for the measured process, the others for the load."""
         first, *others = sorted(available)
         return cls({first}, set(others) or {first})
 

@@ -15,7 +15,7 @@ _MARGIN_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent.
+    """The load of a run.
 
     Attributes:
         streams: how many are open at any time.
@@ -33,7 +33,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came back inside the window, and the CPU time that the measured process used in it."""
+    """The answers inside the window, and the CPU time that the measured process used in it."""
 
     ttft_s: list[float]
     tokens: int
@@ -77,5 +77,5 @@ def run(
 
 
 def without_pace(load: Load, *, window_s: float) -> Load:
-    """The same streams as fast as they can be: what both ends manage alone."""
+    """Return the same streams as fast as they can be: what both ends manage alone."""
     return Load(**asdict(load) | {"gap_s": 0.0, "ramp_s": 1.0, "window_s": window_s})

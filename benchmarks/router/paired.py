@@ -2,7 +2,7 @@
 
 A machine that others use too changes from minute to minute, so short windows take turns, each round
 in another order, and each is compared with those of its own round. What counts is CPU time per
-token: who waits for a core uses none.
+token: a process that waits for a core uses none.
 """
 
 import argparse

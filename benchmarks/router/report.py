@@ -7,7 +7,7 @@ from dataclasses import dataclass
 ALONE = "both ends alone"
 CEILING = "ceiling_tokens_per_s"
 ENOUGH = 2.0
-"""How many times as fast as a router both ends must be alone for its figures to be its own."""
+"""The least speed of both ends alone, over a router's, at which its figures are its own."""
 SATURATED = 0.95
 
 Figures = Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]
@@ -94,7 +94,7 @@ def table(summary: Mapping[str, Mapping[str, Row]]) -> str:
 
 
 def _busy(row: Row) -> float:
-    """Share of its core that a router used."""
+    """Return the share of its core that a router used."""
     return row["tokens_per_s"].median / max(row["tokens_per_core_s"].median, 1.0)
 
 

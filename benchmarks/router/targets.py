@@ -1,4 +1,4 @@
-"""What is measured: both ends alone, Tandem's router, and vllm-router from PyPI."""
+"""The measured targets: both ends alone, Tandem's router, and vllm-router from PyPI."""
 
 import contextlib
 import json
@@ -25,8 +25,8 @@ class Target:
     """A running process to send load to.
 
     Attributes:
-        port: where streams are asked for.
-        prefill_port: where prefill is asked for, which only the upstream has.
+        port: the port for requests of streams.
+        prefill_port: the port for requests of prefill, which only the upstream has.
     """
 
     name: str

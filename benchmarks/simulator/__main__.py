@@ -36,7 +36,7 @@ COMPARED = ("ttft_p50", "ttft_p95", "tpot_p50", "tpot_p95")
 
 
 def profile_of(case: Case, noted: Path) -> EngineProfile:
-    """The replay's own timing; it hands KV over in no time, and prices a pass by its mean."""
+    """Return the replay's own timing: KV moves in no time, and a pass costs its mean."""
     timing = TIMINGS[case.recipe.timing]
     table = f"{SYSTEM}/{table_name(case.recipe.timing)}/tp1"
     profile = read_profile(noted.read_text(), source=noted.name, table=table)
@@ -52,13 +52,13 @@ def profile_of(case: Case, noted: Path) -> EngineProfile:
 
 
 def run(setup: PoolSetup, fleet: tuple[int, int]) -> PoolReport:
-    """One fleet in our simulator."""
+    """Return one fleet in our simulator."""
     replicas = {Role.PREFILL: fleet[0], Role.DECODE: fleet[1]}
     return simulate(replace(setup, start=replicas), Static(replicas))
 
 
 def setup_of(case: Case, options: argparse.Namespace) -> PoolSetup:
-    """The pool of a case; its fleet is filled in later."""
+    """Return the pool of a case; its fleet is filled in later."""
     trace = case.recipe.make(options.traces)
     spec = PoolSpec(
         slo=Slo(case.recipe.ttft_s, 0.0, case.recipe.itl_s, 0.95),
@@ -81,7 +81,7 @@ def setup_of(case: Case, options: argparse.Namespace) -> PoolSetup:
 
 
 def compare(report: PoolReport, theirs: dict[str, Any]) -> dict[str, Any]:
-    """Both sides, the relative errors of latencies and the difference of attainment."""
+    """Return both sides, the relative errors of latencies and the difference of attainment."""
     ours = report.to_json()
     row: dict[str, Any] = {
         "attainment": (report.attainment, theirs["good"] / theirs["requests"]),

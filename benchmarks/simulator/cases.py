@@ -1,4 +1,4 @@
-"""What both simulators run: static fleets on traces of the replay's suite."""
+"""The cases of both simulators: static fleets on traces of the replay's suite."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Case:
 
     @property
     def recipe(self) -> Recipe:
-        """How the trace is made, and under which SLO and timing it is replayed."""
+        """Return the recipe of the trace: how it is made, and its SLO and timing in a replay."""
         return RECIPES[self.name]
 
 
@@ -35,5 +35,5 @@ CASES = (
 
 
 def table_name(timing: str) -> str:
-    """The model of the table that holds a timing of the replay."""
+    """Return the model of the table that holds a timing of the replay."""
     return f"Meta-Llama-3.1-8B-{timing}"

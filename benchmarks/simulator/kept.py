@@ -1,4 +1,4 @@
-"""Finished runs of our simulator, kept under a hash of all that their result depends on."""
+"""Finished runs of our simulator, each kept under a hash of everything that its result needs."""
 
 import hashlib
 import json
@@ -27,9 +27,9 @@ CODE = (
 def kept(
     told: object, folder: Path, run: Callable[[], dict[str, Any]], *, made_by: Sequence[Path]
 ) -> dict[str, Any]:
-    """The result of `run`, or what it was when the same was run with the same code.
+    """Return the result of `run`, or the kept result of the same run with the same code.
 
-    `told` is all that tells one run from another, `made_by` the files of the benchmark itself.
+    `told` tells one run from another; `made_by` are the files of the benchmark itself.
     """
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
     digest.update(_code() + b"".join(path.read_bytes() for path in made_by))

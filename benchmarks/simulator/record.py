@@ -1,4 +1,4 @@
-"""Run the fleets in NVIDIA's replay and note what came of it, and the timing that it used.
+"""Run the fleets in NVIDIA's replay and note the results, and the timing that it used.
 
 `python3 benchmarks/simulator/record.py --traces FOLDER` writes `nvidia.json` beside this file. It
 runs in the environment of `benchmarks/replay`, and finds there what was replayed before.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def table(timing: str) -> dict[str, Any]:
-    """The timing on a grid, in the form of the published estimates."""
+    """Return the timing on a grid, in the form of the published estimates."""
     # In the simulator's environment from here on.
     from benchmarks.replay.profiles import timing_of  # noqa: PLC0415
 
@@ -61,9 +61,9 @@ def table(timing: str) -> dict[str, Any]:
 
 
 def attention_ms(prefill_ms: "Milliseconds") -> float:
-    """Attention of a prompt to itself, by its tokens squared.
+    """Return the time of a prompt's attention to itself, per its tokens squared.
 
-    Several prompts in a pass cost as much less than one of their length as they do not attend to
+    Several prompts in a pass cost less than one of their joint length, as they do not attend to
     each other.
     """
     return median(
@@ -75,7 +75,7 @@ def attention_ms(prefill_ms: "Milliseconds") -> float:
 
 
 def noted(result: Result) -> dict[str, Any]:
-    """What is kept of a replay."""
+    """Return the figures of a replay that are kept."""
     kept: dict[str, Any] = {
         "requests": result.requests,
         "completed": result.completed,
@@ -88,7 +88,7 @@ def noted(result: Result) -> dict[str, Any]:
 
 
 def replayed(case: Case, traces: Path, folder: Path) -> dict[str, Any]:
-    """What the replay says of each fleet of a case."""
+    """Return what the replay says of each fleet of a case."""
     recipe = case.recipe
     trace = recipe.make(traces)
     setup = Setup(
@@ -113,7 +113,7 @@ def replayed(case: Case, traces: Path, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what is asked for and add it to what is noted."""
+    """Run the chosen cases and add them to the notes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder with Mooncake's trace")
     parser.add_argument("--case", choices=[case.name for case in CASES], action="append")

@@ -1,1 +1,1 @@
-"""How long one tick of the decision core takes for one pool, on the histories that cost most."""
+"""The duration of one tick of the decision core for one pool, on the histories that cost most."""

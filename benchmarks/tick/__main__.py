@@ -91,7 +91,7 @@ class Timed:
         self.memory_bytes = 0
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """One tick of the core, timed."""
+        """Run one tick of the core and time it."""
         # What the simulator holds is not the core's: it is not searched for garbage on its time.
         gc.freeze()
         begin_s = time.process_time()
@@ -108,7 +108,7 @@ class Timed:
 
 
 def measure(load: Load, *, span_s: float, seed: int = 1) -> Timed:
-    """All ticks of one load."""
+    """Run one load and return it with the times of all ticks."""
     trace = poisson(
         "load", load.rate, most_rps=load.most_rps, span_s=span_s, mix=load.mix, seed=seed
     )
@@ -120,7 +120,7 @@ def measure(load: Load, *, span_s: float, seed: int = 1) -> Timed:
 
 
 def figures(timed: Timed) -> dict[str, float]:
-    """Quantiles of a run in milliseconds."""
+    """Return the quantiles of a run in milliseconds."""
     ordered = sorted(timed.ticks_s)
     return {
         "ticks": len(ordered),
@@ -137,7 +137,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print a table; exit 1 where the median tick takes longer than it may."""
+    """Print a table; exit with 1 if the median tick takes longer than it may."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.tick",
         description=__doc__,

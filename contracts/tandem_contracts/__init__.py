@@ -1,1 +1,1 @@
-"""What two parts of Tandem say to each other, defined once for those that write and read it."""
+"""The data that parts of Tandem exchange, defined once for writers and readers."""

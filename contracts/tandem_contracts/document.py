@@ -1,4 +1,4 @@
-"""The tables of `docs/reference/contracts.md` that stand here as code; other text stays.
+"""Fill the tables of `docs/reference/contracts.md` from this package; all other text stays.
 
 A table lies between `<!-- made from NAME -->` and `<!-- end -->`.
 """
@@ -18,16 +18,16 @@ _TABLE = re.compile(r"(<!-- made from (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
-    """Return the document with each of its tables as this package has it.
+    """Return the document with each of its tables filled from this package.
 
     Raises:
-        KeyError: it asks for a table that nothing here makes.
+        KeyError: the document names a table that this package does not have.
     """
     return _TABLE.sub(lambda found: found[1] + _TABLES[found[2]]() + found[3], text)
 
 
 def _document(kind: type[BaseModel]) -> str:
-    """Tables of a document and of its parts, each where it is first needed."""
+    """Return the tables of a document and of its parts, each after its first use."""
     schema = kind.model_json_schema(by_alias=True)
     parts: Mapping[str, Any] = schema.get("$defs", {})
     lines = list(_fields(schema))
@@ -74,7 +74,7 @@ def _last(reference: str) -> str:
 
 
 def _names() -> str:
-    """Constants of the module, each with the text below it: Python itself does not keep that."""
+    """Return a table of the constants of `names`, each with the text below it in the source."""
     lines = ["| name | value | |", "|---|---|---|"]
     for name, description in texts_below(ast.parse(inspect.getsource(names)).body):
         lines.append(f"| `{name}` | `{getattr(names, name)}` | {description} |")
@@ -82,7 +82,7 @@ def _names() -> str:
 
 
 def texts_below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """Each name that a body gives a value, with the text below it, in one line."""
+    """Yield each assigned name of a body with the text below it, in one line."""
     for value, text in pairwise(body):
         if not isinstance(value, ast.Assign | ast.AnnAssign) or not isinstance(text, ast.Expr):
             continue

@@ -1,7 +1,7 @@
-"""What the launcher of an engine tells on `GET /info` of its control port.
+"""The answer of an engine's launcher to `GET /info` of its control port.
 
-The operator reads the parts that it sizes by, each for itself: a part that an older launcher lacks,
-or that is nonsense, costs only that part.
+The operator reads each part that it needs separately. If a part is missing or invalid, only this
+part is lost.
 """
 
 from typing import Annotated, Literal
@@ -33,20 +33,20 @@ class BatchTime(Part):
 
 
 class MeasuredInfo(Part):
-    """What the launcher measured of its engine before it was Ready."""
+    """Times that the launcher measured of its engine before it was Ready."""
 
     prefill: Annotated[tuple[PromptTime, ...], Field(max_length=MOST_POINTS)] = ()
     decode_steps: Annotated[tuple[BatchTime, ...], Field(max_length=MOST_POINTS)] = ()
     requests: int = 0
-    """How many requests that took; vLLM's counters hold them."""
+    """Number of requests that the measurement sent; vLLM's counters include them."""
     prompt_tokens: int = 0
 
 
 class ShapeInfo(Part):
-    """One whole copy of the model, as its config.json has it."""
+    """One whole copy of the model, by its config.json."""
 
     weight_bytes: Amount
-    """What a full decode batch reads of the weights in each step."""
+    """Bytes of the weights that a step with a full decode batch reads."""
     kv_bytes_per_token: Amount
     flops_per_token: Amount
     attention_flops: Amount
@@ -73,33 +73,33 @@ class WarmUpInfo(Part):
     full_batch_s: float
     full_batch: int
     token_s: float
-    """Seconds per prompt token, at least."""
+    """Least seconds per prompt token."""
     kv_pull: PullInfo | None
 
 
 class ProbesInfo(Part):
-    """Requests that the launcher sent since, to see whether vLLM makes progress."""
+    """Requests that the launcher sent later, to check that vLLM makes progress."""
 
     requests: int
     prompt_tokens: int
 
 
 class HardwareInfo(Part):
-    """What the engine runs on."""
+    """The device that the engine runs on."""
 
     device: Annotated[str, Field(max_length=LONGEST_DEVICE)] | None = None
-    """By the name that its driver gives it."""
+    """The driver's name of the device."""
     devices: Annotated[int, Field(ge=1, le=1024)] = 1
 
 
 class EngineInfo(HardwareInfo):
-    """The whole answer; what is not known yet is null."""
+    """The whole answer; an unknown value is null."""
 
     role: Literal["prefill", "decode"]
     revision: str | None
     """Only engines of one revision may exchange KV blocks."""
     model: str
-    """The name that it is served as."""
+    """The model's name in requests."""
     max_num_seqs: int
     max_model_len: int | None
     kv_capacity_tokens: int | None

@@ -1,4 +1,4 @@
-"""How the documents are made that parts write for each other."""
+"""The base of all documents that parts of Tandem exchange."""
 
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 class Part(BaseModel):
     """A part of a document.
 
-    A newer writer may say more than a reader knows, so unknown fields are passed over.
+    A newer writer may send fields that a reader does not know. The reader ignores them.
     """
 
     model_config = ConfigDict(
@@ -20,7 +20,7 @@ _P = TypeVar("_P", bound=Part)
 
 
 def part_of(kind: type[_P], value: object) -> _P | None:
-    """The part that a value is, or `None` if it is none: one bad part costs no other."""
+    """Return the valid part in `value`, or `None`: one invalid part affects no other part."""
     try:
         return kind.model_validate(value)
     except ValidationError:

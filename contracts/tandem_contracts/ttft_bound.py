@@ -1,4 +1,4 @@
-"""The TTFT bound of a request: operator and router judge by the same one."""
+"""The TTFT bound of a request, for the operator and the router."""
 
 
 def ttft_bound_s(prompt_tokens: float, *, ttft_s: float, per_thousand_tokens_s: float) -> float:

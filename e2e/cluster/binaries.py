@@ -22,7 +22,7 @@ _DOWNLOAD_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ApiBinaries:
-    """Paths of what a control plane on loopback is made of."""
+    """The paths of the programs of a control plane on loopback."""
 
     etcd: Path
     kube_apiserver: Path
@@ -56,7 +56,7 @@ def _is_released_better() -> bool:
 
 
 def releases_answer() -> bool:
-    """Whether Kubernetes' own releases can be downloaded from here."""
+    """Return whether Kubernetes' own releases can be downloaded from here."""
     try:
         with urllib.request.urlopen(
             f"{_RELEASES}/{names.KUBERNETES}/bin/linux/{names.ARCH}/kubectl.sha256",

@@ -25,7 +25,7 @@ _COMPLETE = "/kind/tandem-complete"
 
 
 class NodeState(StrEnum):
-    """What became of the node's container."""
+    """The state of the node's container."""
 
     ABSENT = "absent"
     UNFINISHED = "unfinished"
@@ -62,7 +62,7 @@ def down() -> None:
 
 
 def is_running() -> bool:
-    """Whether the node of our cluster runs."""
+    """Return whether the node of our cluster runs."""
     return node_state() is NodeState.RUNNING
 
 
@@ -90,7 +90,7 @@ def set_accelerators(count: int, *, resource: str = "nvidia.com/gpu") -> None:
 
 
 def images_in_use() -> set[str]:
-    """Images that some pod of the cluster asks for."""
+    """Return the images that some pod of the cluster asks for."""
     asked = "{.items[*].spec.containers[*].image} {.items[*].spec.initContainers[*].image}"
     return set(kubectl("get", "pods", "--all-namespaces", "-o", f"jsonpath={asked}").split())
 
@@ -106,7 +106,7 @@ def await_rollout(deployment: str, *, namespace: str) -> None:
 
 
 def kind_config(supply: Supply) -> str:
-    """The cluster's description."""
+    """Return the cluster's description."""
     return kind.network_of(supply, (names.HERE / "kind.yaml").read_text())
 
 
@@ -167,7 +167,7 @@ def _is_healthy_within(tools: dict[str, Path], limit_s: float) -> bool:
 
 
 def _is_healthy(kubectl: Path) -> bool:
-    """Whether the API is ready, the node is Ready, and CoreDNS has started on it."""
+    """Return whether the API is ready, the node is Ready, and CoreDNS has started on it."""
     own = (kubectl, "--kubeconfig", names.KUBECONFIG, "--request-timeout=5s")
     if not answers([*own, "get", "--raw", "/readyz"], timeout_s=10):
         return False
@@ -183,14 +183,14 @@ def _is_healthy(kubectl: Path) -> bool:
 
 
 def is_node_ready(nodes: list[dict[str, Any]]) -> bool:
-    """Whether there are nodes and all of them are Ready."""
+    """Return whether there are nodes and all of them are Ready."""
     conditions = [one for node in nodes for one in node["status"].get("conditions", ())]
     ready = [one["status"] for one in conditions if one["type"] == "Ready"]
     return len(ready) == len(nodes) > 0 and set(ready) == {"True"}
 
 
 def has_started_since(node_started: str, pods: list[dict[str, Any]]) -> bool:
-    """Whether a pod runs that started after its node did.
+    """Return whether a running pod started after its node did.
 
     After a restart of the node the API shows every pod as it was before, until the kubelet has
     looked at it.

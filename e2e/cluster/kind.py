@@ -17,7 +17,7 @@ _OWN_NETWORK = "networking:\n  disableDefaultCNI: true  # The node image brings 
 
 
 class Supply(StrEnum):
-    """Where the node image and the base images come from."""
+    """The source of the node image and the base images."""
 
     STOCK = "published"
     SELF_BUILT = "made here"
@@ -38,11 +38,11 @@ class KindCluster:
 
     @property
     def node(self) -> str:
-        """The container of its node."""
+        """Return the container of its node."""
         return names.node_of(self.name)
 
     def containers(self) -> list[dict[str, Any]]:
-        """What Docker knows of its containers."""
+        """Return what Docker knows of its containers."""
         label = f"label=io.x-k8s.kind.cluster={self.name}"
         listing = run(["docker", "ps", "--all", "--quiet", "--filter", label])
         if not listing.split():
@@ -50,7 +50,7 @@ class KindCluster:
         return list(json.loads(run(["docker", "inspect", *listing.split()])))
 
     def own_containers(self) -> list[dict[str, Any]]:
-        """The same, for who means to touch them: a cluster that somebody else made is refused."""
+        """Return its containers; refuse a cluster that is not ours."""
         found = self.containers()
         refuse_strangers(found, name=self.name)
         return found
@@ -68,7 +68,7 @@ class KindCluster:
         )
 
     def delete(self) -> None:
-        """Remove it; that it is ours, `own_containers` has told."""
+        """Remove it; `own_containers` has checked that it is ours."""
         run(
             [
                 *(ensure_tools()["kind"], "delete", "cluster", "--name", self.name),
@@ -78,7 +78,7 @@ class KindCluster:
 
 
 def refuse_strangers(containers: list[dict[str, Any]], *, name: str) -> None:
-    """Stop before touching a cluster of our name that somebody else made."""
+    """Stop before touching a cluster of our name that is not ours."""
     key, _, value = names.OWNED.partition("=")
     for container in containers:
         if (container["Config"]["Labels"] or {}).get(key) != value:
@@ -90,12 +90,16 @@ def refuse_strangers(containers: list[dict[str, Any]], *, name: str) -> None:
 
 
 def supply() -> Supply:
-    """Where images come from on this machine, found out by trying."""
+    """Return the source of images on this machine, by trying."""
     return choose_supply(can_pull=docker.can_pull, problem=_self_built_problem)
 
 
 def choose_supply(*, can_pull: Callable[[], bool], problem: Callable[[], str | None]) -> Supply:
-    """Published images where a registry answers, else made here, else one sentence why neither."""
+    """Return published images if a registry answers, else images made here.
+
+    Raises:
+        CannotContinueError: neither is possible; the text says why in one sentence.
+    """
     if can_pull():
         say("images: a registry answers, published images are used")
         return Supply.STOCK
@@ -106,12 +110,12 @@ def choose_supply(*, can_pull: Callable[[], bool], problem: Callable[[], str | N
 
 
 def node_image(chosen: Supply) -> str:
-    """The image of a node, made or pulled if need be."""
+    """Return the image of a node, made or pulled if need be."""
     return _NODE_IMAGES[chosen]()
 
 
 def network_of(chosen: Supply, config: str) -> str:
-    """A cluster's description; our own node image has no kindnet and brings its own network."""
+    """Return a cluster's description; our own node image has no kindnet and its own network."""
     return config if chosen is Supply.STOCK else config + _OWN_NETWORK
 
 

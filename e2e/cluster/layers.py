@@ -1,7 +1,7 @@
-"""Put an image into the node by sending only the layers that the node lacks.
+"""An image's way into the node: only the layers that the node lacks are sent.
 
-An image of ours has hundreds of MB, of which a change of our code touches few, yet `docker save`
-writes all of it. Docker's overlay2 driver keeps each layer in a directory of its own, so the
+An image of ours has hundreds of MB, and a change of our code touches few of them. Yet `docker save`
+writes the whole image. Docker's overlay2 driver keeps each layer in a directory of its own, so the
 missing ones can be packed from there into an OCI archive that names the others. Where that is not
 possible (another driver, an engine elsewhere, a layer that uses what plain tar leaves out), the
 caller sends the whole image.
@@ -39,7 +39,7 @@ _FILE_CAPABILITY = "security.capability"
 
 
 class NotPossibleError(Exception):
-    """Why an image has to be sent whole."""
+    """An image has to be sent whole; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class Blob:
     size: int
 
     def descriptor(self, media_type: str) -> dict[str, Any]:
-        """How manifests refer to it."""
+        """Return the reference of manifests to it."""
         return {"mediaType": media_type, "digest": self.digest, "size": self.size}
 
 
 def copy_missing(tag: str) -> int:
-    """Send the layers of an image that the node lacks; returns how many of them there were.
+    """Send the layers of an image that the node lacks; return how many they were.
 
     Raises:
         NotPossibleError: the image has to be sent whole.
@@ -77,14 +77,14 @@ def copy_missing(tag: str) -> int:
 
 
 def best_prefix(diff_ids: list[str], packed: dict[str, str], snapshots: set[str]) -> list[str]:
-    """The lowest layers that the node has, under Docker's digests or those we packed them under."""
+    """Return the lowest layers that the node has, under Docker's digests or our own."""
     ours = [packed.get(one, one) for one in diff_ids]
     found = [one[: known_prefix(chain_ids(one), snapshots)] for one in (ours, diff_ids)]
     return max(found, key=len)
 
 
 def chain_ids(diff_ids: list[str]) -> list[str]:
-    """Names of the stacks of the first 1, 2, ... layers, as the OCI image format defines them."""
+    """Return the names of the stacks of the first 1, 2, ... layers, as OCI defines them."""
     chains: list[str] = []
     for one in diff_ids:
         below = chains[-1] if chains else None
@@ -93,7 +93,7 @@ def chain_ids(diff_ids: list[str]) -> list[str]:
 
 
 def known_prefix(chains: list[str], snapshots: set[str]) -> int:
-    """How many of the lowest layers are unpacked already."""
+    """Return the number of the lowest layers that are unpacked already."""
     held = 0
     while held < len(chains) and chains[held] in snapshots:
         held += 1
@@ -101,7 +101,7 @@ def known_prefix(chains: list[str], snapshots: set[str]) -> int:
 
 
 def layer_folders(driver: dict[str, Any], *, count: int) -> list[Path]:
-    """Directories of an image's layers, the lowest first."""
+    """Return the directories of an image's layers, the lowest first."""
     if driver.get("Name") != "overlay2":
         raise NotPossibleError("Docker keeps its layers elsewhere than in overlay2")
     lower = [path for path in driver["Data"].get("LowerDir", "").split(":") if path]
@@ -139,7 +139,7 @@ def _add(tar: tarfile.TarFile, folder: Path, path: Path) -> None:
 
 
 def _archive_parts(tag: str, details: dict[str, Any], layers: list[Blob]) -> dict[str, bytes]:
-    """The small files of an OCI archive: configuration, manifest and index."""
+    """Return the small files of an OCI archive: configuration, manifest and index."""
     settings = {key: details["Config"][key] for key in _CONFIG_FIELDS if details["Config"].get(key)}
     config = {
         "created": details["Created"],
@@ -201,7 +201,7 @@ def _snapshots() -> set[str]:
 
 
 def _packed_before() -> dict[str, str]:
-    """Docker's digest of a layer -> the digest of our own archive of it, kept by the node."""
+    """Return Docker's digest of a layer -> the digest of our archive of it, kept by the node."""
     reading = f"cat {_PACKED} 2>/dev/null || echo '{{}}'"
     return dict(json.loads(run(["docker", "exec", names.NODE, "sh", "-c", reading])))
 
@@ -212,7 +212,7 @@ def _remember_packed(packed: dict[str, str]) -> None:
 
 
 def _sizes_in_node(digests: list[str]) -> dict[str, int]:
-    """Sizes of layers in the node's own store; one that is not there forbids to leave it out."""
+    """Return the sizes of layers in the node's own store; raise if one is not there."""
     files = [f"{_BLOBS}/{one.removeprefix('sha256:')}" for one in digests]
     try:
         sizes = run(["docker", "exec", names.NODE, "stat", "--format=%s", *files]).split()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def node_of(cluster: str) -> str:
-    """The container of a kind cluster's only node, as kind names it."""
+    """Return the container of a kind cluster's only node, as kind names it."""
     return f"{cluster}-control-plane"
 
 
@@ -48,7 +48,7 @@ ARCH = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(
 
 
 def cache_dir() -> Path:
-    """The directory that keeps what is slow to make, across clones of the repository."""
+    """Return the directory that keeps what is slow to make, across clones of the repository."""
     if chosen := os.environ.get("TANDEM_CACHE"):
         return Path(chosen).expanduser()
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -56,5 +56,5 @@ def cache_dir() -> Path:
 
 
 def bin_dir() -> Path:
-    """Where the tools live that were not found on PATH in a suitable version."""
+    """Return the folder of the tools that were not found on PATH in a suitable version."""
     return cache_dir() / "bin"

@@ -44,7 +44,7 @@ def stock_image() -> str:
 
 
 def self_built_image() -> str:
-    """A node image made here from Debian packages and Go modules, as kind makes its own."""
+    """Return a node image made here from Debian packages and Go modules, as kind makes its own."""
     base = rootfs.image(rootfs.NODE)
     proxy_base = rootfs.image(rootfs.PROXY)
     groups = (gobuild.ETCD, gobuild.API, gobuild.NODE, gobuild.COREDNS, gobuild.PROGRAMS)

@@ -18,7 +18,7 @@ def ctr(*words: str) -> str:
 
 
 def digests() -> dict[str, str]:
-    """Every image's name and the digest it stands for."""
+    """Return every image's name and the digest it stands for."""
     rows = [line.split() for line in ctr("images", "list").splitlines()[1:]]
     return {row[0]: row[2] for row in rows if len(row) > 2}
 
@@ -35,7 +35,7 @@ def remove(tags: list[str]) -> None:
 
 
 def importing(node: str = names.NODE) -> list[str]:
-    """The command that reads an image archive into a node's store."""
+    """Return the command that reads an image archive into a node's store."""
     return ["docker", "exec", "--interactive", node, *_CTR, "images", "import", "-"]
 
 

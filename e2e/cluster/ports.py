@@ -1,4 +1,4 @@
-"""Ports of loopback for processes that are told where to listen."""
+"""Ports of loopback for processes that need to know where to listen."""
 
 import socket
 
@@ -6,10 +6,10 @@ _BOUND: list[socket.socket] = []
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing listens on, and that nobody else is given from now on.
+    """Return free ports of loopback that no other process gets from now on.
 
     A socket bound to each keeps the kernel from handing it out until a child listens there, seconds
-    later; whoever allows its address to be reused, as servers do, may listen all the same.
+    later; a process that allows its address to be reused, as servers do, may listen all the same.
     """
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
@@ -20,5 +20,5 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """One such port."""
+    """Return one free port."""
     return free_ports(1)[0]

@@ -15,7 +15,7 @@ _STARTED = time.monotonic()
 
 
 class CannotContinueError(Exception):
-    """What is missing on this machine, in one sentence that the user can act on."""
+    """Something is missing on this machine: one sentence says what, for the user to act on."""
 
 
 def say(text: str) -> None:
@@ -69,7 +69,7 @@ def run(
 
 
 def answers(command: Sequence[str | Path], *, timeout_s: float) -> bool:
-    """Whether a command succeeds within a time limit; whatever it prints is dropped."""
+    """Return whether a command succeeds within a time limit; its output is dropped."""
     try:
         result = subprocess.run(
             [str(word) for word in command],

@@ -61,7 +61,7 @@ def image(rootfs: RootFs) -> str:
 
 
 def can_make() -> str | None:
-    """Why root file systems cannot be made here, in one sentence, or nothing."""
+    """Return why root file systems cannot be made here, in one sentence, or nothing."""
     if not Path("/etc/debian_version").exists():
         return "Images cannot be pulled, and making them needs a Debian machine."
     if os.geteuid() != 0:

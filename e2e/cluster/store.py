@@ -1,4 +1,4 @@
-"""A cache of slow results, each in a directory named by a hash of what went into it.
+"""A cache of slow results, each in a directory named by a hash of its inputs.
 
 A result is made in a temporary directory and renamed when it is whole, so a killed run leaves
 nothing that looks finished. A file that was changed afterwards is noticed by its time or size,
@@ -26,7 +26,7 @@ _ABANDONED_S = 6 * 3600.0
 
 
 def fingerprint(*values: str, files: Iterable[Path] = (), root: Path = ROOT) -> str:
-    """A short hash of values and of files: names relative to `root`, execute bits, contents."""
+    """Return a short hash of values and files: names relative to `root`, execute bits, contents."""
     digest = hashlib.sha256()
     for value in values:
         digest.update(f"{len(value)}:{value}".encode())
@@ -51,12 +51,12 @@ def _expanded(files: Iterable[Path]) -> Iterator[Path]:
 
 
 def entry_dir(name: str, key: str) -> Path:
-    """Where the result `name` made from inputs with hash `key` is kept."""
+    """Return the folder of the result `name` made from inputs with hash `key`."""
     return cache_dir() / "entries" / f"{name}-{key}"
 
 
 def is_whole(entry: Path) -> bool:
-    """Whether an entry is finished and unchanged since it was made."""
+    """Return whether an entry is finished and unchanged since it was made."""
     try:
         manifest = json.loads((entry / _MANIFEST).read_text())
         return all(_unchanged(entry / name, *facts) for name, facts in manifest.items())
@@ -120,7 +120,7 @@ def locked(name: str) -> Iterator[None]:
 
 
 def replace_file(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Write a file so that a reader, or a killed run, sees all of it or none."""
+    """Write a file whole: a reader, or a killed run, finds all of it or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     with os.fdopen(descriptor, "w") as handle:
@@ -146,6 +146,6 @@ def _unchanged(path: Path, size: int, mtime_ns: int, checksum: str) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()

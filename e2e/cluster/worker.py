@@ -41,7 +41,7 @@ def second_node(*, images: Sequence[str]) -> Iterator[str]:
 
 
 def remove() -> None:
-    """Remove the node, and what leads to it; also one that a killed run left."""
+    """Remove the node and the routes to it, also those that a killed run left."""
     ours = ("--filter", f"name=^{NAME}$", "--filter", f"label={names.OWNED}")
     if not run(["docker", "ps", "--all", "--quiet", *ours]).strip():
         return

@@ -1,4 +1,4 @@
-"""`make demo`: runs it, tells what was seen, and exits 1 if that was not what was to be seen."""
+"""`make demo`: it runs the demo, says what was seen, and exits with 1 if that was not expected."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ class Stopwatch:
 
     @property
     def total_s(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return time.monotonic() - self._started_s
 
     @contextmanager
@@ -95,7 +95,7 @@ def _write_pool(path: Path, *, images: dict[str, str], tpot_target: str | None =
 
 
 def _tell(story: Story, *, console: Console) -> bool:
-    """Write summary and report, print the findings; whether all was as it should be."""
+    """Write summary and report, print the findings; return whether all was as expected."""
     findings = judge(story)
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "summary.json").write_text(json.dumps(summarize(story), indent=2) + "\n")
@@ -126,7 +126,7 @@ def _tell(story: Story, *, console: Console) -> bool:
 
 
 def run_demo(console: Console) -> bool:
-    """The whole demo; whether it showed what it is there to show."""
+    """Run the whole demo; return whether it showed what it is there to show."""
     watch = Stopwatch(console)
     # Images are mostly downloaded, unpacked and sent, Kubernetes and Prometheus are compiled: side
     # by side they take little longer than one of them.

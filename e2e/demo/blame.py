@@ -1,4 +1,4 @@
-"""Why requests were late, phase by phase: what the routers counted, as Prometheus has it."""
+"""The causes of late requests, phase by phase, as the routers counted and Prometheus has them."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ import aiohttp
 from e2e.demo.story import PhaseRun
 
 SCRAPED_S = 6.0
-"""After so long the last request was scraped."""
+"""The time after which the last request was scraped."""
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
 

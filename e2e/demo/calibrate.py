@@ -1,4 +1,4 @@
-"""How fast one pod of each role is on this machine, so that the load fits the machine.
+"""The speed of one pod of each role on this machine, so that the load fits the machine.
 
 A rate that overloads one pod here would not be noticed on a faster machine, and would drown a
 slower one. A few seconds of load tell what one pod can do inside the SLO; the phases ask for a
@@ -24,7 +24,7 @@ class TooSlowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What one pod of each role does.
+    """The speed of one pod of each role.
 
     Attributes:
         prefill_tokens_per_s: prompt tokens, several prompts waiting.
@@ -36,7 +36,7 @@ class Speed:
     step_per_stream_s: float
 
     def decode_tokens_per_s(self, *, tpot_s: float) -> float:
-        """Output tokens per second of one pod whose steps take `tpot_s`."""
+        """Return the output tokens per second of one pod whose steps take `tpot_s`."""
         streams = (tpot_s - self.step_fixed_s) / self.step_per_stream_s
         if streams < 1.0:
             alone_s = self.step_fixed_s + self.step_per_stream_s
@@ -77,7 +77,7 @@ async def _step_s(decode: LoadGenerator, *, streams: int, number: int) -> float:
 
 
 def _burst(name: str, count: int, *, prompt: Lengths, output: int) -> list[PlannedRequest]:
-    """So many requests at the same moment."""
+    """Return so many requests at the same moment."""
     traffic = Traffic(
         name=name,
         rate_rps=10.0 * count,

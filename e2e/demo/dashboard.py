@@ -43,7 +43,7 @@ class Dashboard:
         self._recent.append(record)
 
     def figures(self) -> Tally:
-        """What came of the requests that ended in the last seconds."""
+        """Return the tally of the requests that ended in the last seconds."""
         return tally([(record, self.slo) for record in self._last_seconds()])
 
     def _last_seconds(self) -> list[Record]:
@@ -53,7 +53,7 @@ class Dashboard:
         return list(self._recent)
 
     def rows(self) -> list[tuple[str, str, bool | None]]:
-        """Name, value and whether it is as the SLO wants it (`None`: says nothing about that)."""
+        """Return name, value and whether the SLO is kept (`None`: the row does not tell)."""
         figures = self.figures()
         span_s = max(1.0, min(WINDOW_S, self.now() - self.started_s))
         prompt = quantile((float(record.prompt_tokens) for record in self._last_seconds()), 0.5)
@@ -92,7 +92,7 @@ class Dashboard:
 
     @property
     def title(self) -> str:
-        """Phase, and how far it has come."""
+        """Return the phase, and how far it has come."""
         traffic = self.traffic
         if traffic is None:
             return "load"
@@ -101,7 +101,7 @@ class Dashboard:
         return f"{traffic.name}: {traffic.rate_rps:g} requests/s, {mix}; {left}"
 
     def __rich__(self) -> Table:
-        """As a table for a terminal."""
+        """Return a table for a terminal."""
         table = Table(title=self.title, title_justify="left", show_header=False, min_width=76)
         table.add_column(style="bold", no_wrap=True)
         table.add_column(min_width=54)
@@ -111,7 +111,7 @@ class Dashboard:
         return table
 
     def line(self) -> str:
-        """As one line, for a log."""
+        """Return one line for a log."""
         return f"[{self.title}] " + "; ".join(f"{name} {value}" for name, value, _ in self.rows())
 
 

@@ -25,7 +25,7 @@ class Phase:
     """One stretch of load and the role that it should make grow.
 
     Attributes:
-        pods: how many pods of the role in `loads` this load keeps busy inside the SLO.
+        pods: the number of pods of the role in `loads` that this load keeps busy inside the SLO.
         grows: the role whose SLO this load puts at risk; `None`: neither.
         lasting: whether it must last long enough for a new pod to start and to be of use.
         tightens: whether `kubectl apply` tightens TPOT when the phase begins.
@@ -42,11 +42,11 @@ class Phase:
     tightens: bool = False
 
     def duration_s(self, *, cold_start_s: float) -> float:
-        """How long the phase lasts, given how long a pod took from creation to Ready."""
+        """Return how long the phase lasts, given how long a pod took from creation to Ready."""
         return max(self.least_s, 2.1 * cold_start_s) if self.lasting else self.least_s
 
     def rate_rps(self, speed: Speed, *, slo: Slo) -> float:
-        """Requests per second that are `pods` pods' worth of work on this machine."""
+        """Return the requests per second that are `pods` pods' worth of work on this machine."""
         if self.loads is Role.PREFILL:
             per_pod = speed.prefill_tokens_per_s / self.prompt_tokens.mean
         else:
@@ -54,7 +54,7 @@ class Phase:
         return round(self.pods * per_pod, 2)
 
     def traffic(self, speed: Speed, *, slo: Slo, cold_start_s: float) -> Traffic:
-        """What the load generator is to send; `slo` is the one of the pool as it was applied."""
+        """Return the traffic of the load generator; `slo` is that of the pool as it was applied."""
         return Traffic(
             name=self.name,
             rate_rps=self.rate_rps(speed, slo=slo),
@@ -65,7 +65,7 @@ class Phase:
 
     @property
     def objective(self) -> str | None:
-        """The latency that a growth in this phase has to name as its cause."""
+        """Return the latency that a growth in this phase has to name as its cause."""
         return (
             None if self.grows is None else {Role.PREFILL: "TTFT", Role.DECODE: "TPOT"}[self.grows]
         )

@@ -1,4 +1,4 @@
-"""The report: one HTML page that needs nothing but itself."""
+"""The report: one HTML page that needs no other file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ CAUSES = {cause: cause.replace("_", " ") for cause in Cause}
 
 
 def render(story: Story, *, findings: Sequence[Finding]) -> str:
-    """The page."""
+    """Return the page."""
     bands = [Band(run.started_s, run.ended_s) for run in story.runs]
     changes = [change for run in story.runs for change in run.changes]
     return render_template(
@@ -76,7 +76,7 @@ def _all_records(story: Story) -> list[Record]:
 
 
 def _clock(bands: Sequence[Band]) -> Axis:
-    """Seconds since the first phase began."""
+    """Return the seconds since the first phase began."""
     start_s = bands[0].start
     return Axis(low=start_s, high=bands[-1].end, unit=" s", zero=start_s)
 
@@ -128,7 +128,7 @@ def _bound_s(run: PhaseRun, record: Record, *, field: str) -> float:
 
 
 def _smooth_bounds(bounds: Sequence[Point]) -> list[Point]:
-    """Bounds that grow with the prompt differ from request to request: show their median."""
+    """Return the median bound of each moment, as bounds can grow with the prompt."""
     bins: dict[float, list[float]] = {}
     for at_s, bound in bounds:
         bins.setdefault(at_s // BIN_S * BIN_S, []).append(bound)

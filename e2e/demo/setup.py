@@ -37,7 +37,7 @@ def cluster(*words: str) -> None:
 def cluster_beside(*words: str) -> Iterator[Callable[[], None]]:
     """Run a command of `python -m e2e.cluster` beside the block, which may wait for its end.
 
-    What is yielded waits, and raises `CalledProcessError` if the command failed.
+    The yielded function waits for its end, and raises `CalledProcessError` if it failed.
     """
     command = [sys.executable, "-m", "e2e.cluster", *words]
     process = subprocess.Popen(
@@ -56,7 +56,7 @@ def cluster_beside(*words: str) -> Iterator[Callable[[], None]]:
 
 
 def built_images() -> dict[str, str]:
-    """What `make images` built: one tag by its variable, such as `OPERATOR_IMAGE`."""
+    """Return the tags that `make images` built, each by its variable, such as `OPERATOR_IMAGE`."""
     lines = (line.partition("=") for line in IMAGES.read_text().splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, _, value in lines}
 
@@ -79,7 +79,7 @@ def _chart_values(images: dict[str, str]) -> list[str]:
 
 
 def make_namespace(name: str) -> None:
-    """A namespace in which only pods that need no privilege may run."""
+    """Make a namespace in which only pods that need no privilege may run."""
     apply(
         {
             "apiVersion": "v1",
@@ -95,7 +95,7 @@ def make_namespace(name: str) -> None:
 def sample_pool(
     *, namespace: str, images: dict[str, str], tpot_target: str | None = None
 ) -> dict[str, Any]:
-    """The tiny sample, to run on the images built here, if wanted with another TPOT."""
+    """Return the tiny sample on the images built here; `tpot_target` gives it another TPOT."""
     pool: dict[str, Any] = yaml.safe_load(SAMPLE.read_text())
     pool["metadata"]["namespace"] = namespace
     if tpot_target is not None:
@@ -105,7 +105,7 @@ def sample_pool(
 
 @dataclass(frozen=True, slots=True)
 class PodStart:
-    """How long one engine pod took from its creation to Ready."""
+    """The time that one engine pod took from its creation to Ready."""
 
     pod: str
     role: Role
@@ -113,7 +113,7 @@ class PodStart:
 
 
 def pod_starts(*, namespace: str, pool: str) -> list[PodStart]:
-    """All Ready engine pods of a pool and their cold starts."""
+    """Return all Ready engine pods of a pool and their cold starts."""
     selector = f"tandem-inference.io/pool={pool},tandem-inference.io/role in (prefill,decode)"
     pods = kubectl_json("get", "pods", "-n", namespace, "-l", selector)["items"]
     return [
@@ -139,13 +139,13 @@ def _time(text: str) -> float:
 
 
 def slo_in_force(*, namespace: str, pool: str) -> Slo:
-    """The bounds that the pool's router judges by at this moment."""
+    """Return the bounds that the pool's router judges by at this moment."""
     settings = kubectl_json("get", "configmap", "-n", namespace, f"{pool}-router")
     return Slo(**json.loads(settings["data"]["router.json"])["slo"])
 
 
 def engine_key(*, namespace: str, pool: str) -> str:
-    """The key that engines of a pool ask for; only its routers have it otherwise."""
+    """Return the key that engines of a pool ask for; only its routers have it otherwise."""
     selector = f"tandem-inference.io/pool={pool}"
     [secret] = kubectl_json("get", "secrets", "-n", namespace, "-l", selector)["items"]
     return base64.b64decode(secret["data"]["key"]).decode()
@@ -154,7 +154,7 @@ def engine_key(*, namespace: str, pool: str) -> str:
 def remove_pool(*, namespace: str) -> None:
     """Remove what an earlier run left, so that this one starts from its sample.
 
-    Nobody waits for the answers of a run that is over, so its pods get no time to finish them.
+    No client waits for the answers of a run that is over, so its pods get no time to finish them.
     """
     gone = ("delete", "namespace", namespace, "--ignore-not-found")
     kubectl(*gone, "--wait=false")

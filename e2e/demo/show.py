@@ -164,14 +164,14 @@ class _Sender:
         return self._watch.sights[-1].fleets[role].desired
 
     def _is_steady(self, role: Role) -> bool:
-        """Whether all that the role asks for has been Ready for a while."""
+        """Return whether every replica that the role wants has been Ready for a while."""
         since_s = time.time() - STEADY_S
         lately = (s.fleets[role] for s in self._watch.sights if s.at_s >= since_s)
         return len({count for fleet in lately for count in (fleet.desired, fleet.ready)}) == 1
 
 
 def tightened_tpot_s(figures: Tally, *, slo: Slo) -> float:
-    """A bound that the fleet as it is does not keep, and that one more pod can."""
+    """Return a bound that the fleet as it is does not keep, and that one more pod can."""
     most_s = 0.8 * slo.tpot_s
     usual_s, high_s = figures.tpot_p50_s, figures.tpot_p95_s
     if usual_s is None or high_s is None:

@@ -1,4 +1,4 @@
-"""What happened in a demo, as plain data, and the summary made from it."""
+"""The story of a demo as plain data, and the summary made from it."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ _ROLE_BEGINS = re.compile(r"; (?=(?:prefill|decode) (?:stays|\d))")
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """One role's Deployment: what it asks for and what is Ready."""
+    """One role's Deployment: its wanted and its Ready replicas."""
 
     desired: int
     ready: int
@@ -45,13 +45,13 @@ class Change:
 
     @property
     def grew(self) -> bool:
-        """Whether it added replicas."""
+        """Return whether it added replicas."""
         return self.after > self.before
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Replicas asked for over one phase."""
+    """The wanted replicas over one phase."""
 
     start: int
     max: int
@@ -59,17 +59,17 @@ class Extent:
 
     @property
     def grew(self) -> bool:
-        """Whether more were asked for than at the start."""
+        """Return whether more replicas were wanted than at the start."""
         return self.max > self.start
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One phase as it went; what was seen in it is filled in at the end.
+    """One phase as it went; what was seen in it is added at the end.
 
     Attributes:
-        traffic: what was sent at its end, after a climb from `first_rps`.
-        late_by_cause: how many requests the routers blamed on which part of their way.
+        traffic: the traffic at its end, after a climb from `first_rps`.
+        late_by_cause: the count of late requests by the part of their way that routers blame.
     """
 
     phase: Phase
@@ -85,32 +85,32 @@ class PhaseRun:
 
     @property
     def rates(self) -> str:
-        """Requests per second, from its start to its end, for people."""
+        """Return the requests per second, from its start to its end, for people."""
         first, last = f"{self.first_rps:g}", f"{self.traffic.rate_rps:g}"
         return f"{first}/s" if first == last else f"{first} to {last}/s"
 
     @property
     def tally(self) -> Tally:
-        """Its requests in figures, judged by the bounds of the phase."""
+        """Return its requests in figures, judged by the bounds of the phase."""
         return tally([(record, self.slo) for record in self.records])
 
     def extent(self, role: Role) -> Extent:
-        """Replicas that were asked for."""
+        """Return the wanted replicas over the phase."""
         counts = [sight.fleets[role].desired for sight in self.sights]
         return Extent(start=counts[0], max=max(counts), end=counts[-1])
 
     def growths(self, role: Role) -> list[Change]:
-        """The changes that added replicas."""
+        """Return the changes that added replicas."""
         return [change for change in self.changes if change.role is role and change.grew]
 
     def most_ready(self, role: Role) -> int:
-        """The most replicas that were Ready at one moment."""
+        """Return the most replicas that were Ready at one moment."""
         return max(sight.fleets[role].ready for sight in self.sights)
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """How long the steps took; `first_answer` from the start to the first streamed token."""
+    """The duration of each step; `first_answer` runs from the start to the first streamed token."""
 
     cluster: float
     images: float
@@ -132,13 +132,13 @@ class Story:
 
 
 def part_of(sentence: str, role: Role) -> str:
-    """What a decision's sentence says of one role."""
+    """Return what a decision's sentence says of one role."""
     parts = _ROLE_BEGINS.split(sentence)
     return next((part.strip() for part in parts if part.startswith(role)), sentence)
 
 
 def changes_in(sights: Sequence[Sight]) -> tuple[Change, ...]:
-    """Every change of a replica count, with the sentence that the operator gave for it.
+    """Return every change of a replica count, with the sentence that the operator gave for it.
 
     Deployment and status are written one after the other, so the sentence may be seen a little
     before or after the count.
@@ -166,7 +166,7 @@ def _near(sights: Sequence[Sight], number: int) -> Iterator[Sight]:
 def fill_in(
     runs: Sequence[PhaseRun], *, records: Sequence[Record], sights: Sequence[Sight]
 ) -> tuple[PhaseRun, ...]:
-    """Give each phase what was sent, seen and changed in it."""
+    """Give each phase its requests, sights and changes."""
     changes = changes_in(sights)
     return tuple(
         replace(
@@ -182,7 +182,7 @@ def fill_in(
 
 
 def summarize(story: Story) -> dict[str, Any]:
-    """The content of `summary.json`; its form is fixed, other programs read it."""
+    """Return the content of `summary.json`; its form is fixed, other programs read it."""
     seconds = story.seconds
     return {
         "seconds": {

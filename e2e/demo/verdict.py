@@ -1,4 +1,4 @@
-"""Whether the demo showed what it is there to show, said plainly either way."""
+"""The verdict on a demo: it says plainly whether the demo showed what it is there to show."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ INSURED = "requests would be late with 1 replica fewer"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was to be seen, and whether it was."""
+    """One expected sight, and whether it was seen."""
 
     shown: bool
     sentence: str
@@ -51,7 +51,7 @@ def _judge_phase(run: PhaseRun, *, story: Story) -> Iterator[Finding]:
 
 
 def _judge_other(run: PhaseRun, *, role: Role) -> Finding:
-    """The role that has enough. It may still be insured against the burst that it had before."""
+    """Judge the role that has enough; it may still be insured against an earlier burst."""
     extent = run.extent(role)
     if not extent.grew:
         return Finding(True, f"{run.phase.name}: {role} did not grow")

@@ -1,1 +1,1 @@
-"""What clients lose when a part of a serving pool is taken away, measured."""
+"""The measured losses of clients when a part of a serving pool is taken away."""

@@ -49,7 +49,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what was asked for."""
+    """Play the chosen scenarios, or write the page."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write_table(folder: Path) -> int:
-    """Write the page from what is known."""
+    """Write the page from the known results."""
     results = runner.all_results(folder)
     page = table.page(SCENARIOS, results, command="make faults", sequences=SEQUENCES)
     PAGE.write_text(page + soak.section(folder))

@@ -32,7 +32,7 @@ AFTER_S = 10.0
 
 @dataclass(slots=True)
 class Scene:
-    """One pool, its operator behind a proxy, and what was promised and broken."""
+    """One pool, its operator behind a proxy, and the promises that were broken."""
 
     plane: ControlPlane
     pool: Pool
@@ -46,7 +46,7 @@ class Scene:
     broken: list[str] = field(default_factory=list)
 
     def scale_up(self) -> None:
-        """A user wants three pods of each role."""
+        """Ask for three pods of each role, as a user does."""
         self.wanted = dict.fromkeys(Role, 3)
         self.pool.apply(prefill=SCALED, decode=SCALED, scaling={"gpuBudget": BUDGET_GPUS})
 
@@ -64,7 +64,7 @@ class Scene:
         self.api.on_write = count
 
     def wait_killed_and_restart(self) -> None:
-        """As its Deployment would, once it is gone."""
+        """Wait until the operator is gone, and start it again as its Deployment would."""
         try:
             self.operator.process.wait(timeout=30)
         except TimeoutError:
@@ -78,7 +78,7 @@ Act = Callable[[Scene], None]
 
 
 def on_api(act: Act, *, fresh: bool = False) -> Callable[[Stage], Evidence]:
-    """The play of an act; `fresh`: the pool is made in the middle of it."""
+    """Return the play of an act; `fresh`: the pool is made in the middle of it."""
     return functools.partial(play, act, fresh)
 
 
@@ -202,7 +202,7 @@ def _sentences(scene: Scene) -> list[str]:
 
 
 def _throttled(scene: Scene) -> None:
-    """The API server answers 429 to everything, while a user asks for more."""
+    """Have the API server answer 429 to everything, while a user asks for more."""
     before = scene.api.requests
     scene.api.fail(429)
     time.sleep(1.0)
@@ -215,7 +215,7 @@ def _throttled(scene: Scene) -> None:
 
 
 def _history_gone(scene: Scene) -> None:
-    """All watches are told 410 again and again, while a user asks for more."""
+    """Send 410 to all watches again and again, while a user asks for more."""
     for _ in range(3):
         scene.api.send_to_watches(410)
         time.sleep(1.0)
@@ -224,21 +224,21 @@ def _history_gone(scene: Scene) -> None:
 
 
 def _killed_between_writes(scene: Scene) -> None:
-    """A new pool is being made; the operator is killed after some of its first writes."""
+    """Make a new pool, and kill the operator after some of its first writes."""
     scene.kill_at_write(scene.random.randint(1, 12))
     scene.pool.apply(scaling={"gpuBudget": BUDGET_GPUS})
     scene.wait_killed_and_restart()
 
 
 def _killed_in_scale_up(scene: Scene) -> None:
-    """Of two Deployments that grow, the first is written when the operator is killed."""
+    """Kill the operator when it has written the first of two Deployments that grow."""
     scene.kill_at_write(1, of="/deployments/")
     scene.scale_up()
     scene.wait_killed_and_restart()
 
 
 def _deleted_in_scale_up(scene: Scene) -> None:
-    """The pool is deleted as soon as the first Deployment grows."""
+    """Delete the pool as soon as the first Deployment grows."""
     written = threading.Event()
     scene.api.on_write = lambda method, path: written.set() if "/deployments/" in path else None
     scene.scale_up()

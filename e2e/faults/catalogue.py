@@ -25,11 +25,11 @@ SCENARIOS: Sequence[Scenario] = (
 )
 
 SEQUENCES: Sequence[Scenario] = (simulated_faults.SEQUENCE,)
-"""Several of them at random times; a soak does the same on kind."""
+"""Several faults at random times; a soak does the same on kind."""
 
 
 def chosen(words: Sequence[str]) -> list[Scenario]:
-    """Scenarios whose name or family one of the words begins; all of them where there is none."""
+    """Return the scenarios whose name or family begins with a word; without words, all."""
     found = [
         each
         for each in (*SCENARIOS, *SEQUENCES)

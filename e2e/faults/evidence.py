@@ -1,4 +1,4 @@
-"""What was seen while a scenario was played: plain values, whatever it was played on."""
+"""The evidence of a played scenario: plain values, whatever it was played on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tandem_operator.core.role import Role
 
 
 class Fate(StrEnum):
-    """What became of a request."""
+    """The fate of a request."""
 
     FINISHED = "finished"
     REFUSED = "refused"
@@ -42,10 +42,10 @@ class Moment:
     """A pool at one moment.
 
     Attributes:
-        asked: replicas that each role's Deployment asks for.
+        asked: the wanted replicas of each role's Deployment.
         gpus: held by pods that have a node, those on their way out included.
         blind: whether the operator says that it lacks metrics.
-        whole: whether every pod that is asked for is Ready, and no other is there.
+        whole: whether every wanted pod is Ready, and no other is there.
     """
 
     at_s: float
@@ -65,11 +65,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that the invariants are checked against.
+    """The evidence that the invariants are checked against.
 
     Attributes:
         fault_s: when the fault began.
-        dealt_s: when it was done; what was killed, was killed in between.
+        dealt_s: when it was done; what was killed ended between the two.
         undone_s: when it was taken back; `fault_s` where there was nothing to take back.
         budget: the most GPUs that the pool may hold; `None` where it has no such bound.
         broken: promises of the scenario's own that were not kept, in words.
@@ -86,7 +86,7 @@ class Evidence:
 
     @property
     def recovered_s(self) -> float | None:
-        """From the fault until the pool stayed whole and lost and refused nobody any more."""
+        """Return the time from the fault until the pool stayed whole and answered every request."""
         if not self.moments or not self.moments[-1].whole:
             return None
         spoiled = [r.sent_s for r in self.requests if r.fate not in (Fate.FINISHED, Fate.LEFT)]
@@ -97,7 +97,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a play gets: a place for its logs, randomness of its own, and a way to tell of itself.
+    """The tools of a play: a place for its logs, randomness of its own, and a way to report.
 
     Attributes:
         whole: whether the long form is wanted; the short one sends less.
@@ -109,7 +109,7 @@ class Stage:
     whole: bool = True
 
     def random(self, name: str) -> Random:
-        """The same draws for the same seed and name."""
+        """Return the same draws for the same seed and name."""
         return Random(f"{self.seed}/{name}")
 
 

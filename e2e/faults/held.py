@@ -13,12 +13,12 @@ def hold(pod: str, *, namespace: str) -> None:
 
 
 def let_go(pod: str, *, namespace: str) -> None:
-    """Have it leave."""
+    """Let the pod leave."""
     _set_finalizers(pod, [], namespace=namespace)
 
 
 def let_go_of_all(*, namespace: str) -> None:
-    """Free what a killed run left: nobody could delete its namespace."""
+    """Free the pods that a killed run left: with them its namespace cannot be deleted."""
     for item in kubectl_json("get", "pods", "-n", namespace)["items"]:
         if FINALIZER in item["metadata"].get("finalizers", ()):
             let_go(item["metadata"]["name"], namespace=namespace)

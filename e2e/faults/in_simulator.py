@@ -33,7 +33,7 @@ from tandem_routing.verdict import Ending
 GOOD_SHARE = 0.9
 WINDOW_S = 30.0
 FOLLOWED_WITHIN_S = 15.0
-"""So soon after an edit nothing is asked for that it does not allow."""
+"""The time after an edit within which no more is wanted than it allows."""
 HIGHEST_RPS = 80.0
 ENGINE = straight_profile(
     "quick",
@@ -61,13 +61,13 @@ Distort = Callable[[Observation, float], Observation]
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A simulated pool, its load, and what goes wrong. Times are seconds of the simulation.
+    """A simulated pool, its load, and its faults. Times are seconds of the simulation.
 
     Attributes:
-        faults: what happens to its cluster, drawn for a seed.
-        distort: what the operator is told in place of the truth while the fault lasts.
+        faults: the faults of its cluster, drawn for a seed.
+        distort: the observation in place of the truth while the fault lasts.
         edited: the spec from the fault on.
-        until_s: when the fault is over; `fault_s` where it is a blow.
+        until_s: the end of the fault; `fault_s` where it is a blow.
     """
 
     fault_s: float = 200.0
@@ -82,21 +82,21 @@ class Simulated:
 
 
 class Distorted(Tandem):
-    """The live core, of a pool whose traffic is no news, told something else for a while."""
+    """The live core of a pool whose traffic is no news; for a while it is told something else."""
 
     def __init__(self, distort: Distort | None, *, from_s: float, until_s: float) -> None:
         super().__init__(Memory(track=Track(since_s=0.0)))
         self._distort, self._from_s, self._until_s = distort, from_s, until_s
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """One tick of the core, on what it is told."""
+        """Run one tick of the core, on what it is told."""
         if self._distort is not None and self._from_s <= now_s - EPOCH_S < self._until_s:
             observation = self._distort(observation, now_s)
         return super().tick(spec, observation, now_s)
 
 
 def in_simulator(simulated: Simulated) -> Play:
-    """The play of a simulated pool."""
+    """Return the play of a simulated pool."""
     return functools.partial(play, simulated)
 
 
@@ -149,12 +149,12 @@ def _scenario(
 
 
 def _budget(simulated: Simulated) -> int | None:
-    """The budget that holds for the whole run; a cut one is checked by `_broken`."""
+    """Return the budget that holds for the whole run; a cut one is checked by `_broken`."""
     return simulated.spec.gpu_budget
 
 
 def _broken(simulated: Simulated, report: PoolReport, most_held: int) -> Iterator[str]:
-    """A budget exceeded between two looks, or a cut one that nobody followed."""
+    """Yield a budget that was exceeded between two looks, or a cut that was not followed."""
     budget = simulated.spec.gpu_budget
     if budget is not None and most_held > budget:
         yield f"{most_held} GPUs were held for a moment with a budget of {budget}"
@@ -227,5 +227,5 @@ def _said(decisions: Sequence[Decision]) -> Iterator[Said]:
 
 
 def with_budget(gpus: int) -> PoolSpec:
-    """The usual pool under another budget."""
+    """Return the usual pool under another budget."""
     return replace(SPEC, gpu_budget=gpus)

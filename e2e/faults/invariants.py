@@ -1,4 +1,4 @@
-"""What holds in every run, whatever the fault. Each check returns a sentence per violation."""
+"""The invariants of every run, whatever the fault. Each check returns a sentence per violation."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ Check = Callable[[Scenario, Evidence], Iterator[str]]
 
 
 def accounted(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """Accepted = finished + honestly refused + held by what was killed."""
+    """Check that accepted = finished + honestly refused + held by what was killed."""
     without_cause = Counter(
         f"lost without cause: {request.why}"
         for request in seen.requests
@@ -32,7 +32,7 @@ def _held(may_lose: Loss, seen: Evidence, request: Request) -> bool:
 
 
 def right(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """No wrong token, in answers that were cut off neither."""
+    """Check that no answer has a wrong token, not even one that was cut off."""
     del scenario
     for request in seen.requests:
         if request.wrong is not None:
@@ -40,7 +40,7 @@ def right(scenario: Scenario, seen: Evidence) -> Iterator[str]:
 
 
 def ended(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """No request hangs."""
+    """Check that no request hangs."""
     del scenario
     for request in seen.requests:
         if request.fate is Fate.HUNG:
@@ -48,7 +48,7 @@ def ended(scenario: Scenario, seen: Evidence) -> Iterator[str]:
 
 
 def in_budget(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """The pool never holds more than it may."""
+    """Check that the pool never holds more than it may."""
     del scenario
     most = max((moment.gpus for moment in seen.moments), default=0)
     if seen.budget is not None and most > seen.budget:
@@ -56,7 +56,7 @@ def in_budget(scenario: Scenario, seen: Evidence) -> Iterator[str]:
 
 
 def no_blind_shrink(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """Nothing is taken away while the operator says that it lacks metrics."""
+    """Check that no replica is taken away while the operator says that it lacks metrics."""
     del scenario
     for before, after in itertools.pairwise(seen.moments):
         for role in Role:
@@ -66,7 +66,7 @@ def no_blind_shrink(scenario: Scenario, seen: Evidence) -> Iterator[str]:
 
 
 def together(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """Both roles are at zero, or none is."""
+    """Check that both roles are at zero, or none is."""
     del scenario
     for moment in seen.moments:
         if len({count > 0 for count in moment.asked.values()}) > 1:
@@ -76,7 +76,7 @@ def together(scenario: Scenario, seen: Evidence) -> Iterator[str]:
 
 
 def named(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """Status names the culprit within half a minute."""
+    """Check that status names the culprit within half a minute."""
     if scenario.names is None:
         return
     after_s = named_after_s(scenario, seen)
@@ -87,7 +87,7 @@ def named(scenario: Scenario, seen: Evidence) -> Iterator[str]:
 
 
 def named_after_s(scenario: Scenario, seen: Evidence) -> float | None:
-    """How long after the fault status named it; what it said before does not count."""
+    """Return how long after the fault status named it; what it said before does not count."""
     if scenario.names is None:
         return None
     pattern = re.compile(scenario.names)
@@ -96,7 +96,7 @@ def named_after_s(scenario: Scenario, seen: Evidence) -> float | None:
 
 
 def recovered(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """The pool is whole again in time, and stays so."""
+    """Check that the pool is whole again in time, and stays so."""
     if not seen.moments:
         return
     took_s = seen.recovered_s
@@ -108,7 +108,7 @@ def recovered(scenario: Scenario, seen: Evidence) -> Iterator[str]:
 
 
 def as_promised(scenario: Scenario, seen: Evidence) -> Iterator[str]:
-    """What only this scenario promises."""
+    """Yield the violations of promises that only this scenario makes."""
     del scenario
     yield from seen.broken
 
@@ -127,5 +127,5 @@ INVARIANTS: tuple[Check, ...] = (
 
 
 def violations(scenario: Scenario, seen: Evidence) -> list[str]:
-    """Every violation of every invariant."""
+    """Return every violation of every invariant."""
     return [sentence for check in INVARIANTS for sentence in check(scenario, seen)]

@@ -1,6 +1,6 @@
 """Clients that behave badly, and routers that go, on kind with real vLLM.
 
-A hostile client is one more client: the honest load beside it is what the invariants are about.
+A hostile client is one more client: the invariants are about the honest load beside it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from e2e.pools import NotInTimeError, wait_until
 from tandem_operator.core.role import Role
 
 KUBELET_BLIND_S = 2.0
-"""Until the kubelet has looked again, a Service leads to a container whose process was killed."""
+"""The time until the kubelet looks again: a Service still leads to a container that was killed."""
 LEAVERS = 120
 ENGINE_PORT = 8000
 EXPIRED = "vllm:nixl_num_kv_expired_reqs_total"
@@ -31,7 +31,7 @@ SILENT_BODIES = 50
 
 
 def restart_routers(scene: Scene) -> None:
-    """A rolling restart, as for a new image."""
+    """Restart the routers one after the other, as for a new image."""
     kubectl("rollout", "restart", f"deployment/{scene.pool.name}-router", "-n", scene.namespace)
 
 
@@ -82,7 +82,7 @@ def _head(length: int) -> bytes:
 def _leave_between_legs(scene: Scene) -> Undo:
     """Ask for long prompts and leave after a few hundredths of a second: prefill has begun.
 
-    What is returned looks, when all leases would be over, whether one was left to run out.
+    The returned function looks, after the end of all leases, whether one was left to run out.
     """
     before = _expired_leases(scene)
 
@@ -117,7 +117,7 @@ def _expired_leases(scene: Scene) -> dict[str, float]:
 
 
 def _read_slowly(scene: Scene) -> Undo:
-    """Ask for long streams and read nothing, with the smallest socket buffers there are."""
+    """Ask for long streams and read nothing, with the smallest possible socket buffers."""
     sockets = []
     for _ in range(SLOW_READERS):
         one = socket.socket()

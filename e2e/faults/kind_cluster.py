@@ -1,4 +1,4 @@
-"""What happens to nodes, the control plane, Prometheus and the operator, on kind."""
+"""The faults of nodes, the control plane, Prometheus and the operator, on kind."""
 
 import contextlib
 import json
@@ -72,7 +72,7 @@ def _evict(pod: str, *, namespace: str) -> None:
 
 
 def _hold_terminating(scene: Scene) -> Undo:
-    """Delete a decode pod that something does not let go of."""
+    """Delete a decode pod that a finalizer holds."""
     pod = scene.pod_of(Role.DECODE)
     held.hold(pod, namespace=scene.namespace)
     kubectl("delete", "pod", pod, "-n", scene.namespace, "--wait=false")

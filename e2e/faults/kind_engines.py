@@ -25,12 +25,12 @@ def delete_pod(role: str) -> Callable[[Scene], None]:
 
 
 def kill_core(scene: Scene) -> None:
-    """SIGKILL what computes in a decode pod; its HTTP server notices and ends."""
+    """SIGKILL the computing process of a decode pod; its HTTP server notices and ends."""
     node.kill(node.engine_core(scene.pod_of(Role.DECODE), namespace=scene.namespace))
 
 
 def stop_core(role: Role) -> Callable[[Scene], Undo]:
-    """Stop what computes in a pod of a role; its HTTP server goes on to answer probes."""
+    """Stop the computing process of a pod of a role; its HTTP server still answers probes."""
 
     def begin(scene: Scene) -> Undo:
         return node.freeze(node.engine_core(scene.pod_of(role), namespace=scene.namespace))
@@ -39,7 +39,7 @@ def stop_core(role: Role) -> Callable[[Scene], Undo]:
 
 
 def _new_revision(scene: Scene) -> Undo:
-    """Edit what shapes the KV: pods of before and after may not exchange it."""
+    """Edit the shape of the KV: pods of before and after may not exchange it."""
     before = scene.pool.read()["spec"]["engine"]["blockSize"]
     scene.pool.patch({"engine": {"blockSize": next(s for s in BLOCK_SIZES if s != before)}})
 
@@ -61,7 +61,7 @@ def _one_revision(scene: Scene) -> bool:
 
 
 def replace_decode_fleet(scene: Scene) -> None:
-    """All decode pods at once: what prefill pods hold meanwhile waits for new ones."""
+    """Delete all decode pods at once: KV at prefill pods waits for new ones."""
     pods = [face.name for face in scene.pool.pods(Role.DECODE)]
     kubectl(
         *("delete", "pods", *pods, "-n", scene.namespace),

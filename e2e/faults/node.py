@@ -1,4 +1,4 @@
-"""What is done to processes and packets inside the node, behind Kubernetes' back."""
+"""The means to act on processes and packets inside the node, behind Kubernetes' back."""
 
 import contextlib
 import subprocess
@@ -22,18 +22,18 @@ class Process:
 
 
 def container_id(pod: str, *, namespace: str) -> str:
-    """The pod's first running container as containerd knows it."""
+    """Return the pod's first running container as containerd knows it."""
     statuses = kubectl_json("get", "pod", pod, "-n", namespace)["status"]["containerStatuses"]
     return str(statuses[0]["containerID"]).removeprefix("containerd://")
 
 
 def pod_address(pod: str, *, namespace: str) -> str:
-    """A pod's IP."""
+    """Return a pod's IP."""
     return str(kubectl_json("get", "pod", pod, "-n", namespace)["status"]["podIP"])
 
 
 def processes(pod: str, *, namespace: str) -> list[Process]:
-    """All processes of a pod's container."""
+    """Return all processes of a pod's container."""
     container = container_id(pod, namespace=namespace)
     lines = on_node("ctr", "-n", "k8s.io", "task", "ps", container).splitlines()[1:]
     pids = [int(line.split()[0]) for line in lines]
@@ -61,7 +61,7 @@ def kill(which: Iterable[Process]) -> None:
 
 
 def freeze(which: Iterable[Process]) -> Undo:
-    """Stop processes in mid-air until what is returned is called."""
+    """Stop processes in mid-air until the returned function is called."""
     pids = [str(process.pid) for process in which]
     if not pids:
         raise CommandError("there is no such process to stop")
@@ -77,13 +77,13 @@ def freeze(which: Iterable[Process]) -> Undo:
 
 
 def engine_core(pod: str, *, namespace: str) -> list[Process]:
-    """The processes in which vLLM computes, beside its HTTP server."""
+    """Return the processes in which vLLM computes, beside its HTTP server."""
     found = processes(pod, namespace=namespace)
     return [each for each in found if ENGINE_CORE in each.command]
 
 
 def static_pod_process(name: str) -> list[Process]:
-    """A component of the control plane, by the name of its program."""
+    """Return a component of the control plane, by the name of its program."""
     return [Process(int(pid), name) for pid in on_node("pidof", name).split()]
 
 

@@ -25,9 +25,9 @@ from tandem_operator.core.role import Role
 
 COUNTS = {"prefill": 2, "decode": 2, "router": 2}
 BUDGET_GPUS = 5
-"""What the fleets take, and room for one pod more while one is replaced."""
+"""The GPUs of the fleets, and room for one pod more while one is replaced."""
 KV_MEMORY = "16Mi"
-"""About 20 prompts: KV that was let go is soon another prompt's, so that a mistake shows."""
+"""Room for about 20 prompts: freed KV is soon another prompt's, so that a mistake shows."""
 RATE_RPS = 2.0
 STREAMED_SHARE = 0.7
 MODEL = "tiny"
@@ -36,7 +36,7 @@ FROM_PROMETHEUS = "read from Prometheus"
 
 @dataclass(slots=True)
 class Scene:
-    """A running pool, and what a disturbance may want to remember.
+    """A running pool, and notes for a disturbance.
 
     Attributes:
         broken: promises of the scenario's own that were seen to be broken.
@@ -49,15 +49,15 @@ class Scene:
 
     @property
     def namespace(self) -> str:
-        """Where the pool is."""
+        """Return the namespace of the pool."""
         return self.pool.namespace
 
     def pod_of(self, role: str) -> str:
-        """The name of some Ready pod of a role."""
+        """Return the name of some Ready pod of a role."""
         return self.random.choice([face.name for face in self.pool.pods(role) if face.ready])
 
     def addresses(self, role: str) -> list[str]:
-        """The IPs of a role's pods."""
+        """Return the IPs of a role's pods."""
         return [
             node.pod_address(face.name, namespace=self.namespace) for face in self.pool.pods(role)
         ]
@@ -68,11 +68,11 @@ Begin = Callable[[Scene], Undo | None]
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What is done on kind, and around which load.
+    """A disturbance on kind, and the load around it.
 
     Attributes:
-        begin: does it, and returns what takes it back, if anything does.
-        lasts_s: when it is taken back, after it was done.
+        begin: begins it, and returns the function that takes it back, if there is one.
+        lasts_s: the time between doing it and taking it back.
         load_s: how long the load lasts; it begins `at_s` before the disturbance.
         blind_s: how long Kubernetes itself may take to see what was done.
         limit_s: how long a request may take before its client calls it hung.
@@ -90,7 +90,7 @@ class Disturbance:
     deletes: int = 0
 
     def __call__(self, stage: Stage) -> Evidence:
-        """Play it on the ground that all of them share."""
+        """Play it on the ground that all disturbances share."""
         on = ground()
         on.wait_whole()
         return disturbed(on, self, stage)
@@ -115,7 +115,7 @@ class Ground:
 
 @functools.cache
 def ground() -> Ground:
-    """Install all of it, once a process."""
+    """Install Prometheus, the operator and the pool, once per process."""
     images = setup.built_images()
     setup.cluster("prometheus")
     setup.install_operator(images=images)
@@ -141,7 +141,7 @@ def ground() -> Ground:
 
 
 def reference(url: str, images: Mapping[str, str]) -> Reference:
-    """The answers of these images' engine, from an earlier run if there was one."""
+    """Return the answers of these images' engine, from an earlier run if there was one."""
     tag = images["ENGINE_CPU_IMAGE"].rpartition(":")[2]
     path = names.BUILD / "faults" / f"reference-{tag}.json"
     if not path.exists():
@@ -170,7 +170,7 @@ def kind_scenario(
     recovers_s: float = 240.0,
     quick: bool = False,
 ) -> Scenario:
-    """A line of the matrix that is played here."""
+    """Return a line of the matrix that is played here."""
     return Scenario(
         name=name,
         family=family,
@@ -241,7 +241,7 @@ def requests_of(
     *,
     limit_s: float,
 ) -> tuple[Request, ...]:
-    """What became of each request, its answer compared with the undisturbed one."""
+    """Return the fate of each request, its answer compared with the undisturbed one."""
     return tuple(
         Request(
             name=record.request_id,

@@ -1,6 +1,6 @@
 """A fixed set of prompts and their answers on an undisturbed pool, to compare every answer with.
 
-Only prompts whose answer is the same alone and among others are kept: what differs later differs
+Only prompts whose answer is the same alone and among others are kept: a later difference is there
 because of the fault.
 """
 
@@ -32,7 +32,7 @@ class Question:
     answer: tuple[int, ...]
 
     def asked(self, name: str, *, at_s: float, streamed: bool) -> PlannedRequest:
-        """As one request that no prefix cache can serve."""
+        """Return the question as one request that no prefix cache can serve."""
         return PlannedRequest(
             request_id=name,
             at_s=at_s,
@@ -44,7 +44,7 @@ class Question:
         )
 
     def difference(self, record: Record) -> str | None:
-        """How what came differs from the answer; a part of it is right as far as it goes."""
+        """Return how a record differs from the answer; a part of the answer is right so far."""
         came = record.token_ids or ()
         for place, (got, expected) in enumerate(zip(came, self.answer, strict=False)):
             if got != expected:
@@ -76,7 +76,7 @@ class Reference:
     def plan(
         self, *, seed: int, rate_rps: float, duration_s: float, run: str, streamed_share: float
     ) -> list[tuple[PlannedRequest, Question]]:
-        """Poisson arrivals that ask at random; equal seeds ask the same at the same times."""
+        """Return Poisson arrivals with random questions; equal seeds give equal plans."""
         random = Random(f"{seed}/{run}")
         planned = []
         at_s = random.expovariate(rate_rps)

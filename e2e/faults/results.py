@@ -1,4 +1,4 @@
-"""What came of each run of each scenario, as lines of JSON that a later run adds to."""
+"""The results of each run of each scenario, as lines of JSON that a later run adds to."""
 
 import json
 import re
@@ -25,7 +25,7 @@ class Result:
         why: the reasons of refused, lost and hung requests, and how often each.
         recovered_s: `None` where the pool was not whole again.
         named_s: how long status took to name the culprit; `None` where it did not, or need not.
-        said: what status said anew after the fault.
+        said: the new sentences of status after the fault.
     """
 
     scenario: str
@@ -49,11 +49,11 @@ class Result:
 
     @property
     def holds(self) -> bool:
-        """Whether no invariant was violated."""
+        """Return whether no invariant was violated."""
         return not self.violations
 
     def to_json(self) -> str:
-        """One line of a results file."""
+        """Return one line of a results file."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
@@ -62,7 +62,7 @@ class Result:
         return cls(**json.loads(line))
 
     def __str__(self) -> str:
-        """One line for who watches."""
+        """Return one line for a person who watches."""
         counts = (
             f"{self.sent} sent, {self.finished} finished, {self.refused} refused, "
             f"{self.lost} lost, {self.hung} hung, {self.wrong} wrong"
@@ -103,7 +103,7 @@ def result_of(
 
 
 def _worth(scenario: Scenario, text: str) -> int:
-    """What names the culprit comes first, and what only follows from slow answers last."""
+    """Return the rank of a sentence: the culprit's name first, effects of slow answers last."""
     if scenario.names is not None and re.search(scenario.names, text):
         return 0
     return 2 if text.startswith(_OF_LATENCY) else 1
@@ -121,7 +121,7 @@ def append(path: Path, result: Result) -> None:
 
 
 def newest(paths: Iterable[Path]) -> dict[tuple[str, int], Result]:
-    """The last result of each scenario and seed."""
+    """Return the last result of each scenario and seed."""
     found = (
         Result.from_json(line)
         for path in paths

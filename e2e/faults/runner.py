@@ -16,17 +16,17 @@ RESULTS = names.BUILD / "faults"
 
 
 def results_path(where: Where, *, folder: Path = RESULTS) -> Path:
-    """The results of one kind of ground."""
+    """Return the results of one kind of ground."""
     return folder / f"{where}.jsonl"
 
 
 def all_results(folder: Path = RESULTS) -> dict[tuple[str, int], Result]:
-    """The newest result of each scenario and seed."""
+    """Return the newest result of each scenario and seed."""
     return newest(results_path(where, folder=folder) for where in Where)
 
 
 def code_now() -> str:
-    """The commit, with `+` where files that git knows were changed."""
+    """Return the commit, with `+` where files that git knows were changed."""
 
     def git(*words: str) -> str:
         return subprocess.run(
@@ -46,7 +46,7 @@ def run(
     again: bool = False,
     whole: bool = True,
 ) -> list[Result]:
-    """Play every scenario with every seed; what a play could not do is its violation."""
+    """Play every scenario with every seed; a step that a play could not do is its violation."""
     known = all_results(folder)
     chosen = list(scenarios)
     wanted = [(scenario, seed) for seed in seeds for scenario in chosen]

@@ -7,7 +7,7 @@ from e2e.faults.evidence import Play
 
 
 class Family(StrEnum):
-    """What the fault strikes."""
+    """The part of the system that the fault strikes."""
 
     METRICS = "metrics"
     CAPACITY = "capacity"
@@ -18,7 +18,7 @@ class Family(StrEnum):
 
 
 class Where(StrEnum):
-    """Where a scenario is played."""
+    """The place where a scenario is played."""
 
     KIND = "kind"
     SIMULATOR = "simulator"
@@ -26,7 +26,7 @@ class Where(StrEnum):
 
 
 class Loss(StrEnum):
-    """Which requests a fault may cost; every other one finishes or is honestly refused."""
+    """The requests that a fault may cost; every other one finishes or is honestly refused."""
 
     NOTHING = "nothing"
     BEGUN = "answers that had begun on an engine that was lost"
@@ -38,14 +38,14 @@ class Scenario:
     """One line of the fault matrix.
 
     Attributes:
-        name: how it is chosen on the command line.
-        what: what is done, in one sentence.
-        undone: how it is undone, or that the cluster mends it by itself.
-        play: plays it once, with a seed, and says what was seen.
-        may_lose: which requests it may cost.
+        name: its name on the command line.
+        what: the fault, in one sentence.
+        undone: the way back, or that the cluster mends it by itself.
+        play: plays it once, with a seed, and returns the evidence.
+        may_lose: the requests that it may cost.
         names: a pattern that the pool's status has to show within 30 s of the fault; `None` where
             nothing is wrong with the pool, or where a user did it.
-        recovers_s: how long the pool may take to be whole again, from the fault on.
+        recovers_s: the time within which the pool has to be whole again, from the fault on.
         quick: whether it is part of the short form.
     """
 

@@ -27,7 +27,7 @@ FOUR_EACH = dict.fromkeys(Role, 4)
 
 
 def _skewed(seen: Observation, now_s: float) -> Observation:
-    """One half of the engines lives in the past, the other in the future."""
+    """Return an observation with half of the engines in the past, the other half in the future."""
     del now_s
     return replace(
         seen,
@@ -39,7 +39,7 @@ def _skewed(seen: Observation, now_s: float) -> Observation:
 
 
 def _lying(seen: Observation, now_s: float) -> Observation:
-    """Fresh, plausible and wrong: engines are said to be idle and five times as quick."""
+    """Return fresh, plausible and wrong data: engines that are idle and five times as quick."""
     del now_s
     return replace(
         seen,
@@ -57,7 +57,7 @@ def _lying(seen: Observation, now_s: float) -> Observation:
 
 
 def _reset(seen: Observation, now_s: float) -> Observation:
-    """All totals begin at nothing every half minute."""
+    """Return totals that all begin at nothing every half minute."""
     share = (now_s % 30.0) / 30.0
 
     def down(total: float | None) -> float | None:
@@ -80,7 +80,7 @@ def _reset(seen: Observation, now_s: float) -> Observation:
 
 
 def _crash_looping(seen: Observation, now_s: float) -> Observation:
-    """The first pod of each role never becomes Ready again."""
+    """Return a pool in which the first pod of each role never becomes Ready again."""
     del now_s
     sick = {min((p.name for p in seen.pods if p.role is role), default="") for role in Role}
     return replace(
@@ -102,7 +102,7 @@ def _crash_looping(seen: Observation, now_s: float) -> Observation:
 
 
 def _node_lost(random: Random) -> tuple[Fault, ...]:
-    """Two pods of each role die within a second."""
+    """Return the loss of two pods of each role within a second."""
     return tuple(PodLoss(200.0 + random.random(), role) for role in (*Role, *Role))
 
 
@@ -111,7 +111,7 @@ def _reclaimed(random: Random) -> tuple[Fault, ...]:
 
 
 def random_faults(random: Random, *, count: int = 5) -> tuple[Fault, ...]:
-    """One fault after the other, at random times between 150 and 400 s."""
+    """Return several faults, at random times between 150 and 400 s."""
     return tuple(_random_fault(random, random.uniform(150.0, 400.0)) for _ in range(count))
 
 

@@ -31,7 +31,7 @@ LONGEST_FAULT_S = 50.0
 LEFT_OUT = frozenset(
     {"new-kv-revision", "prometheus-removed", "drain-against-budget", "routers-deleted"}
 )
-"""What takes longer than a minute to be over, or reshapes the pool."""
+"""The faults that take longer than a minute to be over, or that reshape the pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Blow:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of everything.
+    """The outcome of a soak.
 
     Attributes:
-        faults: how often each was done.
-        lost: by reason; `without_cause` counts those that no fault may have cost.
+        faults: the count of each.
+        lost: the count of lost requests; `without_cause` names those that no fault may have cost.
         wrong: a sentence for each answer with wrong content.
     """
 
@@ -71,16 +71,16 @@ class Summary:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was wrong, nothing hung and nothing was lost without cause."""
+        """Return whether nothing was wrong, nothing hung and nothing was lost without cause."""
         return not (self.wrong or self.hung or self.without_cause)
 
     def to_json(self) -> str:
-        """For people and for the page."""
+        """Return the summary as JSON, for people and for the page."""
         return json.dumps({**asdict(self), "holds": self.holds}, indent=2)
 
 
 def candidates() -> list[Scenario]:
-    """Faults on kind that are over within a minute."""
+    """Return the faults on kind that are over within a minute."""
     return [
         each
         for each in SCENARIOS
@@ -173,7 +173,7 @@ def run(
 
 
 def section(folder: Path) -> str:
-    """What the page says of the last soak; nothing where there was none."""
+    """Return what the page says of the last soak; nothing where there was none."""
     path = folder / "soak.json"
     if not path.exists():
         return ""
@@ -201,7 +201,7 @@ def section(folder: Path) -> str:
 async def _strike(
     on: Ground, *, minutes: float, every_s: float, seed: int, tell: Callable[[str], None]
 ) -> list[Blow]:
-    """One fault after the other, each taken back before the next."""
+    """Cause one fault after the other, and take each back before the next."""
     random = Random(f"{seed}/soak")
     started_s, blows = time.time(), list[Blow]()
     await asyncio.sleep(FIRST_AFTER_S)

@@ -40,7 +40,7 @@ def page(
     command: str,
     sequences: Sequence[Scenario] = (),
 ) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [HEAD, _summary(scenarios, results, command)]
     for family in Family:
         lines = [_line(s, _of(s, results)) for s in scenarios if s.family is family]

@@ -36,7 +36,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        """Start to look. What is said at the first look was said before."""
+        """Start to look. Sentences of the first look count as said before."""
         self._thread.start()
         return self
 
@@ -117,7 +117,7 @@ class Watch:
 
 
 def _connection() -> tuple[str, requests.Session]:
-    """The cluster's API server, and a session that may ask it."""
+    """Return the cluster's API server, and a session that may ask it."""
     found = client.Configuration()
     config.load_kube_config(config_file=str(names.KUBECONFIG), client_configuration=found)
     session = requests.Session()

@@ -49,7 +49,7 @@ def _load() -> Iterator[None]:
 
 
 def main() -> int:
-    """Run it on the kind cluster; 1 if anything was not as it should be."""
+    """Run it on the kind cluster; return 1 if anything was not as it should be."""
     parser = argparse.ArgumentParser(
         prog="python -m e2e.pull_request",
         description="A pull request that tightens an SLO, from a branch to the running pool.",

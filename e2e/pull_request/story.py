@@ -44,12 +44,12 @@ class Place:
     metrics_port: int
 
     def get(self, *words: str) -> dict[str, Any]:
-        """What the API server has."""
+        """Return what the API server has."""
         cluster = ("--kubeconfig", self.kubeconfig, "--namespace", self.namespace)
         return dict(json.loads(run([ensure_tools()["kubectl"], *cluster, "get", *words, "-ojson"])))
 
     def pods(self) -> dict[str, tuple[str, int]]:
-        """What tells of each pod that it is the same one and never restarted."""
+        """Return the signs of each pod that it is the same one and never restarted."""
         return {
             pod["metadata"]["name"]: (
                 pod["metadata"]["uid"],
@@ -59,12 +59,12 @@ class Place:
         }
 
     def templates(self) -> dict[str, Any]:
-        """The pod template of each Deployment: another one would replace the pods."""
+        """Return the pod template of each Deployment: another one would replace the pods."""
         found = self.get("deployments", "-l", f"tandem-inference.io/pool={self.pool}")["items"]
         return {each["metadata"]["name"]: each["spec"]["template"] for each in found}
 
     def bounds(self) -> dict[str, Any]:
-        """The SLO that its routers judge by."""
+        """Return the SLO that its routers judge by."""
         settings = self.get("configmap", f"{self.pool}-router")["data"]["router.json"]
         return dict(json.loads(settings)["slo"])
 
@@ -126,7 +126,7 @@ def flux(place: Place, manifest: Path, *, timeout: str = "10m") -> dict[str, Any
 
 @contextmanager
 def judged(place: Place, folder: Path) -> Iterator[Ask]:
-    """A Prometheus with Tandem's alerts that scrapes the place's operator."""
+    """Run a Prometheus with Tandem's alerts that scrapes the place's operator."""
     operator = {
         "targets": [f"127.0.0.1:{place.metrics_port}"],
         "labels": {"namespace": setup.OPERATOR_NAMESPACE},
@@ -143,13 +143,13 @@ def judged(place: Place, folder: Path) -> Iterator[Ask]:
 
 
 def alerts(ask: Ask, place: Place, *, since_s: float) -> list[str]:
-    """Alerts of the pool that were pending or firing at any time since then, by name."""
+    """Return the alerts of the pool that were pending or firing at any time since then, by name."""
     found = _asked(ask, f"max_over_time({_series('ALERTS', place)}[{since_s:.0f}s])")
     return sorted({one["metric"]["alertname"] for one in found})
 
 
 def is_judged(ask: Ask, place: Place) -> bool:
-    """Whether Prometheus has what the alerts are made of: without it, silence says nothing."""
+    """Return whether Prometheus has the alerts' series: without them, silence says nothing."""
     return bool(_asked(ask, _series("tandem_pool_slo_objective_ratio", place)))
 
 
@@ -169,7 +169,7 @@ def tell(
     watch_s: float,
     out: Path = OUT,
 ) -> list[Finding]:
-    """The whole story; `record` lets the running pool work and returns its traffic and engines."""
+    """Tell the whole story; `record` lets the pool work and returns its traffic and engines."""
     workflow = yaml.safe_load(WORKFLOW.read_text())
     manifest, traffic, engines = (workflow["env"][key] for key in ("POOL", "TRAFFIC", "ENGINES"))
     old, new = (yaml.safe_dump(dict(pool), sort_keys=False) for pool in pools)

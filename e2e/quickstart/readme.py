@@ -10,18 +10,18 @@ _POOL = re.compile(r"(<<POOL[^\n]*\n)(.*?)(^POOL\n)", re.MULTILINE | re.DOTALL)
 
 
 def commands(readme: str) -> str:
-    """The one bash block of the section on a cluster of one's own."""
+    """Return the one bash block of the section on a cluster of one's own."""
     section = readme.partition(_HEADING)[2].partition("\n## ")[0]
     [block] = _BLOCK.findall(section)
     return str(block)
 
 
 def pool(block: str) -> str:
-    """The manifest that the block applies."""
+    """Return the manifest that the block applies."""
     [(_, manifest, _)] = _POOL.findall(block)
     return str(manifest)
 
 
 def with_pool(block: str, manifest: str) -> str:
-    """The same commands, with another manifest to apply."""
+    """Return the same commands, with another manifest to apply."""
     return _POOL.sub(lambda found: f"{found[1]}{manifest.rstrip()}\n{found[3]}", block, count=1)

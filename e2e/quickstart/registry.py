@@ -74,7 +74,7 @@ def loopback_registry() -> Iterator[LoopbackRegistry]:
 
 
 def remove() -> None:
-    """Remove the registry and all that it holds; also one that a killed run left."""
+    """Remove the registry with its contents, also one that a killed run left."""
     ours = ("--filter", f"name=^{NAME}$", "--filter", f"label={names.OWNED}")
     if run(["docker", "ps", "--all", "--quiet", *ours]).strip():
         run(["docker", "rm", "--force", "--volumes", NAME])
@@ -89,7 +89,7 @@ def _await_answer(host: str) -> None:
 
 
 def _image() -> str:
-    """The image of the registry: crane, which serves one, and nothing else."""
+    """Return the image of the registry: crane, which serves one, and nothing else."""
     program = ensure(CRANE)
     tag = f"{_REPOSITORY}:{fingerprint(_RECIPE, files=[program])}"
     if not docker.has_image(tag):

@@ -72,7 +72,7 @@ def _read(output: IO[str], lines: list[Line]) -> None:
 
 
 def _environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
-    """The user's PATH with the tools of ours behind it, and a home that knows nothing."""
+    """Return the user's PATH with the tools of ours behind it, and a home that knows nothing."""
     path = os.pathsep.join([os.environ["PATH"], str(names.bin_dir())])
     kept = {key: os.environ[key] for key in ("LANG", "NO_PROXY", "no_proxy") if key in os.environ}
     return {**kept, "PATH": path, "HOME": str(folder), **more}

@@ -1,5 +1,6 @@
-"""The routing policy: who goes next, to which pod, and what a late request is blamed on.
+"""The routing policy: which request goes next, to which pod, and which cause a late request has.
 
-The router and the simulator both run it. It is pure: time comes in as a number, nothing is awaited,
-read or written. Either side keeps its own pods and requests and shows them as these modules ask.
+Both the router and the simulator run it. The policy is pure: time comes in as a number, and the
+code awaits, reads and writes nothing. Router and simulator keep their own pods and requests, and
+present them through the protocols of these modules.
 """

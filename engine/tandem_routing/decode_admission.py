@@ -1,7 +1,7 @@
-"""Whether the decode pods can bear one more stream.
+"""Whether the decode pods can serve one more stream inside TPOT.
 
-Beyond the largest batch that keeps TPOT, one more stream makes every stream late; here it waits
-instead, and the excess alone is late. How fast a decode pod is, the operator says.
+Beyond the largest batch that keeps TPOT, one more stream makes every stream late. So the router
+lets it wait, and only the excess is late. The operator sends the speed of a decode pod.
 """
 
 from collections.abc import Sequence
@@ -10,49 +10,49 @@ from typing import Protocol
 from tandem_routing.outstanding import NO_LOAD, Load, Outstanding
 
 TPOT_SHARE = 0.95
-# Who is late already takes no place that somebody on time may need in a moment.
+# A late request takes no place that a request on time may need in a moment.
 TPOT_SHARE_LATE = 0.9
 KV_SHARE = 0.95
 
 
 class DecodePace(Protocol):
-    """How fast one decode pod is, as the operator learned it."""
+    """The speed of one decode pod, as the operator learned it."""
 
     @property
     def kv_capacity_tokens(self) -> float | None:
-        """Return the tokens that its cache holds; `None`: not known."""
+        """Return the tokens that its KV cache holds; `None`: not known."""
 
     @property
     def max_num_seqs(self) -> int:
-        """Return the most streams in its batch."""
+        """Return the largest number of streams in its batch."""
 
     @property
     def routers(self) -> int:
-        """Return how many routers send it requests."""
+        """Return the number of routers that send requests to it."""
 
     def seconds(self, streams: float, kv_tokens: float, /) -> float:
-        """Return the time of a step with so many streams that hold so many tokens."""
+        """Return the time of a step with this many streams and cached tokens."""
 
 
 def held_tokens(tokens: int, output_tokens: int, *, streams: int) -> float:
-    """Return what a stream holds in cache on average where so many have so much in the end.
+    """Return the mean cached tokens of a stream; `tokens` is the sum at the end of all streams.
 
-    Its cache grows from its prompt to prompt and output.
+    The cache of a stream grows from its prompt to its prompt and output.
     """
     return max(1.0, (tokens - 0.5 * output_tokens) / streams)
 
 
 def stream_life_s(pod: Outstanding, *, tpot_s: float, next_tokens: float) -> float:
-    """Return how long a stream at `pod` lasts; where there is none, the next, of so many tokens.
+    """Return how long a stream at `pod` lasts; without streams, the next one of `next_tokens`.
 
-    What stands still for a prompt are the streams that are there, not the next one.
+    A prompt delays the streams that are there, not the next one.
     """
     tokens = pod.output_tokens / pod.streams if pod.streams else next_tokens
     return max(1.0, tokens) * tpot_s
 
 
 def streams_at(pod: Outstanding, pace: DecodePace) -> int:
-    """Return the streams at `pod`, of all routers."""
+    """Return the streams of all routers at `pod`."""
     # An engine's own count lags behind; where there is one router, it is this one's that is right.
     return pod.streams + (pod.others if pace.routers > 1 else 0)
 
@@ -67,13 +67,13 @@ def bears(
     late: bool,
     now: float,
 ) -> bool:
-    """Return whether `pods` keep TPOT, their seats and their cache with `one` more.
+    """Return whether `pods` keep TPOT, batch limit and KV cache with `one` more.
 
-    `underway` is what is on its way to them, and counts as if it were there. What a pod has beyond
-    its seats waits there and slows down nobody. Requests of other routers are taken to be like this
-    router's own. Pods that have nothing take whatever comes. Who could not keep TPOT alone waits
-    for nothing: it is let in while there are seats. Prompts that the pods compute by themselves
-    leave less time for steps.
+    `underway` is admitted load that has not reached the pods yet; it counts as if it had. Streams
+    beyond the batch limit of a pod wait there and slow down no other stream. Requests of other
+    routers are assumed to be like those of this router. Pods without streams take any request. A
+    request that could not keep TPOT even alone is admitted while the batch has room. Prompts that
+    the pods compute themselves leave less time for steps.
     """
     seats = pace.max_num_seqs
     streams = own = underway.streams + one.streams
@@ -105,7 +105,7 @@ def bears(
 def _stalled_share(
     pods: Sequence[Outstanding], one: Load, pace: DecodePace, *, tpot_s: float, now: float
 ) -> float:
-    """Return the share of time in which streams at `pods` stand still, on average."""
+    """Return the mean share of time in which streams at `pods` wait for a prompt."""
     mean = one.output_tokens / one.streams
     stalled = 0.0
     for pod in pods:

@@ -1,6 +1,6 @@
-"""What is learned online: prefill service time, and means that no one sample can throw off.
+"""Online estimates: the prefill service time, and means that one sample cannot distort.
 
-Nothing here is known at the start, and unknown stays `None` until data came.
+At the start no value is known. An unknown value is `None` until data come.
 """
 
 from statistics import median
@@ -15,18 +15,18 @@ _FARTHEST = 3.0
 _FIRST_VALUES = 5
 
 MOST_MOVE = 0.1
-"""By what share of itself one sample may move an estimate."""
+"""The largest share by which one sample can change an estimate."""
 
 
 _Features = tuple[float, float, float]
 
 
 class ServiceTime:
-    """S(u) = a0 + a1 u + a2 u ctx, the time a prefill takes when nothing else is in its way.
+    """S(u) = a0 + a1 u + a2 u ctx, the time of a prefill that is alone on its pod.
 
-    Weighted least squares with forgetting and no negative coefficient, on legs that had their pod
-    to themselves. Weights are relative, so that a long prompt does not drown the short ones. What
-    is far from what was expected counts as less far: no one leg moves a prediction by more than
+    Weighted least squares with forgetting and without negative coefficients, from prefill legs that
+    were alone on their pod. Weights are relative, so that a long prompt does not outweigh the short
+    ones. A measurement far from the expectation is limited: one leg changes a prediction by at most
     `MOST_MOVE`.
     """
 
@@ -38,7 +38,7 @@ class ServiceTime:
         self._solution: _Features | None = None
 
     def learn(self, *, uncached: int, cached: int, leg_s: float) -> None:
-        """Take one uncontended leg."""
+        """Learn from one leg that was alone on its pod."""
         x = _features(uncached, cached)
         self._legs += 1
         if self._solution is None:
@@ -59,7 +59,7 @@ class ServiceTime:
         self._solution = _between(self._solution, fresh, share)
 
     def _begin(self) -> None:
-        """Fit the first legs; none of them is so short that it outweighs the others."""
+        """Fit the first legs; a very short leg must not outweigh the others."""
         usual_s = median(leg_s for _, leg_s in self._first)
         for x, leg_s in self._first:
             self._take(x, leg_s, weight=1 / max(leg_s, usual_s / _FARTHEST, 1e-4) ** 2)
@@ -73,7 +73,7 @@ class ServiceTime:
             self._moment[i] = _FORGET * self._moment[i] + heavy * leg_s
 
     def predict_s(self, *, uncached: int, cached: int) -> float | None:
-        """Return S for one prompt; `None` before a few legs were seen."""
+        """Return S for one prompt; `None` before the first few legs."""
         if self._solution is None:
             return None
         return _time_s(self._solution, _features(uncached, cached))
@@ -85,7 +85,7 @@ def _features(uncached: int, cached: int) -> _Features:
 
 
 def _time_s(solution: _Features, x: _Features) -> float:
-    # Asked of each of those who wait, at each look at the queue: no loop.
+    # Each look at the queue calls this for each waiting request: so it has no loop.
     return solution[0] * x[0] + solution[1] * x[1] + solution[2] * x[2]
 
 
@@ -101,8 +101,8 @@ _LOOKED_AT = tuple(_features(uncached, 0) for uncached in (0, 100, 1000, 10_000,
 class Mean:
     """A mean that forgets; `None` before the first value, unless it begins with one.
 
-    With `most_move` one value moves it by at most this share, once a handful were seen: until then
-    it is their median.
+    With `most_move`, one value changes it by at most this share. Before a handful of values, it is
+    their median.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Mean:
         self.value = value
 
     def add(self, value: float) -> None:
-        """Take one value."""
+        """Add one value."""
         if self._first is not None:
             self._first.append(value)
             self.value = median(self._first)
@@ -129,7 +129,7 @@ class Mean:
 
 
 def moved(old: float, fresh: float, *, most: float) -> float:
-    """Return `fresh`, or as much of the way there as one sample may move a positive estimate."""
+    """Return `fresh`, or the nearest value that one sample can move a positive estimate to."""
     if old <= 0 or abs(fresh - old) <= old * most:
         return fresh
     return old * (1 + most) if fresh > old else old * (1 - most)

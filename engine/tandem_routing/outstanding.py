@@ -1,6 +1,6 @@
-"""What one router has outstanding at one engine pod, and when the pod should be done with it.
+"""The outstanding work of one router at one engine pod, and when it should be done.
 
-Load is counted in tokens of outstanding work, so a pod with one long prompt is busier than a pod
+Load is counted in tokens of outstanding work. So a pod with one long prompt is busier than a pod
 with two short ones.
 """
 
@@ -11,12 +11,12 @@ from tandem_routing.stalls import Stalls
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one request, or several together, are to a pod.
+    """The load of one request, or of several together, on a pod.
 
     Attributes:
         tokens: prompts and, at decode pods, the answers expected.
         work_s: seconds of prefill as far as known.
-        streams: answers that are made at once.
+        streams: number of answers at once.
         output_tokens: the expected answers alone, all of them.
     """
 
@@ -46,12 +46,12 @@ NO_LOAD = Load(tokens=0, streams=0)
 
 
 class Outstanding:
-    """What a router has outstanding at one pod.
+    """The outstanding work of a router at one pod.
 
     Attributes:
         requests, streams, tokens, output_tokens: outstanding now.
-        others: streams that the engine has from elsewhere, as last seen.
-        entries: how many requests ever came, to tell whether one had the pod to itself.
+        others: streams of other routers at the engine, as last seen.
+        entries: number of requests that ever came, to find out if one was alone on the pod.
         stalls: prompts that it computes although it is a decode pod.
     """
 
@@ -98,7 +98,7 @@ class Outstanding:
         self.output_tokens += load.output_tokens
 
     def leave(self, load: Load, now: float) -> None:
-        """Count a request that is no longer at this pod: what is left there begins now."""
+        """Count a request that left this pod: the remaining work there begins now."""
         self.requests -= 1
         self.streams -= load.streams
         self.tokens -= load.tokens
@@ -108,20 +108,20 @@ class Outstanding:
         self._begun_s = now
 
     def free_s(self, now: float) -> float:
-        """Return when the prefill work outstanding here should be done.
+        """Return when the outstanding prefill work here should be done.
 
-        What is overdue is taken to need as long again: nobody should count on a pod that is silent.
+        Overdue work is assumed to take as long again, so that no request counts on a silent pod.
         """
         due_s = max(now, self._begun_s + self._work_s)
         return due_s + self.overdue_s(now) + self._later_s
 
     def overdue_s(self, now: float) -> float:
-        """Return for how long the work outstanding here should have been done, as far as known."""
+        """Return how long ago the outstanding work here should have been done, as far as known."""
         if not self.requests or self._work_s <= 0.0:
             return 0.0
         return max(0.0, now - self._begun_s - self._work_s)
 
     @property
     def weight(self) -> int:
-        """Return the tokens by which pods are compared."""
+        """Return the tokens by which the router compares pods."""
         return self.tokens

@@ -1,4 +1,4 @@
-"""Which of several pods gets a request."""
+"""The choice of a pod for a request among several pods."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ class Choosable(Protocol):
 
     @property
     def weight(self) -> float:
-        """Return its outstanding tokens, and what else counts against it."""
+        """Return its outstanding tokens, plus penalties."""
 
     @property
     def requests(self) -> int:
-        """Return how many requests it has."""
+        """Return its number of requests."""
 
     @property
     def name(self) -> str:
-        """Return what tells equals apart."""
+        """Return its name, which decides among equals."""
 
 
 P = TypeVar("P", bound=Choosable)
@@ -32,16 +32,17 @@ P = TypeVar("P", bound=Choosable)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The most that a prefill pod is sent, in requests and in tokens of their prompts."""
+    """The most requests and prompt tokens of them that a prefill pod gets."""
 
     requests: int
     tokens: int
 
     def at(self, pods: Iterable[C], *, prompt_tokens: int) -> list[C]:
-        """Return those of `pods` that take one more prompt.
+        """Return the pods that can take one more prompt.
 
-        Each always holds one under way and one that goes on at once. Short prompts share a pass, so
-        more of them cost little; a long one waits where it can still be put in order.
+        Each pod can always hold one prompt in progress and the next one. Short prompts share a
+        pass, so more of them cost little. A long prompt waits in the queue, where its place can
+        still change.
         """
         most_tokens = self.tokens - prompt_tokens
         return [

@@ -1,4 +1,4 @@
-"""Prompts that a decode pod computes by itself, and how long its streams stand still for them."""
+"""Prompts that a decode pod computes itself, and the time that its streams wait for them."""
 
 from bisect import bisect_left
 
@@ -7,7 +7,7 @@ _MOST_SHARE = 0.9
 
 
 class Stalls:
-    """What one decode pod was sent whole; times are seconds of one clock.
+    """Whole requests at one decode pod; times are seconds of one clock.
 
     Attributes:
         computing: prompts whose first token has not come.
@@ -23,11 +23,11 @@ class Stalls:
 
     @property
     def begun(self) -> bool:
-        """Return whether it has begun any prompt that may still count."""
+        """Return whether the pod began a prompt that may still count."""
         return bool(self._begun)
 
     def begin(self, seconds: float, now: float) -> None:
-        """Take note of a prompt that takes so long."""
+        """Record a prompt that takes so many seconds."""
         self.computing += 1
         forgotten = bisect_left(self._begun, now - LONGEST_LIFE_S)
         del self._begun[:forgotten], self._sums[:forgotten]
@@ -35,14 +35,14 @@ class Stalls:
         self._sums.append(self._sums[-1] + seconds)
 
     def end(self) -> None:
-        """Take note that a prompt is computed, or never will be."""
+        """Record that a prompt is computed, or never will be."""
         self.computing -= 1
 
     def share(self, now: float, *, life_s: float, more_s: float = 0.0, routers: int = 1) -> float:
-        """Return the share of a stream's life that goes to stalls, `more_s` included.
+        """Return the share of a stream's life that it waits for prompts, `more_s` included.
 
-        A stream that stands still for a share `s` of its life makes its tokens in the rest: its
-        TPOT is that of its steps over 1 - s. Of other routers the same is supposed.
+        A stream that waits for a share `s` of its life makes its tokens in the rest, so its TPOT is
+        its step time over 1 - s. Each other router is assumed to cause the same waits.
         """
         life_s = min(life_s, LONGEST_LIFE_S)
         if life_s <= 0.0:

@@ -1,4 +1,4 @@
-"""What `python3 /opt/tandem` runs in an engine pod: the launcher, from where it was copied to."""
+"""The program of `python3 /opt/tandem` in an engine pod: the launcher, from its copied folder."""
 
 import sys
 

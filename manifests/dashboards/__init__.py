@@ -19,7 +19,7 @@ DASHBOARDS: Mapping[str, Callable[[], Dashboard]] = {
 
 
 def render() -> Mapping[str, str]:
-    """The file of each dashboard, by its name."""
+    """Return the file of each dashboard, by its name."""
     return {f"{name}.json": _text(made()) for name, made in DASHBOARDS.items()}
 
 

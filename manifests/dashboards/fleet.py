@@ -30,12 +30,12 @@ YES_OR_NO = {0: ("no", panels.RED), 1: ("yes", panels.GREEN)}
 
 
 def by_pool(made: MetricSeries, **labels: str) -> str:
-    """A series with one value for each pool."""
+    """Return a series with one value for each pool."""
     return shown(made, "namespace", "pool", **labels)
 
 
 def total(made: MetricSeries) -> str:
-    """The sum over all pools; zero where there is no pool."""
+    """Return the sum over all pools; zero where there is no pool."""
     return f"sum({by_pool(made)})"
 
 
@@ -46,7 +46,7 @@ BUDGET_1H = by_pool(series.BUDGET_REMAINING, window="1h")
 
 
 def dashboard() -> Dashboard:
-    """All of it."""
+    """Return the dashboard."""
     made = (
         framed(
             uid=UID,

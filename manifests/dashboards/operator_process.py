@@ -1,4 +1,4 @@
-"""The dashboard of the operator itself: does it act, how fast, what fails, is it scraped."""
+"""The dashboard of the operator itself: its actions, their speed, failures, and scrapes."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
@@ -25,17 +25,17 @@ QUANTILES = ("0.5", "0.95", "0.99")
 
 
 def of_process(made: MetricSeries | str, *matchers: str) -> str:
-    """A series of the operator's processes; `$operator` is the namespace where they run."""
+    """Return a series of the operator's processes; `$operator` is the namespace where they run."""
     return selected(made, WHERE, JOB, *matchers)
 
 
 def of_pools(made: MetricSeries) -> str:
-    """A series of the chosen pools that this operator serves; their `namespace` is their own."""
+    """Return a series of the chosen pools of this operator; their `namespace` is their own."""
     return largest(selected(made, JOB, NAMESPACE, POOL), "namespace", "pool")
 
 
 def dashboard() -> Dashboard:
-    """All of it."""
+    """Return the dashboard."""
     made = (
         framed(
             uid=UID,

@@ -19,7 +19,7 @@ SOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 TAG = "tandem"
 WIDTH = 24
 BOUNDS = ".*(bound|objective|fewest|most|budget).*"
-"""Names of lines that measure nothing: they are dashed."""
+"""The names of lines that measure nothing: they are dashed."""
 GREEN, ORANGE, RED = "green", "orange", "red"
 
 
@@ -45,7 +45,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression, and what its lines are called."""
+    """One expression, and the name of its lines."""
 
     expr: str
     legend: str
@@ -100,7 +100,7 @@ def lines(
     dashed: str | None = None,
     lowest: float | None = 0.0,
 ) -> timeseries.Panel:
-    """Lines over time. Those whose name matches `dashed` are bounds."""
+    """Return the lines over time. Those whose name matches `dashed` are bounds."""
     step, line = common.LineInterpolation.STEP_AFTER, common.LineInterpolation.LINEAR
     panel = (
         timeseries.Panel()
@@ -155,7 +155,7 @@ def number(
     steps: Steps = CONTEXT,
     as_name: bool = False,
 ) -> stat.Panel:
-    """One number of now; `as_name`: the legend stands in its place."""
+    """Return one present number; `as_name`: the legend stands in its place."""
     text = common.BigValueTextMode.NAME if as_name else common.BigValueTextMode.VALUE
     return (
         stat.Panel()
@@ -183,7 +183,7 @@ def states(
     width: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """A bar for each line, with a colour and a word for each value."""
+    """Return a bar for each line, with a colour and a word for each value."""
     options = {
         str(value): models.ValueMappingResult(text=text, color=color)
         for value, (text, color) in words.items()
@@ -206,7 +206,7 @@ def states(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: a name, where its values come from, and how they are told."""
+    """One column of a table: its name, the source of its values, and their form."""
 
     name: str
     expr: str
@@ -222,7 +222,7 @@ def columns(
     link: tuple[str, str] | None = None,
     height: int = 9,
 ) -> table.Panel:
-    """A row for each value of the labels `by`; `link` is a title and a URL on the last of them."""
+    """Return a row for each value of the labels `by`; `link` is the last one's title and URL."""
     queries = [Query(column.expr, column.name) for column in found]
     renamed = {f"Value #{chr(ord('A') + index)}": each.name for index, each in enumerate(found)}
     order = {name: index for index, name in enumerate((*by, *renamed))}

@@ -1,4 +1,4 @@
-"""The dashboard of one pool: its SLO, who is to blame for late requests, and what Tandem does."""
+"""The dashboard of one pool: its SLO, the causes of late requests, and Tandem's actions."""
 
 from grafana_foundation_sdk.builders.dashboard import AnnotationQuery, Dashboard, Row
 
@@ -25,7 +25,7 @@ WINDOWS = ("5m", "1h", "6h", "1d", "3d")
 
 
 def dashboard() -> Dashboard:
-    """All of it."""
+    """Return the dashboard."""
     made = (
         framed(
             uid=UID,
@@ -44,7 +44,7 @@ def dashboard() -> Dashboard:
 
 
 def _changed(verb: str, compared: str, color: str) -> AnnotationQuery:
-    """A mark where the wanted replicas of a role change, with the reason of that moment.
+    """Return a mark where the wanted replicas of a role change, with the reason of that moment.
 
     `tandem_decisions_total` cannot mark them: it counts every pass, and most change nothing.
     """

@@ -14,18 +14,18 @@ EDGES = ("0.5", "0.95")
 
 
 def of_routers(name: str, *matchers: str) -> str:
-    """A series of the routers of the chosen pool."""
+    """Return a series of the routers of the chosen pool."""
     return selected(f"tandem_router_{name}", NAMESPACE, PODS, *matchers)
 
 
 def rate_of(name: str, *by: str, matcher: str | None = None) -> str:
-    """How fast a counter of all routers rises, for each `by`."""
+    """Return the expression for the rate of a counter over all routers, for each `by`."""
     rate = f"rate({of_routers(name, *([matcher] if matcher else []))}[$__rate_interval])"
     return f"sum by ({', '.join(by)}) ({rate})" if by else f"sum({rate})"
 
 
 def blamed(made: Dashboard) -> Dashboard:
-    """Why requests are late."""
+    """Add the panels of the causes of late requests."""
     spent, counted = (rate_of(f"ttft_part_seconds_{each}", "part") for each in ("sum", "count"))
     native = f"histogram_avg({rate_of('ttft_part_seconds', 'part')})"
     return (
@@ -101,7 +101,7 @@ def _quantile(kind: str, edge: str) -> str:
 
 
 def routed(made: Dashboard) -> Dashboard:
-    """What the routers do."""
+    """Add the panels of the routers' work."""
     hits = f"{rate_of('cached_tokens_total')} / {rate_of('prompt_tokens_total')}"
     return (
         made.with_row(Row("Routers"))

@@ -14,7 +14,7 @@ POOL = 'pool=~"$pool"'
 
 
 def framed(*, uid: str, title: str, description: str, since: str) -> builders.Dashboard:
-    """A dashboard without panels, with a choice of Prometheus and links to its sisters."""
+    """Return a dashboard without panels, with a choice of Prometheus and links to its sisters."""
     return (
         builders.Dashboard(title)
         .uid(uid)
@@ -41,7 +41,7 @@ def framed(*, uid: str, title: str, description: str, since: str) -> builders.Da
 def choice(
     label: str, *, of: MetricSeries, within: tuple[str, ...] = (), every: bool, name: str = ""
 ) -> builders.QueryVariable:
-    """A variable over the values of a label; `every`: several can be chosen, and all are.
+    """Return a variable over the values of a label; `every`: several can be chosen, and all are.
 
     `name`: of a variable that means something else than those of the label's name elsewhere, for
     links between dashboards hand all values on.
@@ -63,7 +63,7 @@ def choice(
 
 
 def marks(name: str, expr: str, *, color: str, title: str, tags: str) -> builders.AnnotationQuery:
-    """A mark in every panel wherever an expression has a value."""
+    """Return a mark in every panel wherever an expression has a value."""
     return (
         builders.AnnotationQuery()
         .name(name)
@@ -79,7 +79,7 @@ def marks(name: str, expr: str, *, color: str, title: str, tags: str) -> builder
 
 
 def cost_per_hour(*by: str) -> str:
-    """What the GPUs held cost in an hour, of pools that name a price; by currency, too."""
+    """Return the cost of the held GPUs in an hour, by currency, of pools that name a price."""
     price = shown(series.GPU_HOUR_COST, "namespace", "pool", "currency")
     held = shown(series.GPUS_HELD, "namespace", "pool")
     spent = f"{price} * on (namespace, pool) group_left () {held}"
@@ -87,5 +87,5 @@ def cost_per_hour(*by: str) -> str:
 
 
 def shown(made: MetricSeries, *by: str, **labels: str) -> str:
-    """A series of the chosen pools, one value for each `by`."""
+    """Return a series of the chosen pools, one value for each `by`."""
     return largest(selected(made, NAMESPACE, POOL, **labels), *by)

@@ -1,8 +1,8 @@
-"""kopf handlers: watches say which pool to look at, and nothing more.
+"""kopf handlers: a watch only says which pool to look at.
 
-kopf writes nothing here (no finalizer, no annotation, no Event), and nothing that it hands over is
-used but names: a pass reads what it decides on itself. A relist after a broken watch does not tell
-what was deleted meanwhile, so a decision on watched objects could rest on pods that are gone.
+kopf writes nothing here: no finalizer, no annotation, no Event. Only names from its events are
+used: a pass reads its own input. A relist after a broken watch does not show which objects were
+deleted meanwhile. So a decision on watched objects could depend on pods that are gone.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ OURS = {"app.kubernetes.io/managed-by": "tandem"}
 WATCHED_CHILDREN = (DEPLOYMENT, POD, SERVICE, CONFIG_MAP)
 
 Changed = Callable[[PoolKey, bool], None]
-"""Told of a pool to look at, and whether its children changed."""
+"""Called with a pool to look at, and whether its children changed."""
 
 
 def registry(changed: Changed) -> kopf.OperatorRegistry:
-    """Handlers that only name the pool to look at."""
+    """Return handlers that only name the pool to look at."""
     handlers = kopf.OperatorRegistry()
     generations: dict[str, tuple[Any, ...]] = {}
 

@@ -1,6 +1,6 @@
 """`python -m tandem_operator.installed URL`: are the CRDs served, and does the operator answer?
 
-The pod of `helm test` runs it. It reads what every account may read, and changes nothing.
+The pod of `helm test` runs it. It reads only data that every account may read, and changes nothing.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from tandem_operator.kube.client import ApiServerError, Kube, connect
 from tandem_operator.kube.kinds import POOL, POOL_ROLE
 
 PATIENCE_S = 60.0
-"""A Deployment that was just installed pulls its image first."""
+"""Time to wait: a Deployment that was just installed pulls its image first."""
 _AGAIN_S = 1.0
 _ANSWER_S = 5.0
 
 
 async def faults(kube: Kube, url: str) -> tuple[str, ...]:
-    """A sentence for each thing that is missing now."""
+    """Return a sentence for each thing that is missing now."""
     found = (await _crds(kube), await _health(url))
     return tuple(fault for fault in found if fault is not None)
 
@@ -54,7 +54,7 @@ async def _health(url: str) -> str | None:
 async def wait_until_installed(
     kube: Kube, url: str, *, patience_s: float = PATIENCE_S
 ) -> tuple[str, ...]:
-    """What is still missing after a while; empty as soon as nothing is."""
+    """Return what is still missing after a while; empty as soon as nothing is missing."""
     clock = asyncio.get_running_loop().time
     ends_s, missing = clock() + patience_s, await faults(kube, url)
     while missing and clock() < ends_s:

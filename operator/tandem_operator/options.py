@@ -1,4 +1,4 @@
-"""How the operator's process is started: options of the command line, images of the environment."""
+"""The start options of the operator's process: command line, and images of the environment."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from tandem_operator.workloads.world import Installation, Network, Object
 
 @dataclass(frozen=True, slots=True)
 class OperatorOptions:
-    """What the process was started with."""
+    """The start options of the process."""
 
     namespaces: tuple[str, ...]
     metrics_port: int
@@ -27,17 +27,17 @@ class OperatorOptions:
 
     @property
     def lease_name(self) -> str:
-        """One for each set of pools: operators of other pools need not wait for each other."""
+        """Return one name for each set of pools, so operators of other pools do not wait."""
         return lease_name(self.namespaces)
 
     @property
     def places(self) -> tuple[str | None, ...]:
-        """Where pools are listed; `None`: everywhere at once."""
+        """Return the namespaces in which pools are listed; `None`: all of them at once."""
         return self.namespaces or (None,)
 
 
 def options_from(arguments: Sequence[str] | None) -> OperatorOptions:
-    """Options from the command line, and images from the environment."""
+    """Return the options from the command line, and the images from the environment."""
     parser = argparse.ArgumentParser(
         prog="tandem-operator",
         description="The operator's process. Exit codes: 0 asked to stop, 1 fault, 3 lease lost.",
@@ -170,7 +170,7 @@ def _network_of(parsed: argparse.Namespace) -> Network | None:
 
 
 def _objects(text: str) -> tuple[Object, ...]:
-    """A list of objects in JSON."""
+    """Return a list of objects in JSON."""
     found = json.loads(text)
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise ValueError(f"a list of objects was expected, not {text!r}")

@@ -9,16 +9,16 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
 
 Check = Callable[[], str | None]
-"""What is wrong, or `None`."""
+"""A check that returns its fault in words, or `None`."""
 
 
 @dataclass(slots=True)
 class ProbeHealth:
-    """What the probes answer; parts of the process put their checks in as they start.
+    """The answers of the probes; parts of the process add their checks as they start.
 
     Attributes:
-        live: what only a restart can mend.
-        ready: what keeps this process from doing its part, as leader or as standby.
+        live: faults that only a restart can repair.
+        ready: faults that keep this process from its work, as leader or as standby.
     """
 
     live: dict[str, Check] = field(default_factory=dict)
@@ -34,8 +34,8 @@ def _probe(checks: dict[str, Check]) -> Callable[[web.Request], Awaitable[web.Re
     return answer
 
 
-# A page of many pools takes a while to write. One thread writes one at a time: its own loop, which
-# makes passes over pools, goes on meanwhile.
+# A page of many pools takes a while to write. One thread writes one page at a time. Meanwhile the
+# process's own loop makes its passes over pools.
 _WRITER = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
 
@@ -54,10 +54,10 @@ def _page(refresh: Callable[[], None]) -> Callable[[web.Request], Awaitable[web.
 
 
 class Servers:
-    """Both ports, from before the election until the end.
+    """The servers of both ports, from before the election until the end.
 
     Args:
-        refresh: reads, on the loop, what a page of metrics needs of it.
+        refresh: reads the loop's values for a page of metrics, on the loop.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Running kopf's watches for as long as the operator runs.
+"""The runner of kopf's watches for as long as the operator runs.
 
-kopf gets a thread with an event loop of its own, because it cancels every task of its loop when it
-ends, and it ends on watch errors that it takes for fatal. It is then started anew.
+kopf gets a thread with its own event loop, because it cancels every task of its loop when it ends.
+It ends on watch errors that it takes for fatal. Then it is started again.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ _LONGEST_BACKOFF_S = 30.0
 
 
 class EndlessBackoffs:
-    """Waits between retries, for ever: without `__len__` kopf takes no retry for the last one."""
+    """Waits between retries without end: without `__len__` kopf takes none for the last one."""
 
     def __iter__(self) -> Iterator[float]:
-        """A fresh sequence for each request."""
+        """Return a new sequence for each request."""
         wait_s = 1.0
         while True:
             yield wait_s * random.uniform(0.75, 1.0)
@@ -35,12 +35,12 @@ class EndlessBackoffs:
 
 
 class PoolWatch:
-    """Runs kopf until stopped.
+    """The runner of kopf until it is stopped.
 
     Args:
-        namespaces: only in these; empty: in all.
-        changed: told of every pool to look at, and whether its children changed; from the thread.
-        restarted: told when watching broke off and starts anew.
+        namespaces: the watched namespaces; empty: all.
+        changed: called from the thread with each pool to look at, and whether its children changed.
+        restarted: called when a watch broke off and starts again.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PoolWatch:
         self._changed = changed
         self._restarted = restarted
         self._stopped = threading.Event()
-        # kopf waits for a flag of threads in a thread of its own, which nothing could end.
+        # kopf waits for a thread's flag in a thread of its own, which no caller could end.
         self._stop_now: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -71,7 +71,7 @@ class PoolWatch:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """Return whether the thread runs."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -107,14 +107,14 @@ class PoolWatch:
 
 
 def settings() -> kopf.OperatorSettings:
-    """Kopf's settings; each differs from its default for a reason that was measured."""
+    """Return kopf's settings; each differs from its default for a reason that was measured."""
     chosen = kopf.OperatorSettings()
     # The default prefix is shared by all kopf operators of a cluster.
     chosen.persistence.finalizer = f"{PREFIX}/finalizer"
     chosen.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX, v1=False)
     chosen.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=PREFIX, v1=False)
     chosen.posting.enabled = False
-    # Bounded streams: one that died silently costs five minutes at most.
+    # Bounded streams: one that ended silently costs five minutes at most.
     chosen.watching.server_timeout = 300
     chosen.watching.client_timeout = 310
     chosen.watching.connect_timeout = 30
@@ -123,7 +123,7 @@ def settings() -> kopf.OperatorSettings:
     for kind in WATCHED_CHILDREN:
         chosen.watching.label_selectors[_selects(kind.group, kind.plural)] = labels
     chosen.networking.request_timeout = 30
-    # A list that ends would end the operator after a minute of 5xx.
+    # A finite list would end the operator after a minute of 5xx.
     chosen.networking.error_backoffs = EndlessBackoffs()
     chosen.scanning.disabled = True
     chosen.process.ultimate_exiting_timeout = None

@@ -1,11 +1,11 @@
-"""A keyed, de-duplicating work queue: what changed often is looked at once, one worker per key.
+"""A keyed, de-duplicating work queue: many changes give one pass; one worker per key.
 
-A key is worked on when it was added, when its last pass asked to be called again, and, after a
-failure, with exponential backoff of its own. Nothing about a key is lost while it is worked on: it
-is simply due again. A pass that returns `None` says that its key is gone.
+A key is due when it was added, when its last pass asked for another, and after a failure with its
+own exponential backoff. Nothing about a key is lost during its pass: it becomes due again. A pass
+that returns `None` says that its key is gone.
 
-Passes over keys that were slow last time, waiting for pods that do not answer, never hold all
-workers: one author's many silent pools do not make the pools of others wait.
+Some keys were slow last time, because their pods do not answer. Passes over such keys never hold
+all workers. So one author's many silent pools do not delay the pools of others.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class WorkPace:
-    """How often a key may be worked on.
+    """The pace of the passes over a key.
 
     Attributes:
-        settle_s: an addition waits so long for others, since changes come in bursts.
-        between_s: least time from the start of one pass to the start of the next of that key.
+        settle_s: wait of an addition for others, because changes come in bursts.
+        between_s: least time from the start of one pass over a key to the start of the next.
         first_backoff_s: wait after one failure; doubled after each further one.
         last_backoff_s: the longest wait.
         limit_s: a pass that takes longer has failed.
@@ -49,17 +49,17 @@ class _Entry:
     started_s: float = float("-inf")
     failures: int = 0
     slow: bool = False
-    """Whether its last pass was."""
+    """Whether its last pass was slow."""
 
 
 class KeyedQueue(Generic[K]):
-    """Calls `work(key)` for keys that are due.
+    """A queue that calls `work(key)` for keys that are due.
 
     Args:
         work: one pass; returns seconds until the next one, or `None` when the key is gone.
         workers: passes at one time, over all keys.
-        for_quick: of these, as many as no slow key may hold.
-        done: told the outcome of every pass, for metrics.
+        for_quick: number of these workers that no slow key may hold.
+        done: called with the outcome of every pass, for metrics.
         about: fields of a log line about a key.
     """
 
@@ -98,12 +98,12 @@ class KeyedQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """Keys that are due and not worked on yet."""
+        """Return the keys that are due and not worked on yet."""
         now_s = asyncio.get_running_loop().time()
         return sum(1 for each in self._entries.values() if not each.running and each.due_s <= now_s)
 
     async def run(self) -> None:
-        """Work until cancelled; passes under way are cancelled then as well."""
+        """Work until cancelled; passes in progress are then cancelled as well."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -120,7 +120,7 @@ class KeyedQueue(Generic[K]):
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start_due(self, now_s: float) -> float:
-        """Start what is due and may start; tells how long nothing more will be due."""
+        """Start due keys that may start; return how long nothing more will be due."""
         longest_nap_s = 5.0
         slow = sum(1 for each in self._entries.values() if each.running and each.slow)
         for key, entry in sorted(self._entries.items(), key=lambda item: item[1].due_s):
@@ -160,7 +160,7 @@ class KeyedQueue(Generic[K]):
                     "failures": entry.failures,
                     "retry_s": round(wait_s, 1),
                 },
-                # An outage is told each time, its traceback once.
+                # An outage is logged each time, its traceback only once.
                 exc_info=error if entry.failures == 1 else None,
             )
             entry.due_s = loop.time() + wait_s

@@ -1,7 +1,7 @@
-"""A small stand-in for S3: one bucket with the files of one folder, for who shows its key.
+"""A small stand-in for S3: one bucket with the files of one folder, for clients with its key.
 
 It speaks what boto3 and the Run:ai Model Streamer ask of a bucket by path: its list of objects, and
-objects whole or in ranges. It checks no signature, only whose key a request is signed with.
+objects whole or in ranges. It checks no signature, only the key that a request names.
 """
 
 import re
@@ -31,12 +31,12 @@ class Bucket:
 
     @property
     def uri(self) -> str:
-        """What a pool names it by."""
+        """Return the URI by which a pool names it."""
         return f"s3://{self.name}/{self.prefix}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a pod template has to say of a bucket that is not of AWS."""
+        """Return the environment that a pod template needs for a bucket that is not of AWS."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_REGION": "us-east-1",
@@ -46,7 +46,7 @@ class Bucket:
         }
 
     def sent(self, name: str) -> int:
-        """How many bytes of a file were sent."""
+        """Return how many bytes of a file were sent."""
         return self._sent[name]
 
     @asynccontextmanager

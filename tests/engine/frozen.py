@@ -27,7 +27,7 @@ def stopped(engine: RealEngine) -> Iterator[None]:
 
 
 def salted(length: int, **more: Any) -> dict[str, Any]:
-    """A prompt that shares no block with any other, not even with itself."""
+    """Return a prompt that shares no block with any other, not even with itself."""
     return body_of(length, cache_salt=new_id(), **more)
 
 
@@ -41,12 +41,12 @@ async def overwrite(engine: RealEngine, *, capacity_tokens: int) -> None:
 
 
 async def expired(engine: RealEngine) -> float:
-    """Leases so far that ran out before anybody came."""
+    """Return the count of leases so far that ran out before their blocks were read."""
     return await counted(engine, "vllm:nixl_num_kv_expired_reqs_total")
 
 
 async def counted(engine: RealEngine, name: str) -> float:
-    """The sum of a counter's samples; none yet is zero."""
+    """Return the sum of a counter's samples; without samples, zero."""
     return sum(sample.value for sample in await engine.api.samples() if sample.name == name)
 
 

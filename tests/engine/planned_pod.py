@@ -26,7 +26,7 @@ FIELDS = {"status.podIP": "127.0.0.1", "metadata.labels['tandem-inference.io/rev
 
 
 def planned_container(changes: Mapping[str, Any], **environment: str) -> dict[str, Any]:
-    """The engine of the prefill pod of the sample with `changes`, by path below `spec`."""
+    """Return the engine of the prefill pod of the sample with `changes`, by path below `spec`."""
     pool = yaml.safe_load(SAMPLE.read_text())
     pool["metadata"] |= {"namespace": NAME.namespace, "uid": NAME.uid, "generation": 1}
     for path, value in changes.items():
@@ -79,7 +79,7 @@ async def start_planned(
 
 
 def resolved(container: Mapping[str, Any], *, secrets: Mapping[str, str]) -> dict[str, str]:
-    """The container's environment as the kubelet fills it in."""
+    """Return the container's environment as the kubelet fills it in."""
     # What the developer of this machine has set must not help.
     environment = {"HF_TOKEN": "", "NO_PROXY": "127.0.0.1"}
     for variable in container["env"]:

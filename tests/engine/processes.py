@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def descendants(pid: int) -> list[int]:
-    """`pid` and every process that comes from it."""
+    """Return `pid` and every process that comes from it."""
     parents: dict[int, int] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -21,7 +21,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Those that still run; what nobody has waited for yet does not."""
+    """Return the processes that still run; one that only has to be waited for does not."""
     found = []
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What the tests' engines have in common: the demo model, as small as it can be."""
+"""The engine of these tests: it serves the demo model, and is as small as it can be."""
 
 import random
 from typing import Any

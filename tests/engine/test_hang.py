@@ -66,7 +66,7 @@ async def pair(
 
 
 def core_of(engine: RealEngine) -> int:
-    """What computes: the process that vLLM's HTTP server starts."""
+    """Return the id of the process that computes: vLLM's HTTP server starts it."""
     (core,) = [
         pid
         for pid in descendants(engine.process.pid)

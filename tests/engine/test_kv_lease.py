@@ -97,7 +97,7 @@ def show(router: Router, engine: Any, role: Role, *, ready: bool = True) -> None
 
 
 async def through(router: Router, body: dict[str, Any]) -> list[int]:
-    """The answer through the router, as token ids; raises for any that is none."""
+    """Return the answer through the router, as token ids; raises for any that is none."""
     timeout = aiohttp.ClientTimeout(total=REQUEST_S)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
@@ -117,17 +117,17 @@ async def let_go(engine: RealEngine, params: dict[str, Any]) -> None:
 
 
 def named(body: dict[str, Any], lease: str) -> dict[str, Any]:
-    """What a prefill engine is asked: the blocks of a prompt, under a name."""
+    """Return the request to a prefill engine for the blocks of a prompt, under a name."""
     return body | {"max_tokens": 1, KV_PARAMS: REMOTE_DECODE | {NAME_FIELD: lease}}
 
 
 async def references(pair: Pair) -> list[list[int]]:
-    """What one undisturbed engine answers; a salt of its own leaves nothing for others."""
+    """Return the answers of one undisturbed engine; a salt of its own leaves nothing for others."""
     return [await pair.prefill.tokens(salted(length)) for length in LENGTHS]
 
 
 def wrong(answers: list[list[int]], right: list[list[int]]) -> int:
-    """How many of these are not what they should be, token by token."""
+    """Return how many of these answers are not right, token by token."""
     return sum(answer != alone for answer, alone in zip(answers, right, strict=True))
 
 
@@ -302,5 +302,5 @@ async def leave(router: Router, *, after_s: float) -> None:
 
 
 async def unrecognized(engine: RealEngine) -> float:
-    """Pulls so far from blocks that were not those of a lease any more."""
+    """Return the count of pulls so far from blocks that belonged to no lease any more."""
     return await counted(engine, "vllm:nixl_num_notifications_after_expiry_total")

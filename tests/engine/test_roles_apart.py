@@ -1,4 +1,4 @@
-"""Engines of two roles that differ in all that a pool lets them differ in exchange KV blocks."""
+"""Engines of two roles exchange KV blocks, although they differ in all that a pool allows."""
 
 import asyncio
 from collections.abc import AsyncIterator

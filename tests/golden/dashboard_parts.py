@@ -1,4 +1,4 @@
-"""What the tests of the dashboards read out of their JSON."""
+"""The parts of the dashboards' JSON that tests read."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,9 +10,9 @@ DASHBOARDS: Mapping[str, Any] = {name: json.loads(text) for name, text in render
 
 
 class Expression(NamedTuple):
-    """One expression of a dashboard, and what its lines, marks or columns are called.
+    """One expression of a dashboard, and the name of its lines, marks or columns.
 
-    `over_time`: it is asked over the shown time, not of now alone.
+    `over_time`: whether it covers the shown time, and not only the present.
     """
 
     place: str
@@ -22,12 +22,12 @@ class Expression(NamedTuple):
 
 
 def panels(dashboard: str) -> list[Any]:
-    """Everything but the heads of rows."""
+    """Return everything but the heads of rows."""
     return [each for each in DASHBOARDS[dashboard]["panels"] if each["type"] != "row"]
 
 
 def expressions() -> Iterator[Expression]:
-    """Every expression of every dashboard: panels, then marks."""
+    """Yield every expression of every dashboard: panels, then marks."""
     for name, dashboard in DASHBOARDS.items():
         for panel in panels(name):
             for target in panel["targets"]:
@@ -38,7 +38,7 @@ def expressions() -> Iterator[Expression]:
 
 
 def choices() -> Iterator[tuple[str, str]]:
-    """Every query of a variable, with its place."""
+    """Yield every query of a variable, with its place."""
     for name, dashboard in DASHBOARDS.items():
         for variable in dashboard["templating"]["list"]:
             if variable["type"] == "query":

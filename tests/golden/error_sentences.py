@@ -91,7 +91,7 @@ LAST_LINES = (
 
 
 def rules() -> Iterator[str]:
-    """What the API server says of a spec, by the rules of the CRD."""
+    """Yield the API server's objections to a spec, by the rules of the CRD."""
     yield from _messages(custom_resource_definition())
 
 
@@ -105,7 +105,7 @@ def _messages(node: Any) -> Iterator[str]:
 
 
 def pools() -> Iterator[str]:
-    """What a manifest's reader says of a bad field."""
+    """Yield the sentences of a manifest's reader on a bad field."""
     for change in BAD_POOLS:
         try:
             parse_pool(pool(change), strict=True)
@@ -114,7 +114,7 @@ def pools() -> Iterator[str]:
 
 
 def requests() -> Iterator[str]:
-    """What a client of the router is told of a bad body."""
+    """Yield the answers of the router to a client with a bad body."""
     limits = parse_settings(json.dumps(settings_document()))
     fields = [{"model": "tiny", "prompt": "x", name: "x"} for name in (*REFUSED, "surprise")]
     salt = {"model": "tiny", "prompt": "x", "cache_salt": 1}
@@ -139,7 +139,7 @@ def requests() -> Iterator[str]:
 
 
 def launches() -> Iterator[str]:
-    """What the launcher refuses to start."""
+    """Yield the sentences with which the launcher refuses to start."""
     for given, surroundings in LAUNCHES:
         yield refusal(settings(**given), facts(**surroundings)) or ""
     yield from (image_refusal(image, model="s3://models/tiny") or "" for image in BAD_IMAGES)
@@ -151,7 +151,7 @@ def launches() -> Iterator[str]:
 
 
 def failures() -> Iterator[str]:
-    """Why an engine did not start."""
+    """Yield why an engine did not start."""
     for line in LAST_LINES:
         yield explain([line], exit_code=1, during="while starting")
     for exit_code in (-9, -4, -11, 0):

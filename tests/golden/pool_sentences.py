@@ -90,13 +90,13 @@ MISTYPED: tuple[Mapping[str, Any], ...] = (
 
 
 def seen_pod(component: str, **changes: object) -> SeenPod:
-    """A Ready pod of this generation."""
+    """Return a Ready pod of this generation."""
     made = SeenPod(f"tiny-{component}-0", component, PodPhase.READY, "new", None, None, False, None)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def facts(**changes: Any) -> PoolFacts:
-    """A pool at rest that serves."""
+    """Return a pool at rest that serves."""
     made = PoolFacts(
         name=NAME,
         generation=1,
@@ -120,13 +120,13 @@ def facts(**changes: Any) -> PoolFacts:
 
 
 def seen(**changes: Any) -> LiveObjects:
-    """One Ready pod of each component."""
+    """Return one Ready pod of each component."""
     made = LiveObjects(observe(), tuple(map(seen_pod, COMPONENTS)), {}, {}, {})
     return replace(made, **changes)
 
 
 def decision(spec: PoolSpec | None = None, extra: tuple[PodState, ...] = (), **changes: Any) -> Any:
-    """A decision on a pool at rest, with some of its parts replaced."""
+    """Return a decision on a pool at rest, with some of its parts replaced."""
     made = decide(spec or make_spec(), observe(extra_pods=extra), Memory(), NOW_S)[0]
     return replace(made, **changes)
 
@@ -201,14 +201,14 @@ def _long_available() -> PoolStatus:
 
 
 def conditions() -> Iterator[str]:
-    """Each condition of a pool, by type, status and reason."""
+    """Yield each condition of a pool, by type, status and reason."""
     found = [each for shape in _shapes() for each in verdicts(shape)]
     for each in (*found, *rejection(["slo.attainment must be a percentage"], seen())):
         yield f"{each.type} {each.status} {each.reason} | {each.message}"
 
 
 def conditions_of_pool_roles() -> Iterator[str]:
-    """What a PoolRole says of its replicas."""
+    """Yield what a PoolRole says of its replicas."""
     rival = Rival(AN_AUTOSCALER, left_alone=True)
     asked = (
         None,
@@ -224,7 +224,7 @@ def conditions_of_pool_roles() -> Iterator[str]:
 
 
 def decisions_of_modes() -> Iterator[str]:
-    """What a decision says where Tandem does not act."""
+    """Yield the sentences of a decision where Tandem does not act."""
     for mode in (Mode.RECOMMEND, Mode.PAUSED):
         yield from decision(make_spec(mode=mode, low=2)).sentence.split("; decode")[:1]
     owned = decision(make_spec(managed=dict.fromkeys(Role, False)))
@@ -232,7 +232,7 @@ def decisions_of_modes() -> Iterator[str]:
 
 
 def troubles() -> Iterator[str]:
-    """What keeps a pod from being Ready, where Kubernetes has no words for it."""
+    """Yield the reasons why a pod is not Ready, where Kubernetes has no words for it."""
     yield pod_trouble({"spec": {"nodeName": "gone"}, "metadata": {}}) or ""
     gates = [{"name": "kueue.x-k8s.io/admission"}, {"name": "acme.example/quota"}]
     for held in (gates[:1], gates):
@@ -247,7 +247,7 @@ def troubles() -> Iterator[str]:
 
 
 def objections_to_specs() -> Iterator[str]:
-    """What is wrong with a spec that the CRD's own rules let by."""
+    """Yield the objections to specs that the CRD's own rules accept."""
     for change in SPECS:
         yield from map(str, objections(parse_pool(pool(change)).spec, INSTALLATION, name=NAME))
     bare = replace(INSTALLATION, launcher_image="", engine_image_cpu="", engine_image_gpu="")
@@ -257,7 +257,7 @@ def objections_to_specs() -> Iterator[str]:
 
 
 def mistyped_templates() -> Iterator[str]:
-    """What Kubernetes does not know of a pod template, whatever version the file is of."""
+    """Yield the fields of a pod template that Kubernetes does not know in any version of it."""
     for spec in MISTYPED:
         parsed = parse_pool(pool({"decode": {"podTemplate": {"spec": spec}}}))
         for each in template_faults(parsed.spec):
@@ -265,7 +265,7 @@ def mistyped_templates() -> Iterator[str]:
 
 
 def events() -> Iterator[str]:
-    """Events that follow from no condition and no decision."""
+    """Yield the events that follow from no condition and no decision."""
     yield rekeyed_sentence(NAME)
     for stored in ("{", "{}"):
         try:

@@ -20,7 +20,7 @@ RUNBOOK_PAGE = ROOT / "docs" / "how-to" / "runbooks.md"
 
 
 def matchers(alert: Alert) -> Iterator[tuple[str, str, str]]:
-    """Series, label and value of all that an alert selects by."""
+    """Return series, label and value of each matcher of an alert."""
     for name, chosen in re.findall(r"(tandem_\w+)(?:\{([^}]*)\})?", alert.expr):
         assert name in EXPORTED, name
         for label, value in re.findall(r'(\w+)="([^"]*)"', chosen):

@@ -1,4 +1,4 @@
-"""What a user reads, sentence by sentence, in one file that a reviewer can read.
+"""A user's sentences, one by one, in one file that a reviewer can read.
 
 After an intended change: `pytest tests/golden/test_sentences.py --snapshot-update`.
 """
@@ -69,7 +69,7 @@ NAMES = frozenset(
 
 
 def of_roles(render: Callable[[Role], Iterable[str]]) -> Callable[[], Iterator[str]]:
-    """The sentences of both roles."""
+    """Return the sentences of both roles."""
     return lambda: (sentence for role in Role for sentence in render(role))
 
 

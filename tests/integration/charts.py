@@ -1,4 +1,4 @@
-"""What the tests of the charts share: helm, rendered objects, a namespace like the operator's."""
+"""Shared parts of the charts' tests: helm, rendered objects, a namespace like the operator's."""
 
 import json
 import os
@@ -59,35 +59,35 @@ def run_helm(*words: str | Path, kubeconfig: Path | None = None) -> str:
 
 
 def render(*words: str, namespace: str = NAMESPACE, release: str = "tandem") -> Objects:
-    """The chart's objects, with a registry unless `words` say another one."""
+    """Return the chart's objects, with a registry unless `words` say another one."""
     text = run_helm("template", release, CHART, "--namespace", namespace, *IMAGES, *words)
     return objects_in(text)
 
 
 def objects_in(text: str) -> Objects:
-    """The objects of a rendered chart, read in C: Python takes eight times as long for the CRD."""
+    """Return the objects of a rendered chart, read in C: eight times as fast as Python."""
     return [obj for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
 
 
 def of_kind(objects: Objects, kind: str) -> Objects:
-    """Those of one kind."""
+    """Return those of one kind."""
     return [obj for obj in objects if obj["kind"] == kind]
 
 
 def deployment(objects: Objects) -> dict[str, Any]:
-    """The operator's Deployment."""
+    """Return the operator's Deployment."""
     [found] = of_kind(objects, "Deployment")
     return found
 
 
 def container(objects: Objects) -> dict[str, Any]:
-    """The operator's container."""
+    """Return the operator's container."""
     [found] = deployment(objects)["spec"]["template"]["spec"]["containers"]
     return dict(found)
 
 
 def ensure_namespace(control_plane: ControlPlane, name: str) -> None:
-    """A namespace that admits restricted pods only."""
+    """Make a namespace that admits only restricted pods."""
     body = {
         "apiVersion": "v1",
         "kind": "Namespace",

@@ -19,7 +19,7 @@ PATIENCE_S = 60.0
 
 
 def environment(control_plane: ControlPlane, user: str) -> dict[str, str]:
-    """That of a user of the cluster, without a proxy."""
+    """Return the environment of a user of the cluster, without a proxy."""
     kept = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
     return {**kept, "KUBECONFIG": str(control_plane.user_kubeconfig(user))}
 
@@ -37,7 +37,7 @@ def tandem(control_plane: ControlPlane, *words: str, user: str) -> subprocess.Co
 
 
 class Screen:
-    """A terminal of 50 lines of 160 characters with `tandem` on it, and all that it has drawn."""
+    """A terminal of 50 lines of 160 characters with `tandem` on it, and its whole output."""
 
     def __init__(self, *words: str, env: Mapping[str, str]) -> None:
         self.text = ""
@@ -78,7 +78,7 @@ class Screen:
             assert self._read() or self._process.poll() is None, self.text[begin:]
 
     def interrupt(self) -> None:
-        """Ctrl-C, and all that it draws after that."""
+        """Press Ctrl-C, and read its output until it ends."""
         self._process.send_signal(signal.SIGINT)
         until_s = time.monotonic() + PATIENCE_S
         while self._process.poll() is None:

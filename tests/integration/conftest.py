@@ -37,7 +37,7 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Tests that run in a shell's background ignore interrupts, and so would who they start."""
+    """Tests in a shell's background ignore interrupts; processes that they start would too."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

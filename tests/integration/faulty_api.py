@@ -26,7 +26,7 @@ class FaultyApi:
         self.on_write = None
 
     def kubeconfig(self, path):
-        """A kubeconfig of the administrator through this proxy."""
+        """Return a kubeconfig of the administrator through this proxy."""
         config = json.loads(self._plane.kubeconfig.read_text())
         config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self.port}"}
         path.write_text(json.dumps(config))
@@ -111,7 +111,7 @@ class FaultyApi:
 
 @contextlib.contextmanager
 def faulty_api(plane):
-    """A proxy before `plane` that runs for the block."""
+    """Run a proxy before `plane` for the block."""
     api = FaultyApi(plane)
     thread = threading.Thread(target=api.serve, daemon=True)
     thread.start()

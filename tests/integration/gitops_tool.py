@@ -1,4 +1,4 @@
-"""What Flux and Argo CD make of a pool, by the program of e2e/cluster/modules/gitops."""
+"""The judgement of Flux and Argo CD on a pool, by the program of e2e/cluster/modules/gitops."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ HEALTH_CHECK = ROOT / "manifests" / "argocd" / "argocd-cm-health.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a tool says of an object."""
+    """The judgement of a tool on an object."""
 
     status: str
     message: str
@@ -37,19 +37,19 @@ class GitOpsTool:
         return cls(build(GITOPS) / "gitops")
 
     def kstatus(self, objects: Sequence[Any]) -> list[Said]:
-        """Flux's verdicts."""
+        """Return Flux's verdicts."""
         return self._asked(objects, "kstatus")
 
     def argocd(self, objects: Sequence[Any]) -> list[Said]:
-        """Argo CD's, with the check that users give it."""
+        """Return Argo CD's verdicts, with the check that users give it."""
         return self._asked(objects, "argocd", "--checks", HEALTH_CHECK)
 
     def verdicts(self, obj: Any) -> tuple[str, str]:
-        """Both of one object."""
+        """Return both verdicts on one object."""
         return self.kstatus([obj])[0].status, self.argocd([obj])[0].status
 
     def applying(self, kubeconfig: Path, manifest: str, *, timeout: str) -> subprocess.Popen[str]:
-        """Flux's apply and wait, as it begins; `outcome_of` waits for its end."""
+        """Begin Flux's apply and wait; `outcome_of` waits for its end."""
         process = subprocess.Popen(
             [self.path, "apply", "--kubeconfig", kubeconfig, "--timeout", timeout],
             stdin=subprocess.PIPE,
@@ -71,7 +71,7 @@ class GitOpsTool:
 
 
 def outcome_of(process: subprocess.Popen[str], *, within_s: float) -> dict[str, Any]:
-    """How an apply went."""
+    """Return the outcome of an apply."""
     text, _ = process.communicate(timeout=within_s)
     assert process.returncode == 0
     return dict(json.loads(text))

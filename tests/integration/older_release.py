@@ -31,7 +31,7 @@ class OlderRelease:
 
 
 def build(folder: Path, *, images: dict[str, Any] | None = None) -> OlderRelease:
-    """Package both charts into `folder`.
+    """Return the package both charts into `folder`.
 
     Args:
         folder: an empty directory.
@@ -50,7 +50,7 @@ def build(folder: Path, *, images: dict[str, Any] | None = None) -> OlderRelease
 
 
 def older_definition() -> dict[str, Any]:
-    """The CRD without what came later."""
+    """Return the CRD without the fields that came later."""
     definition = custom_resource_definition()
     [version] = definition["spec"]["versions"]
     parts = version["schema"]["openAPIV3Schema"]["properties"]

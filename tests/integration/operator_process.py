@@ -118,7 +118,7 @@ class Operator:
 
 @contextlib.contextmanager
 def operator(kubeconfig, log_path, *words):
-    """A running operator; killed at the end, if it still runs. A failed test shows its log."""
+    """Run an operator, and kill it at the end if it still runs. A failed test shows its log."""
     running = Operator(kubeconfig, log_path, *words)
     try:
         yield running
@@ -129,7 +129,7 @@ def operator(kubeconfig, log_path, *words):
 
 @contextlib.contextmanager
 def node(plane, name="node-1"):
-    """A node that its Lease shows to be alive: pods of others are deleted or called not ready."""
+    """Make a node and the Lease of a live one: pods of other nodes are deleted or not ready."""
     nodes, leases = (
         "/api/v1/nodes",
         "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
@@ -170,7 +170,7 @@ def node(plane, name="node-1"):
 
 
 def rights_role(name, rights):
-    """A ClusterRole of exactly these rights."""
+    """Return a ClusterRole of exactly these rights."""
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -183,14 +183,14 @@ def rights_role(name, rights):
 
 
 class Pool:
-    """One pool in a namespace, and what is seen of it."""
+    """One pool in a namespace, and views of it."""
 
     def __init__(self, plane, namespace, name="tiny"):
         self.plane, self.namespace, self.name = plane, namespace, name
         self.path = f"{GROUP}/namespaces/{namespace}/inferencepools/{name}"
 
     def manifest(self, **changes):
-        """The demo's pool with some parts of its spec changed."""
+        """Return the demo's pool with some parts of its spec changed."""
         body = yaml.safe_load(SAMPLE.read_text())
         body["metadata"] = {"name": self.name, "namespace": self.namespace}
         for part, fields in changes.items():
@@ -227,7 +227,7 @@ class Pool:
         return self.plane.request("GET", f"{self._deployments}/{self.name}-{component}")
 
     def deployments_version(self):
-        """The resourceVersion from which on `counts_since` tells what changes."""
+        """Return the resourceVersion from which on `counts_since` tells what changes."""
         return self.plane.request("GET", self._deployments)["metadata"]["resourceVersion"]
 
     def counts_since(self, version):
@@ -254,9 +254,9 @@ class Pool:
         return [each for each in found if own.items() <= each["regarding"].items()]
 
     def objects(self):
-        """Everything in the namespace that belongs to the pool, and the pool, by kind and name.
+        """Return the pool and its objects in the namespace, by kind and name.
 
-        Asked for without kubectl: whoever waits for something asks several times a second.
+        It asks without kubectl: tests that wait ask several times a second.
         """
         found = {}
         for group, plural, kind in LISTED:
@@ -266,7 +266,7 @@ class Pool:
         return found
 
     def is_carried_out(self):
-        """Whether the cluster's own controllers have written all that follows from the children."""
+        """Return whether the cluster's own controllers have acted on all children."""
         objects = self.objects()
         wanted = {
             name: each["spec"]["replicas"]
@@ -286,11 +286,11 @@ class Pool:
         return all(done) and len(sets) == len(wanted) and pods == sum(wanted.values())
 
     def objects_of_kind(self, kind):
-        """How many objects of a kind the namespace holds."""
+        """Return how many objects of a kind the namespace holds."""
         return sum(1 for found, _ in self.objects() if found == kind)
 
     def versions(self):
-        """The resourceVersion of everything in the namespace that could change."""
+        """Return the resourceVersion of everything in the namespace that could change."""
         return {key: each["metadata"]["resourceVersion"] for key, each in self.objects().items()}
 
     def make_pods_ready(self, *, host="127.0.0.1", node="node-1"):
@@ -324,7 +324,7 @@ class Pool:
             self.plane.request("PUT", f"{pods}/{name}/status", bound)
 
     def pods_on(self, node):
-        """Names of the pods on a node that are not told to go."""
+        """Return the names of the pods on a node that are not told to go."""
         found = self.plane.request("GET", f"/api/v1/namespaces/{self.namespace}/pods")["items"]
         return sorted(
             pod["metadata"]["name"]
@@ -344,7 +344,7 @@ class Pool:
         return 201
 
     def budgets(self):
-        """How many pods of each component may be away, as far as the controller has heard."""
+        """Return how many pods of each component may be away, as far as the controller knows."""
         return {
             name.removeprefix(f"{self.name}-"): each["spec"]["maxUnavailable"]
             for (kind, name), each in self.objects().items()

@@ -17,7 +17,7 @@ from e2e.prometheus_process import prometheus_url
 
 @contextlib.contextmanager
 def running(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
-    """One with a configuration, by its URL."""
+    """Run a Prometheus with a configuration; yield its URL."""
     if not is_built(PROMETHEUS) and (problem := go_problem()):
         pytest.skip(problem)
     with prometheus_url(folder, config) as url:
@@ -25,7 +25,7 @@ def running(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def scrape_config(ports: Mapping[str, int], *, namespace: str, **more: Any) -> dict[str, Any]:
-    """Each second a scrape of each pod's page, with the labels that a PodMonitor gives."""
+    """Return each second a scrape of each pod's page, with the labels that a PodMonitor gives."""
     targets = [
         {"targets": [f"127.0.0.1:{port}"], "labels": {"namespace": namespace, "pod": pod}}
         for pod, port in ports.items()
@@ -39,7 +39,7 @@ def scrape_config(ports: Mapping[str, int], *, namespace: str, **more: Any) -> d
 
 @dataclass(slots=True)
 class Gateway:
-    """What stands before a Prometheus: TLS, a token and a tenant; or it sends all elsewhere."""
+    """A gateway before a Prometheus: it wants TLS, a token and a tenant; or it redirects all."""
 
     target: str
     token: str

@@ -48,7 +48,7 @@ class Served:
 
 
 def certificate(folder):
-    """A certificate for the host, signed by itself."""
+    """Return a certificate for the host, signed by itself."""
     key, made = folder / "tls.key", folder / "tls.crt"
     subprocess.run(
         [
@@ -63,7 +63,7 @@ def certificate(folder):
 
 
 def example(folder, *, port, routers):
-    """The example with the addresses of this machine, and a smaller limit."""
+    """Return the example with the addresses of this machine, and a smaller limit."""
     document = yaml.safe_load(EXAMPLE.read_text())
     listener = document["static_resources"]["listeners"][0]
     listener["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": port}

@@ -1,4 +1,4 @@
-"""Charts: what they render, what they refuse, and what the API server says of it."""
+"""The charts: their objects, their refusals, and the API server's answers to both."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ from tests.integration.charts import (
 
 
 def granted(roles: Objects) -> set[tuple[str, str, str]]:
-    """Group, resource and verb of everything that some Roles allow."""
+    """Return group, resource and verb of each right that some Roles grant."""
     return {
         one
         for role in roles
@@ -46,7 +46,7 @@ def granted(roles: Objects) -> set[tuple[str, str, str]]:
 
 
 def needed(rights: tuple[Right, ...]) -> set[tuple[str, str, str]]:
-    """The same of what the operator's code asks for."""
+    """Return group, resource and verb of each right that the operator's code needs."""
     return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
 
 
@@ -355,7 +355,7 @@ def test_operator_pod_passes_the_restricted_standard(
     objects = render(*VARIANTS[variant], namespace="team-a")
     template = deployment(objects)["spec"]["template"]
     template["spec"] = {**template["spec"], "serviceAccountName": "default"}
-    # OpenShift chooses the user, and the image has a numeric one for everybody else.
+    # OpenShift chooses the user, and the image has a numeric one for other clusters.
     assert not {"runAsUser", "runAsGroup", "fsGroup"} & template["spec"]["securityContext"].keys()
     pod = {"apiVersion": "v1", "kind": "Pod", **template}
     pod["metadata"] = {**template["metadata"], "name": "operator", "namespace": "team-a"}

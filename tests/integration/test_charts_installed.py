@@ -63,7 +63,7 @@ def as_operator(plane: ControlPlane, *words: str, stdin: str = "") -> str:
 
 
 def may(plane: ControlPlane, user: str, verb: str, resource: str, *words: str) -> bool:
-    """Whether a user may do that in the team's namespace."""
+    """Return whether a user may do that in the team's namespace."""
     try:
         out = plane.run_kubectl(
             *("auth", "can-i", verb, resource, "-n", TEAM, f"--as={user}", *words)
@@ -283,5 +283,5 @@ def test_a_kind_of_another_release_is_refused_with_both_ways_out(empty_plane: Co
 
 
 def read_pool(plane: ControlPlane) -> dict[str, Any]:
-    """The good pool as stored."""
+    """Return the good pool as stored."""
     return dict(json.loads(plane.run_kubectl("get", POOLS, "good", "-o", "json")))

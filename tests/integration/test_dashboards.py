@@ -29,7 +29,7 @@ EXPRESSIONS, CHOICES = list(expressions()), list(choices())
 
 
 def as_asked(text: str) -> str:
-    """An expression as Grafana sends it."""
+    """Return an expression as Grafana sends it."""
     for variable, value in GRAFANA.items():
         text = text.replace(variable, value)
     assert "$" not in text

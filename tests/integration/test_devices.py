@@ -22,7 +22,7 @@ QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
 
 
 def device_objects(count):
-    """What a driver of devices installs, and what a user of them writes, for one device a pod."""
+    """Return the objects of a driver of devices, and those of its user, for one device a pod."""
     claim = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}}
     in_class = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     on_node = {
@@ -48,7 +48,7 @@ def device_objects(count):
 
 @contextlib.contextmanager
 def scheduler(plane, log_path):
-    """The real kube-scheduler."""
+    """Run the real kube-scheduler."""
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [

@@ -41,7 +41,7 @@ def route(pool):
 
 
 def write_status(pool, *, accepted="True", reason="Accepted", message="as a controller says"):
-    """What a Gateway's controller answers to the route as it is."""
+    """Write a Gateway controller's answer to the route as it is."""
     found = route(pool)
     known = {
         "observedGeneration": found["metadata"]["generation"],
@@ -75,13 +75,13 @@ def told(pool, *, status, reason):
 
 
 def is_made(pool):
-    """Whether the pool has all that serves inside the cluster."""
+    """Return whether all parts of the pool that serve inside the cluster exist."""
     return pool.objects_of_kind("Deployment") == 3 and pool.replicas("decode") == 1
 
 
 @contextlib.contextmanager
 def serving(plane, namespace, log_path, *words, rights):
-    """An operator of one namespace with exactly these rights."""
+    """Run an operator of one namespace with exactly these rights."""
     where = {"name": "operator", "namespace": namespace}
     name = f"operator-{namespace}"
     made = [
@@ -128,7 +128,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def unserved(cluster):
-    """A pool that asked for a Gateway before the cluster knew routes, and what it was told."""
+    """A pool that asked for a Gateway before the cluster knew routes, and its conditions then."""
     log = cluster.logs / UNSERVED
     words = ("--gateway-routes",)
     with serving(cluster.plane, UNSERVED, log, *words, rights=(*RIGHTS, *ROUTE_RIGHTS)):
@@ -193,7 +193,7 @@ def test_what_a_gateway_answers_is_told_and_its_hosts_are_shown(pool):
 
 
 def passes(process):
-    """How many passes the operator has made."""
+    """Return how many passes the operator has made."""
     lines = process.metrics().splitlines()
     counts = [line for line in lines if line.startswith("tandem_reconcile_total")]
     return sum(float(line.rpartition(" ")[2]) for line in counts)

@@ -1,4 +1,4 @@
-"""What Flux and Argo CD make of a pool, by their own code and on a real API server."""
+"""The judgement of Flux and Argo CD on a pool, by their own code and on a real API server."""
 
 import contextlib
 import itertools
@@ -37,7 +37,7 @@ def pool(control_plane, namespace):
 
 @contextlib.contextmanager
 def acting(pool, folder):
-    """An operator, a node, and answers of pods, for the block."""
+    """Run an operator, a node, and answers of pods, for the block."""
     words = ("--namespace", pool.namespace)
     with (
         node(pool.plane),
@@ -48,18 +48,18 @@ def acting(pool, folder):
 
 
 def condition(obj, kind):
-    """One condition; empty if the object does not have it."""
+    """Return one condition; empty if the object does not have it."""
     found = obj["status"].get("conditions", ())
     return next((each for each in found if each["type"] == kind), {})
 
 
 def states(obj):
-    """The four conditions of the table, in its order."""
+    """Return the four conditions of the table, in its order."""
     return tuple(condition(obj, kind).get("status", "-") for kind in KINDS)
 
 
 def seen(pool, reason):
-    """The pool, once the status is of this generation and `Ready` has this reason."""
+    """Return the pool, once the status is of this generation and `Ready` has this reason."""
 
     def look():
         obj = pool.get()
@@ -134,7 +134,7 @@ def test_flux_waits_for_a_rollout_gives_up_on_a_refusal_and_sees_no_drift(pool, 
 
 
 def every_status():
-    """Each state of the conditions that decide, told in two orders, of a pool of generation 2."""
+    """Yield each state of the deciding conditions, in two orders, of a pool of generation 2."""
     known = (None, "True", "False", "Unknown")
     for found, observed, going, backwards in itertools.product(
         itertools.product(known, repeat=len(KINDS)), (None, -1, 1, 2), (False, True), (False, True)

@@ -15,7 +15,7 @@ LEASE_S = 15.0
 
 
 def elect(namespace):
-    """Options of an operator that asks for a Lease in a namespace, and serves that alone."""
+    """Return the options of an operator with a Lease in the only namespace that it serves."""
     return ("--leader-elect", "--lease-namespace", namespace, "--namespace", namespace)
 
 

@@ -69,7 +69,7 @@ async def scraping(folder: Path, **job: Any) -> AsyncIterator[tuple[str, Pages]]
 
 
 async def until_read(url: str) -> Reading:
-    """What the operator makes of a server once it has scraped a window."""
+    """Return the operator's reading of a server once it has scraped a window."""
     async with aiohttp.ClientSession() as session:
         source = PrometheusSource(ServerAccess(session, url))
         for _ in range(120):

@@ -1,4 +1,4 @@
-"""What the operator does while nothing happens, and what it costs."""
+"""The operator's work while nothing happens, and its cost."""
 
 import signal
 import time
@@ -26,7 +26,7 @@ def running(control_plane, namespace, tmp_path):
 
 
 def settled(pool, *, quiet_s=8.0, within_s=120.0):
-    """Resource versions of the pool's namespace once none of them has changed for a while."""
+    """Return the namespace's resource versions once none of them has changed for a while."""
     deadline = time.monotonic() + within_s
     seen, since = None, time.monotonic()
     while time.monotonic() - since < quiet_s:

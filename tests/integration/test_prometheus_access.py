@@ -40,7 +40,7 @@ TARGETS = Targets(
 async def scraped_behind_a_gateway(
     folder: Path, plane: ControlPlane
 ) -> AsyncIterator[tuple[Gateway, Path]]:
-    """A Prometheus that scrapes a pool, behind its gateway, and the gateway's authority."""
+    """Run a Prometheus behind its gateway, with the gateway's authority; it scrapes a pool."""
     certs = plane.certificate_authority.parent
     page = RouterMetrics()
     page.ttft.observe(0.3)
@@ -79,7 +79,7 @@ async def collected(
 
 
 async def until_read(installation: Installation, kube: Kube, wanted: Metrics) -> Collected:
-    """What is collected once Prometheus has scraped a window, or else what came at last."""
+    """Return the first collected metrics of the wanted kind, or else the last ones."""
     for _ in range(60):
         found = await collected(installation, kube, wanted)
         if found.source == "Prometheus" and found.latency is not None:
@@ -90,7 +90,7 @@ async def until_read(installation: Installation, kube: Kube, wanted: Metrics) ->
 
 @pytest.fixture
 async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
-    """What the operator may: no more of this namespace than a test grants."""
+    """The operator's client: it may do no more in this namespace than a test grants."""
     head = {"metadata": {"name": NAMESPACE}}
     for body in (
         {"apiVersion": "v1", "kind": "Namespace", **head},

@@ -41,7 +41,7 @@ def ground(control_plane, namespace, tmp_path):
 
 
 def recorded():
-    """What routers and engines would have told: half a minute of light traffic, and one H100."""
+    """Return the records of routers and engines: half a minute of light traffic, and one H100."""
     trace = told([Phase("calm", 30.0, 2.0, 300, 60)], seed=1)
     return {"traffic": "".join(trace_lines(trace)), "engines": ENGINES.read_text()}
 

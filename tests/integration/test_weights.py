@@ -28,7 +28,7 @@ def running(plane, tmp_path_factory):
 
 
 def pool_in(plane, level):
-    """A pool in a namespace of a Pod Security level."""
+    """Return a pool in a namespace of a Pod Security level."""
     labels = {"pod-security.kubernetes.io/enforce": level}
     head = {"name": f"level-{level}", "labels": labels}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": head}

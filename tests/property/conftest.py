@@ -1,4 +1,4 @@
-"""How many random cases: few by default, many with `--hypothesis-profile deep`."""
+"""The number of random cases: few by default, many with `--hypothesis-profile deep`."""
 
 from hypothesis import HealthCheck, settings
 

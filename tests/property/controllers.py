@@ -1,6 +1,6 @@
-"""What Kubernetes' Deployment and ReplicaSet controllers do with a pool's Deployments, as a model.
+"""A model of Kubernetes' Deployment and ReplicaSet controllers at work on a pool's Deployments.
 
-Like the real ones they do not count pods that terminate. Pods become Ready and end when told to.
+Like the real ones they do not count pods that terminate. A test makes pods Ready and ends them.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Fleet:
         return sum(_is_ready(each) for each in self._active())
 
     def start(self) -> list[Object]:
-        """The pods that start, to become Ready later."""
+        """Return the pods that start, to become Ready later."""
         return [each for each in self._active() if not _is_ready(each)]
 
     def leaving(self) -> list[Object]:
@@ -47,7 +47,7 @@ class Fleet:
         self.pods.remove(leaving)
 
     def reconcile(self, live: World) -> None:
-        """All that the controllers do before something else happens."""
+        """Let the controllers act until they come to rest."""
         for _ in range(NEVER_ENDS):
             before = len(self._active()), len(self.pods)
             self._step(live)
@@ -114,7 +114,7 @@ class Fleet:
 
 
 def fleets_of(live: World) -> dict[Role, Fleet]:
-    """The fleets of a pool as it stands."""
+    """Return the fleets of a pool as it stands."""
     return {
         role: Fleet(role, [each for each in live.pods if f"-{role}-" in each["metadata"]["name"]])
         for role in Role
@@ -122,7 +122,7 @@ def fleets_of(live: World) -> dict[Role, Fleet]:
 
 
 def with_pods(live: World, fleets: dict[Role, Fleet]) -> World:
-    """The world with these pods beside those of the routers."""
+    """Return the world with these pods beside those of the routers."""
     routers = tuple(each for each in live.pods if "-router-" in each["metadata"]["name"])
     return replace(live, pods=(*routers, *_copies(fleets)))
 

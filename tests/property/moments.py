@@ -38,7 +38,7 @@ class Moment:
     def decide(
         self, *, spec: PoolSpec | None = None, seen: Observation | None = None
     ) -> tuple[Decision, Memory]:
-        """The same moment under another spec, or with something else seen."""
+        """Return the same moment under another spec, or with something else seen."""
         return decide(spec or self.spec, seen or self.seen, self.memory, self.now_s)
 
 
@@ -72,7 +72,7 @@ LIVES: tuple[tuple[PoolSpec, tuple[Fault, ...]], ...] = (
 
 @cache
 def life(index: int) -> tuple[Moment, ...]:
-    """All moments of one pool."""
+    """Return all moments of one pool."""
     spec, faults = LIVES[index]
     recorder = Recorder()
     setup = PoolSetup(

@@ -43,7 +43,7 @@ CAUSES = ("router_queue", "prefill", "decode_admission", "decode_step", "transfe
 
 @st.composite
 def specs(draw: st.DrawFn) -> PoolSpec:
-    """Any valid spec: the budget, if any, covers the minimum of both roles."""
+    """Draw a valid spec: the budget, if any, covers the minimum of both roles."""
     bounds = {}
     for role in Role:
         low = draw(st.integers(1, 3))
@@ -211,7 +211,7 @@ def observations(draw: st.DrawFn, now_s: float) -> Observation:
 
 @st.composite
 def promises(draw: st.DrawFn) -> Promise:
-    """Any insurance against any past, whatever the bounds, the budget and the traffic say."""
+    """Draw an insurance against a past, whatever the bounds, the budget and the traffic say."""
     size = draw(st.integers(0, 40))
 
     def column(most: int) -> tuple[int, ...]:
@@ -256,7 +256,10 @@ def histories(draw: st.DrawFn, *, most: int = 6) -> History:
 
 
 def gpus_held_and_grown(spec: PoolSpec, seen: Observation, decision: Decision) -> tuple[int, int]:
-    """GPUs that pods hold or may claim, terminating ones included, and those to come on top."""
+    """Return the GPUs that pods hold or may claim, and those to come on top.
+
+    Terminating pods count.
+    """
     held, grown = 0, 0
     for role, plan in decision.roles.items():
         gpus, managed = spec.roles[role].gpus_per_replica, spec.roles[role].managed

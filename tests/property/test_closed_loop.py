@@ -57,7 +57,7 @@ def faults(draw: st.DrawFn) -> Fault:
 
 @st.composite
 def scarce_specs(draw: st.DrawFn) -> PoolSpec:
-    """Pools that must grow: they begin with the least, and may have many more."""
+    """Draw pools that must grow: they begin with the least, and may have many more."""
     bounds = {
         role: RoleSpec(draw(st.integers(1, 2)), draw(st.integers(3, 6)), gpus, managed=True)
         for role in Role
@@ -79,7 +79,7 @@ def scarce_specs(draw: st.DrawFn) -> PoolSpec:
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    """A busy time, another, and a rest in which replicas are given back."""
+    """Draw a busy time, another, and a rest in which replicas are given back."""
     kinds = st.sampled_from([(3.0, 1500, 20), (2.0, 100, 250), (5.0, 800, 60), (1.0, 100, 20)])
     phases = [
         Phase(str(index), 80.0, *draw(kinds), burst=draw(st.sampled_from([1, 1, 4])))

@@ -1,4 +1,4 @@
-"""What a decision must never do, on random histories."""
+"""A decision's prohibitions, on random histories."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a decision must never do, tried at moments of pools that really lived."""
+"""A decision's prohibitions, at moments of pools that really lived."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,14 +27,14 @@ def counts(decision: Decision) -> dict[Role, int]:
 
 
 def ordered(spec: PoolSpec, decision: Decision, role: Role) -> bool:
-    """Whether the user's bounds or budget ask for the change, whatever the metrics say."""
+    """Return whether the user's bounds or budget ask for the change, whatever the metrics say."""
     plan, bounds = decision.roles[role], spec.roles[role]
     outside = not bounds.min_replicas <= plan.current <= bounds.max_replicas
     return outside or "gpuBudget" in plan.limits_hit
 
 
 def aged(seen: Observation, by_s: float) -> Observation:
-    """The same metrics, sampled longer ago; pods are known from the API server."""
+    """Return the same metrics, sampled longer ago; pods are known from the API server."""
     return replace(
         seen,
         engines=tuple(replace(s, sampled_s=s.sampled_s - by_s) for s in seen.engines),
@@ -43,7 +43,7 @@ def aged(seen: Observation, by_s: float) -> Observation:
 
 
 def garbled(seen: Observation) -> Observation:
-    """Every answer holds a number that cannot be."""
+    """Return the observation with an impossible number in every answer."""
 
     def engine(sample: EngineSample) -> EngineSample:
         return replace(sample, running=float("nan"))
@@ -197,7 +197,7 @@ def test_a_restart_in_the_middle_changes_nothing_from_then_on(index: int, share:
 
 
 def busier(seen: Observation, factor: int) -> Observation:
-    """The same, had every arrival been `factor` arrivals."""
+    """Return the same, had every arrival been `factor` arrivals."""
 
     def report(r: RouterReport) -> RouterReport:
         rows = tuple(
@@ -277,7 +277,7 @@ def test_what_violations_bought_is_wanted_until_it_could_be_judged(
         assert decision.roles[role].wanted >= asked
         assert after.floors[role] >= asked
     elif role in after.floors:
-        # Judged, and still burning: the demand is made anew of what is ready.
+        # Judged, and still burning: the demand is made anew from the Ready replicas.
         assert after.floors[role] > sum(
             1 for pod in moment.seen.pods if pod.role is role and pod.phase is PodPhase.READY
         )

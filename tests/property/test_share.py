@@ -56,7 +56,7 @@ class Live:
         return sum(self._held(role) * self.spec.roles[role].gpus_per_replica for role in Role)
 
     def curve(self) -> Curve:
-        """One step for each further pair, and then for each further replica."""
+        """Return one step for each further pair, and then for each further replica."""
         counts, points = dict.fromkeys(Role, 1), []
         for index in range(sum(self.want.values()) - 1):
             gpus = sum(n * self.spec.roles[role].gpus_per_replica for role, n in counts.items())
@@ -66,7 +66,7 @@ class Live:
         return tuple(points)
 
     def controller_acts(self) -> None:
-        """The Deployments' pods become what was asked for."""
+        """Give the Deployments the pods that they ask for."""
         for role in Role:
             asked = self.asked[role] or 0
             self.leaving[role] += max(0, self.alive[role] - asked)
@@ -174,7 +174,7 @@ def test_once_pods_have_gone_every_pool_has_its_share_and_keeps_it(namespace: Na
 
 @st.composite
 def quotas(draw: st.DrawFn) -> Quota:
-    """What a pool may meet: neighbours of any size, and any number of GPUs."""
+    """Draw a quota for a pool: neighbours of any size, and any number of GPUs."""
     claims = []
     for name in NAMES[: draw(st.integers(0, 3))]:
         least, asked, leaving = (draw(st.integers(0, 6)) for _ in range(3))

@@ -35,7 +35,7 @@ def test_three_commands_from_nothing_to_a_stream_of_tokens(tmp_path: Path) -> No
     with loopback_registry() as registry:
         order = Order(project_version(), registry.host, push=True, trial=True)
         made = release(order, into=names.BUILD / "quickstart")
-        # As the assets of a release are, so that SHA256SUMS holds for what is downloaded.
+        # As the assets of a release are, so that SHA256SUMS holds for the downloaded files.
         assert all(path.is_file() for path in made.iterdir())
         with bare_cluster(kubeconfig) as cluster:
             registry.introduce_to(cluster)
@@ -61,13 +61,13 @@ def test_three_commands_from_nothing_to_a_stream_of_tokens(tmp_path: Path) -> No
 
 
 def assert_free(port: int) -> None:
-    """The README's port-forward takes this port."""
+    """Check that the port of the README's port-forward is free."""
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is in use on this machine"
 
 
 def token_of(line: Line) -> str:
-    """The text that a line of the stream brings, if it is one and does."""
+    """Return the text that a line of the stream brings, if it is one and does."""
     if not line.text.startswith("data: {"):
         return ""
     [choice] = json.loads(line.text.removeprefix("data: "))["choices"] or [{}]
@@ -75,7 +75,7 @@ def token_of(line: Line) -> str:
 
 
 def what_the_cluster_says(cluster: KindCluster) -> str:
-    """Pods, pools and Events, for the reader of a failure."""
+    """Return the pods, pools and Events, for the reader of a failure."""
     kubectl = [ensure_tools()["kubectl"], "--kubeconfig", cluster.kubeconfig]
     asked = (
         ("get", "pods", "--all-namespaces", "--output=wide"),

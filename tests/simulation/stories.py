@@ -59,7 +59,7 @@ class Phase:
 
 @dataclass(slots=True)
 class PhaseResult:
-    """What one phase saw, role by role."""
+    """The results of one phase, role by role."""
 
     begin_s: float
     finished: int
@@ -87,7 +87,7 @@ class PhaseResult:
 
 
 def told(phases: list[Phase], *, seed: int) -> Trace:
-    """The phases as one trace."""
+    """Return the phases as one trace."""
     requests: list[TraceRequest] = []
     begin_s = 0.0
     for index, phase in enumerate(phases):
@@ -110,7 +110,7 @@ def told(phases: list[Phase], *, seed: int) -> Trace:
 
 
 def long_known() -> Tandem:
-    """The core of a pool whose traffic is no news: it keeps no room for surprises."""
+    """Return the core of a pool whose traffic is no news: it keeps no room for surprises."""
     return Tandem(Memory(track=Track(since_s=0.0)))
 
 
@@ -123,7 +123,7 @@ def play(
     policy: Tandem | None = None,
     starts: ColdStart | None = None,
 ) -> dict[str, PhaseResult]:
-    """What each phase saw."""
+    """Return the results of each phase."""
     policy = long_known() if policy is None else policy
     setup = PoolSetup(
         name="pool", spec=spec, trace=told(phases, seed=seed), profile=engine, start=ONE_EACH
@@ -171,6 +171,6 @@ def _by_phase(
 def attainment(
     ended: Iterable[SimulatedFlight], begin_s: float, end_s: float, *, slo: Slo
 ) -> float:
-    """Good among the requests that came in a time, whenever they ended."""
+    """Return the good share of the requests that came in a time, whenever they ended."""
     came = [judge(each, slo).good for each in ended if begin_s <= each.request.at_s < end_s]
     return sum(came) / len(came)

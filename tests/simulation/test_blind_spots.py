@@ -1,4 +1,4 @@
-"""What the core makes up for where engines mislead it or their metrics cannot show something."""
+"""The core corrects for engines that mislead it, and for what their metrics cannot show."""
 
 from dataclasses import replace
 

@@ -41,7 +41,7 @@ def load(rate: Rate, span_s: float, *, mix: Mix = CHAT, most_rps: float = 40.0) 
 
 
 def after(first: Trace, then: Trace) -> Trace:
-    """One load, and another when it is over."""
+    """Return one load, and another when it is over."""
     begin_s = first.span_s
     later = tuple(replace(r, at_s=r.at_s + begin_s) for r in then.requests)
     return joined("shift", [first, replace(then, requests=later)])
@@ -112,12 +112,12 @@ def play(
 
 
 def asked(report: PoolReport, role: Role, at_s: float) -> int:
-    """What was asked for at the last tick until `at_s`."""
+    """Return the desired replicas at the last tick until `at_s`."""
     return [m.asked[role] for m in report.moments if m.at_s <= at_s][-1]
 
 
 def most(report: PoolReport, role: Role, begin_s: float, end_s: float) -> int:
-    """The highest count that was asked for in a time."""
+    """Return the highest desired count of a time."""
     return max(m.asked[role] for m in report.moments if begin_s <= m.at_s <= end_s)
 
 

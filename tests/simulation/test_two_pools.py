@@ -1,4 +1,4 @@
-"""Two pools of one namespace on too few GPUs: who gets them, and that there are never too many."""
+"""Two pools of one namespace share too few GPUs, and never hold too many."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -44,7 +44,7 @@ class Run:
         return attainment(self.ended[pool], begin_s, end_s, slo=SPEC.slo)
 
     def asked(self, pool: str, at_s: float) -> int:
-        """GPUs that the pool asks for at the last tick until then."""
+        """Return the GPUs that the pool asks for at the last tick until then."""
         return sum([m.asked for m in self.reports[pool].moments if m.at_s <= at_s][-1].values())
 
     def told(self, pool: str, begin_s: float, end_s: float) -> list[Decision]:
@@ -59,7 +59,7 @@ def share(gpus: int, loads: dict[str, Load], *, span_s: float) -> Run:
         start = dict.fromkeys(Role, load.start)
         setups.append(PoolSetup(name=name, spec=spec, trace=trace, profile=QUICK, start=start))
         policies[name] = Tandem(pool=name, namespace=namespace)
-    # The cluster itself has GPUs for everybody: only the sharing keeps pools inside the quota.
+    # The cluster itself has GPUs for all: only the sharing keeps pools inside the quota.
     run = Simulation(
         Scenario(
             pools=tuple(setups), cold_start=ColdStart(40.0, 0.1), least_s=span_s, patience_s=300.0

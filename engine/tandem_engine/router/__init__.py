@@ -1,1 +1,1 @@
-"""The pool's front door: an OpenAI-compatible proxy that pairs prefill with decode pods."""
+"""The router of a pool: an OpenAI-compatible proxy that pairs prefill with decode pods."""

@@ -1,4 +1,4 @@
-"""`tandem-router`: heeds SIGTERM from its first moment on, then loads and runs the router."""
+"""`tandem-router`: handles SIGTERM from its start, then loads and runs the router."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run the process's command line."""
+    """Run the command line of the process."""
     # Process 1 of a container is spared a signal that it has no handler for, and a pod is told to
     # end only once: while the import takes its seconds, the pod would be kept for its grace period.
     signal.signal(signal.SIGTERM, _leave)
@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def _leave(_: int, __: FrameType | None) -> None:
-    """End: nobody has been served yet. An exception might come up where imports ignore them."""
+    """Exit at once, because no request was served yet; imports could swallow an exception."""
     os._exit(0)
 
 

@@ -40,9 +40,9 @@ class SettingsHolder:
         self.current = settings
 
     def take(self, text: str | bytes) -> bool:
-        """Put the settings in `text` in force; return whether they are others than before.
+        """Put the settings in `text` in force; return whether they differ from those before.
 
-        Raises `SettingsError` where they cannot be used; what was in force stays so.
+        Raises `SettingsError` if they are invalid; then the old ones stay in force.
         """
         settings = parse_settings(text)
         if settings == self.current:

@@ -1,8 +1,8 @@
-"""How long something lasted, in all: a wait that is somebody's fault."""
+"""The total time for which a state lasted."""
 
 
 class Stopwatch:
-    """Runs while something lasts; times are seconds of one clock."""
+    """Runs while a state lasts; times are seconds of one clock."""
 
     __slots__ = ("_since_s", "_total_s")
 
@@ -12,11 +12,11 @@ class Stopwatch:
 
     @property
     def running(self) -> bool:
-        """Return whether it lasts now."""
+        """Return whether the state lasts now."""
         return self._since_s is not None
 
     def turn(self, *, on: bool, now: float) -> None:
-        """Take note that it lasts from now on, or no more; or that nothing changed."""
+        """Record whether the state lasts from now on; a repeated value changes nothing."""
         if on and self._since_s is None:
             self._since_s = now
         elif not on and self._since_s is not None:

@@ -1,1 +1,1 @@
-"""The launcher around vLLM that knows its role: start, warm up, report, drain, stop."""
+"""The launcher around vLLM for one role: start, warm up, report, drain, stop."""

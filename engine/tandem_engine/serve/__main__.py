@@ -1,4 +1,4 @@
-"""`tandem-engine`: heeds SIGTERM from its first moment on, then loads and runs the launcher."""
+"""`tandem-engine`: handles SIGTERM from its start, then loads and runs the launcher."""
 
 import os
 import signal
@@ -8,8 +8,9 @@ from types import FrameType
 
 def main() -> int:
     """Run the process's command line; return the exit code."""
-    # Process 1 of a container is spared a signal that it has no handler for, and a pod is told to
-    # end only once: while the import takes its seconds, the pod would be kept for its grace period.
+    # Linux drops a signal to process 1 of a container without a handler for it. The kubelet sends
+    # the signal only once. Without this handler, a signal during the import would be lost, and the
+    # pod would stay for its grace period.
     signal.signal(signal.SIGTERM, _leave)
     try:
         from tandem_engine.serve.entry import run  # noqa: PLC0415 - see above
@@ -19,19 +20,19 @@ def main() -> int:
 
 
 def _without(missing: ModuleNotFoundError) -> int:
-    """Say what the image lacks; a module of our own is missing by our own fault."""
+    """Print what the image lacks; raise if it is a module of Tandem: that is Tandem's own fault."""
     from tandem_engine.serve.engine_image import no_module  # noqa: PLC0415 - needs no package
 
     module = str(missing.name)
     if module.startswith("tandem"):
         raise missing
-    # The kubelet takes it for the container's message.
+    # The kubelet shows it as the container's message.
     print(no_module(module), file=sys.stderr)  # noqa: T201 - the reason for the end
     return 2
 
 
 def _leave(_: int, __: FrameType | None) -> None:
-    """End: nothing has started yet. An exception might come up where imports ignore them."""
+    """Exit at once, because nothing has started yet; imports could swallow an exception."""
     os._exit(0)
 
 

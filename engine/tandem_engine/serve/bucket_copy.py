@@ -1,6 +1,7 @@
-"""A model of object storage in a folder that engines share: fetched by one, once.
+"""A copy of a model from object storage in a folder that engines share: one engine makes it, once.
 
-It happens before vLLM starts and before the launcher answers probes, which count it as starting.
+The copy is made before vLLM starts and before the launcher answers probes. Probes count this time
+as starting.
 """
 
 import contextlib
@@ -25,14 +26,14 @@ log = logging.getLogger(__name__)
 _COMMAND = str(PLUGINS / "tandem_fetch.py")
 _LAST_LINES = 50
 _LEFT_AFTER_S = 900.0
-"""After so long without a byte, a part of a copy is taken to be what a killed pod left."""
+"""Time without a byte after which a part of a copy counts as left by a killed pod."""
 _NO_MODEL = (
     "--model: there is no config.json below {}; give the folder that holds it and the weights"
 )
 
 
 class FetchError(Exception):
-    """The weights cannot be had; the text is one sentence."""
+    """The weights are not available; the text is one sentence."""
 
 
 def fetch(
@@ -43,7 +44,7 @@ def fetch(
     environment: Mapping[str, str],
     worded: Worded = as_given,
 ) -> None:
-    """Bring the model into the folder; what lies below a URI is taken not to change.
+    """Copy the model into the folder; the content below a URI must not change.
 
     Raises:
         FetchError: nothing was left in the folder then.
@@ -60,7 +61,7 @@ def fetch(
 
 
 def can_fetch(folder: Path) -> bool:
-    """Whether the model is there, or may be brought there by this user."""
+    """Return whether the model is there, or this user may copy it there."""
     try:
         if folder.is_dir():
             return True
@@ -116,14 +117,14 @@ def _pull(command: Sequence[str], *, environment: Mapping[str, str], worded: Wor
 
 
 def _idle_s(partial: Path) -> float:
-    """How long nothing was written to it."""
+    """Return the time since the last write to it."""
     with contextlib.suppress(OSError):
         return time.time() - max(each.stat().st_mtime for each in (partial, *partial.rglob("*")))
     return 0.0
 
 
 def _take(partial: Path, folder: Path) -> None:
-    """Give the copy its name, unless an engine on another node was first."""
+    """Rename the copy to its final name, unless an engine on another node was first."""
     try:
         partial.rename(folder)
     except OSError:
@@ -133,10 +134,10 @@ def _take(partial: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One engine at a time.
+    """Let only one engine copy at a time.
 
-    Of a node at least: not every network file system locks for several. Engines on two nodes then
-    copy at the same time, each into a folder of its own.
+    This holds at least for one node: not every network file system locks between nodes. Engines on
+    two nodes then copy at the same time, each into its own folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as file:
@@ -147,7 +148,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _told_to_leave() -> Iterator[None]:
-    """End in good order on SIGTERM: the process's first handler would leave a part of the copy."""
+    """Exit cleanly on SIGTERM: the process's first handler would leave a part of the copy."""
 
     def leave(_: int, __: FrameType | None) -> None:
         raise SystemExit(0)

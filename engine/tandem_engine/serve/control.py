@@ -1,4 +1,4 @@
-"""The control port: probes and facts, answered from the lifecycle alone; nothing is done here."""
+"""The control port: probes and facts, answered from the lifecycle; it takes no action."""
 
 from aiohttp import web
 
@@ -27,7 +27,7 @@ def control_app(lifecycle: Lifecycle) -> web.Application:
         known = lifecycle.info
         device = known.get("device")
         parts = {
-            # A driver may name it at any length.
+            # A driver's name may have any length.
             "device": device and device[:LONGEST_DEVICE],
             "measured": part_of(MeasuredInfo, known.get("measured")),
             "shape": part_of(ShapeInfo, known.get("shape")),

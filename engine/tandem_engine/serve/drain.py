@@ -1,8 +1,8 @@
-"""When a leaving engine may stop: requests done, KV leases gone, routers gone quiet. Pure.
+"""The end of a drain: requests done, KV leases ended, routers aware of it. Pure.
 
 A prefill engine keeps the blocks of a finished request until a decode engine has pulled them or
-their lease ends, so "no request is running" is not yet "nothing is lost". Unknown load is never
-taken for none.
+their lease ends. So "no request is running" is not yet "nothing is lost". Unknown load never counts
+as zero.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from tandem_engine.serve.vllm_metrics import EngineLoad
 
 
 class Drained(StrEnum):
-    """Why the wait is over."""
+    """The reason why the wait is over."""
 
     IDLE = "idle"
     LEASES_OVER = "leases over"
@@ -32,7 +32,7 @@ class Drain:
     _unchanged_since_s: float | None = field(default=None, init=False)
 
     def observe(self, load: EngineLoad | None, *, now_s: float) -> Drained | None:
-        """Take in the load (`None`: not known) and return why to stop, or `None` to wait on."""
+        """Process the load (`None`: not known); return why to stop, or `None` to wait longer."""
         self._follow(load, now_s)
         if now_s - self.started_s >= self.timeout_s:
             return Drained.DEADLINE

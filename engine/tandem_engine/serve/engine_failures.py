@@ -1,4 +1,4 @@
-"""From vLLM's last lines to the one sentence that a pool's status shows. Pure."""
+"""The one sentence in a pool's status, from vLLM's last lines. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ MESSAGE_BYTES = 2000
 
 _PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[^\]]+\] )?")
 _ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt))(?::\s*(.*))?$")
-# Pydantic names the class first; what is wrong stands on a later line, before a dump of all input.
+# Pydantic names the class first; the fault is on a later line, before a dump of all input.
 _OF_A_MODEL = re.compile(r"\d+ validation errors? for \w+$")
 _WRONG = re.compile(r"^(?:Value error|Assertion failed), (.*?)(?: \[type=.*)?$")
-# What the API server says when its engine process is gone; the cause is an earlier line, or none.
+# The API server's message after its engine process is gone; the cause is in an earlier line, or
+# missing.
 _CAUSED_BY_ANOTHER = (
     "Engine core initialization failed",
     "Engine process failed to start",
@@ -23,8 +24,8 @@ _CAUSED_BY_ANOTHER = (
 _CREDENTIAL = "HF_TOKEN (in a pool the Secret of huggingFace.tokenSecretRef)"
 _KEYS = "the Secret of model.source.credentialsSecretRef"
 
-# What vLLM says -> what a user can do about it. The first that matches one of the lines counts, and
-# the errors of the Hub name their HTTP status too, so what is said more exactly comes first.
+# vLLM's words -> the user's remedy. The first entry that matches one of the lines counts. Errors of
+# the Hub also contain their HTTP status, so more exact words come first.
 _KNOWN = (
     (
         re.compile(r"NoCredentialsError|PartialCredentialsError|DefaultCredentialsError"),
@@ -69,7 +70,7 @@ _KNOWN = (
         "--model holds no model; give a folder with config.json and weights",
     ),
     (
-        # Of a model that it does not know at all the Hub's client says "private or gated repo".
+        # The Hub's client says "private or gated repo" also about a model that it does not know.
         re.compile(
             r"GatedRepoError|Access to model .* is restricted|access a gated repo|"
             r"Cannot access gated repo",
@@ -146,7 +147,7 @@ def explain(
 ) -> str:
     """Return one sentence for a process, mostly vLLM, that ended or never got ready.
 
-    `worded` puts advice into the reader's words. What the process said itself is quoted as it is.
+    `worded` puts advice into the reader's words. The process's own words are quoted unchanged.
     """
     cause = error_line(lines)
     ending = _ending(exit_code)
@@ -164,7 +165,7 @@ def explain(
 
 
 def error_line(lines: Sequence[str]) -> str | None:
-    """Return the last error of a log that is not merely the consequence of an earlier one."""
+    """Return the last error of a log that is not only the consequence of an earlier one."""
     texts = [_PREFIX.sub("", line).strip() for line in lines]
     errors = [_whole(texts, at) for at, text in enumerate(texts) if _is_error(text)]
     causes = [text for text in errors if not _is_echo(text)]
@@ -173,7 +174,7 @@ def error_line(lines: Sequence[str]) -> str | None:
 
 
 def _whole(texts: Sequence[str], at: int) -> str:
-    """The error that begins at a line, with what a later line says is wrong."""
+    """Return the error that begins at a line, with the cause in a later line."""
     if _OF_A_MODEL.search(texts[at]) is None:
         return texts[at]
     wrong = (found[1] for text in texts[at + 1 :] if (found := _WRONG.match(text)))

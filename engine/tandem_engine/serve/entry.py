@@ -1,4 +1,4 @@
-"""The launcher's command line: what it is asked, what it refuses, and its exit codes."""
+"""The launcher's command line: its options, its refusals, and its exit codes."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ def run(given: Sequence[str]) -> int:
         settings, print_command = parse(given[1:])
     except OptionError as problem:
         return _refuse(str(problem))
-    # An operator that made this pod from a pool tells it its revision.
+    # An operator that made this pod from a pool gives it its revision.
     worded = in_pool_fields(settings) if REVISION_ENV in os.environ else as_given
     return _print(settings, worded) if print_command else _start(settings, worded)
 
@@ -82,9 +82,9 @@ def _facts(settings: EngineSettings) -> EngineFacts:
 
 
 def _in_cache(settings: EngineSettings) -> EngineSettings | None:
-    """The same engine with its model where it is once it is fetched, if it is to be fetched.
+    """Return the settings with the model's path in the cache; `None` if it is not fetched there.
 
-    One that cannot write to the cache streams its weights, as one without a cache does.
+    An engine that cannot write to the cache streams its weights, like one without a cache.
     """
     if settings.fetch_into is None or scheme_of(settings.model) is None:
         return None
@@ -109,12 +109,12 @@ def _serve(settings: EngineSettings, facts: EngineFacts, worded: Worded) -> int:
 
 
 def configure_logs() -> None:
-    """One JSON object a line on standard output: between the lines of vLLM, in their order."""
+    """Log one JSON object a line to standard output, in order with the lines of vLLM."""
     logs.configure("INFO", about={"pod": socket.gethostname()}, stream=sys.stdout)
 
 
 def _fill_cache(command: EngineCommand, seed: str | None) -> None:
-    """Bring what the image's build has cached: it saves vLLM a second import of itself."""
+    """Copy the cache of the image's build: it saves vLLM a second import of itself."""
     if seed is not None and "VLLM_CACHE_ROOT" in command.env:
         with contextlib.suppress(OSError):
             root = command.env["VLLM_CACHE_ROOT"]
@@ -125,7 +125,8 @@ def _copy_if_missing(source: str, target: str) -> None:
     """Copy a file in one step: other pods may read and fill the same cache."""
     if Path(target).exists():
         return
-    # In its container every launcher has the same process id: the name must be of this copy alone.
+    # In its container every launcher has the same process id, so the name must be unique to this
+    # copy.
     handle, partial = tempfile.mkstemp(dir=Path(target).parent, prefix=".copy-")
     os.close(handle)
     try:

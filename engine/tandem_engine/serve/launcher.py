@@ -1,4 +1,4 @@
-"""Start vLLM, bring it to Ready, watch over it, and let it go without losing a request."""
+"""The life of one engine: start vLLM, make it Ready, watch it, stop it without a lost request."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class EngineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _ModelFacts:
-    """What a healthy vLLM has settled on."""
+    """The values that a healthy vLLM has chosen."""
 
     kv_capacity_tokens: int | None
     max_model_len: int | None
@@ -104,7 +104,7 @@ class Launcher:
 
     @property
     def device(self) -> str | None:
-        """What it computes on, by the driver's name; `None`: not known."""
+        """Return the driver's name of its device; `None`: not known."""
         if self.settings.device is not Device.CUDA:
             return str(self.settings.device)
         # The driver names the whole GPU in every pod.
@@ -137,7 +137,7 @@ class Launcher:
             await engine.stop(timeout_s=self.settings.stop_timeout_s + STOP_MARGIN_S)
 
     async def _first(self, engine: EngineProcess, work: Coroutine[Any, Any, Any]) -> Any:
-        """Return what `work` does, unless vLLM ends before it is done."""
+        """Return the result of `work`, unless vLLM ends before it is done."""
         task, ended = asyncio.ensure_future(work), asyncio.ensure_future(engine.ended())
         try:
             await asyncio.wait({task, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -194,7 +194,7 @@ class Launcher:
                 draw=draw,
             )
         except (*UNREACHABLE, CompletionError) as error:
-            # A first guess for the operator, which can do without.
+            # It is a first guess for the operator, which can work without it.
             log.warning("not measured", extra={"why": str(error) or type(error).__name__})
         shape = await asyncio.to_thread(self._shape)
         self.lifecycle.info |= {
@@ -216,7 +216,7 @@ class Launcher:
             log.warning("no KV pull in the warm-up", extra={"why": result.kv_pull.reason})
 
     async def _model_facts(self, api: VllmApi) -> _ModelFacts:
-        """What vLLM says of itself; one that is too busy to answer in time is asked again."""
+        """Return vLLM's facts about itself; a vLLM that is too busy to answer is asked again."""
         while True:
             with contextlib.suppress(TimeoutError):
                 return _ModelFacts(
@@ -240,7 +240,7 @@ class Launcher:
         return model_shape(config, settings) if config is not None else None
 
     async def _warm_up_failure(self, engine: EngineProcess, error: BaseException) -> EngineError:
-        # An engine that dies of a request says why a moment after the request has failed.
+        # An engine that a request ends reports the reason a moment after the request has failed.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(engine.ended(), self.pace.last_words_s)
         if engine.exit_code is None:
@@ -268,7 +268,7 @@ class Launcher:
 
 
 def _token_s(result: WarmUp, measured: Measured | None) -> float:
-    """What a prompt token took at least: what is compiled at the first is none of it."""
+    """Return the least time of a prompt token, so that compilation at the first is not included."""
     prompts = measured.prefill if measured is not None else ()
     return min([result.token_s, *(each.seconds / each.prompt_tokens for each in prompts)])
 

@@ -1,4 +1,4 @@
-"""The phases of an engine pod and what each probe may say in them."""
+"""The phases of an engine pod, and the answers of its probes in them."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Phase(StrEnum):
-    """Where an engine is between its start and its end; phases only move forward."""
+    """The phase of an engine between its start and its end; phases only move forward."""
 
     STARTING = "starting"
     WARMING_UP = "warming up"
@@ -21,10 +21,10 @@ _ORDER = list(Phase)
 
 @dataclass(slots=True)
 class Lifecycle:
-    """The launcher's own state, changed by its one task and read by the control port.
+    """The launcher's own state; its one task changes it, and the control port reads it.
 
     Attributes:
-        doubt: why vLLM seems to hang; `None` where it does not.
+        doubt: why vLLM seems to hang; `None` if it does not.
     """
 
     phase: Phase = Phase.STARTING
@@ -36,17 +36,17 @@ class Lifecycle:
 
     @property
     def live(self) -> bool:
-        """Whether a restart would not help."""
+        """Return whether the engine needs no restart."""
         return self.phase is not Phase.FAILED and self.vllm_answers
 
     @property
     def ready(self) -> bool:
-        """Whether routers may send requests."""
+        """Return whether routers may send requests."""
         return self.phase is Phase.READY and self.vllm_answers and self.doubt is None
 
     @property
     def words(self) -> str:
-        """What a probe is told."""
+        """Return the text of a probe's answer."""
         return self.reason or self.doubt or self.phase.value
 
     def enter(self, phase: Phase) -> None:
@@ -60,7 +60,7 @@ class Lifecycle:
         self.enter(Phase.DRAINING)
 
     def fail(self, reason: str) -> None:
-        """End with a sentence; the first one counts."""
+        """End with a sentence; only the first one counts."""
         if self.phase is not Phase.FAILED:
             self.reason = reason
             self.enter(Phase.FAILED)

@@ -1,8 +1,8 @@
-"""What the engine costs, measured on itself once it is warm: the operator's first guess of it.
+"""The engine's measured cost after its warm-up: the operator's first guess.
 
-Two lengths of prompt and two sizes of batch are the least that tell what a request or a step costs
-by itself from what each token or stream adds. Each is taken again where there is time and the
-quicker counts: a pod that starts shares its node with others that start.
+Two prompt lengths and two batch sizes are the minimum. They separate the cost of a request or a
+step from the cost of each token or stream. Each is measured again if there is time, and the quicker
+result counts: a starting pod shares its node with other starting pods.
 """
 
 import random
@@ -40,7 +40,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the engine's own role costs, and what vLLM's counters hold because of it."""
+    """The costs of the engine's own role, and the counts that they add to vLLM's counters."""
 
     prefill: tuple[PrefillTime, ...]
     decode_steps: tuple[StepTime, ...]
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(slots=True)
 class _Bench:
-    """Times completions of fresh prompts, and keeps the least of each kind."""
+    """A timer of completions of fresh prompts; it keeps the least time of each kind."""
 
     settings: EngineSettings
     api: VllmApi
@@ -77,7 +77,7 @@ async def measure(
     kv_capacity_tokens: int | None,
     draw: random.Random,
 ) -> Measured:
-    """Time the engine's own role: once however long it takes, again within `_BUDGET_S`.
+    """Measure the engine's own role: once in any time, and again within `_BUDGET_S`.
 
     Raises:
         CompletionError: vLLM refused a completion.
@@ -102,9 +102,9 @@ async def _prefill(bench: _Bench, longest: int, ends_s: float) -> tuple[PrefillT
     wished = min(_LONG_TOKENS, longest)
     affordable = int(short * _BUDGET_S / await bench.take(tokens=short))
     if affordable < wished:
-        # Slow, or without its processor for a moment: only the former is so twice.
+        # Slow, or without its processor for a moment: only a slow one is slow twice.
         affordable = int(short * _BUDGET_S / await bench.take(tokens=short))
-    # A slow processor is told by shorter prompts as well: nobody should wait minutes for this.
+    # Shorter prompts are enough to measure a slow processor: this must not take minutes.
     sizes = (short, min(wished, max(2 * short, affordable)))
     for _ in range(_TAKES):
         times_s = [await bench.take(tokens=tokens) for tokens in sizes]
@@ -126,7 +126,8 @@ async def _decode(
             count = steps.setdefault(batch, max(1, min(most_steps, int(_BUDGET_S / first_s))))
             gained_s = await bench.take(tokens=1, batch=batch, steps=count) - first_s
             step_s = round(gained_s / count, 6)
-            # What a longer answer takes more than one of a single token; by chance it takes less.
+            # The additional time of a longer answer over one of a single token; by chance it is
+            # negative.
             if step_s > 0.0:
                 times.append(StepTime(batch, step_s))
         if time.monotonic() >= ends_s:

@@ -13,7 +13,7 @@ from tandem_engine.serve.engine_settings import EngineSettings
 
 
 class OptionError(Exception):
-    """A command line that cannot work; the text says which option and what would."""
+    """A command line that cannot work; the text names the option and a value that works."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -22,7 +22,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> tuple[EngineSettings, bool]:
-    """Return the settings, and whether the command is only to be printed."""
+    """Return the settings, and whether the command should only be printed."""
     given = vars(_parser().parse_args(list(arguments)))
     print_command = given.pop("print_command")
     try:

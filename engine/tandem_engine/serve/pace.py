@@ -1,11 +1,11 @@
-"""How often the launcher looks at vLLM, and how long it gives it."""
+"""The intervals of the launcher's looks at vLLM, and the time for its answers."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class LauncherPace:
-    """Seconds between looks, and to answer."""
+    """Seconds between looks, and for an answer."""
 
     health_poll_s: float = 0.5
     answer_s: float = 5.0

@@ -1,4 +1,4 @@
-"""A pool's fields in place of the launcher's options, which no author of a pool wrote. Pure."""
+"""The pool's fields for the launcher's options, because a pool's author wrote only fields. Pure."""
 
 import re
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from tandem_engine.serve.object_storage import scheme_of
 Worded = Callable[[str], str]
 
 VOLUME = "/mnt/model"
-"""Where the operator mounts a claim that holds the weights."""
+"""The mount point of a claim that holds the weights."""
 IMAGE = "/mnt/image"
-"""Where the operator mounts an image that holds the weights."""
+"""The mount point of an image that holds the weights."""
 
 _FIELDS = {
     "required-cache": "spec.model.cache.hostPath",
@@ -28,7 +28,7 @@ _FIELDS = {
     "kv-cache-memory-bytes": "spec.engine.kvCacheMemory",
     "extra-arg": "spec.engine.extraArgs",
 }
-# What follows `--extra-arg: ` is an option as its author wrote it.
+# The text after `--extra-arg: ` is an option in its author's words.
 _OPTION = re.compile(
     r"(?P<theirs>--extra-arg: (?P<quoted>\S+))"
     r"|(?<![\w-])--(?P<ours>[a-z][a-z-]*[a-z])(=(?P<value>[\w.]+))?"
@@ -36,12 +36,12 @@ _OPTION = re.compile(
 
 
 def as_given(sentence: str) -> str:
-    """The sentence as it is, for who wrote the command line."""
+    """Return the sentence unchanged, for a person who wrote the command line."""
     return sentence
 
 
 def in_pool_fields(settings: EngineSettings) -> Worded:
-    """Replace options by the fields of the pool that these settings were made from."""
+    """Return a function that replaces options by the pool's fields behind these settings."""
     own = {
         option: f"spec.{settings.role}.engine.{name}"
         for option, field in _FIELDS.items()

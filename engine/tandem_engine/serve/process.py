@@ -1,4 +1,4 @@
-"""The vLLM process: output passed on and remembered, the whole group stopped, orphans reaped."""
+"""The vLLM process: it passes on and keeps output, stops the whole group, and reaps orphans."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _CHUNK_BYTES = 65536
 
 @dataclass(slots=True)
 class EngineProcess:
-    """One running vLLM, with the last lines it wrote."""
+    """One running vLLM, with the last lines of its output."""
 
     process: asyncio.subprocess.Process
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED_LINES))
@@ -25,7 +25,7 @@ class EngineProcess:
 
     @classmethod
     async def start(cls, command: EngineCommand) -> Self:
-        """Start vLLM in a process group of its own: only the launcher tells it to stop."""
+        """Start vLLM in its own process group: only the launcher tells it to stop."""
         process = await asyncio.create_subprocess_exec(
             *command.argv,
             env={**os.environ, **command.env},
@@ -40,14 +40,14 @@ class EngineProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The code it ended with (negative: the signal), or `None` while it runs."""
+        """Return its exit code (negative: the signal), or `None` while it runs."""
         return self.process.returncode
 
     async def ended(self) -> int:
         """Wait for its end and for the last of its output."""
         code = await self.process.wait()
         if self._reader is not None:
-            # Its children may hold the pipe open for longer; the last words are there by now.
+            # Its children may hold the pipe open for longer; the last words have arrived by now.
             await asyncio.wait([self._reader], timeout=1.0)
         return code
 
@@ -62,7 +62,7 @@ class EngineProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     async def stop(self, *, timeout_s: float) -> None:
-        """Ask it to stop, then end whatever is left of it."""
+        """Ask it to stop, then end the rest of its group."""
         self.terminate()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.ended(), timeout_s)
@@ -70,11 +70,11 @@ class EngineProcess:
         await self.ended()
 
     def reap_orphans(self) -> None:
-        """Collect grandchildren that were left to us, as they are where we are process 1."""
+        """Collect orphaned grandchildren, which this process inherits if it is process 1."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                # vLLM itself is collected by the event loop, which would miss its exit code.
+                # The event loop collects vLLM itself; otherwise it would miss the exit code.
                 if found is None or found.si_pid == self.process.pid:
                     return
                 os.waitpid(found.si_pid, os.WNOHANG)

@@ -1,10 +1,10 @@
-"""Whether vLLM gets on, by what it counted and completed. Pure.
+"""The progress of vLLM, by its counters and completions. Pure.
 
-`/health` of vLLM 0.32 notices only an engine core that exited: one that hangs stays healthy for
-ever behind its HTTP server, whose numbers stand still. So do those of a core whose KV blocks are
-all promised to others: it is given what leases can last besides.
+`/health` of vLLM 0.32 notices only an engine core that exited. A core that hangs stays healthy for
+ever behind its HTTP server, but its counters stand still. The counters of a core also stand still
+if all its KV blocks are promised to others. Such a core gets more time, as long as leases can last.
 
-A pod that is doubted is cleared by a token alone.
+Only a new token clears a doubted pod.
 """
 
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from tandem_engine.serve.engine_settings import Device, EngineSettings
 from tandem_engine.serve.vllm_metrics import Counters
 
 LONGEST_LOOK_S = 15.0
-"""Between two looks; where more time passed, the launcher itself stood still for the rest."""
-# What vLLM computes in one step, where nobody says otherwise.
+"""Longest time that counts between two looks; in any further time the launcher stood still."""
+# Prompt tokens that vLLM computes in one step by default.
 _STEP_TOKENS = {Device.CPU: 2048, Device.CUDA: 8192}
 _STEP_OPTION = "--max-num-batched-tokens"
 _READY_STEPS, _LIVE_STEPS = 2.0, 6.0
@@ -24,7 +24,7 @@ _LEASES = 2.0
 
 
 class Standing(StrEnum):
-    """What follows from how long vLLM has stood still."""
+    """The verdict on the time without progress."""
 
     FINE = "fine"
     DOUBTED = "doubted"
@@ -33,11 +33,11 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long vLLM may stand still, in seconds.
+    """The longest times without progress, in seconds.
 
     Attributes:
-        doubted_s, hung_s: without a sign of life from its core.
-        blocked_s: so much longer, where all that is in it waits and KV blocks are held.
+        doubted_s, hung_s: times without a sign of life from the core.
+        blocked_s: additional time while all its requests wait and KV blocks are held.
     """
 
     doubted_s: float
@@ -46,16 +46,16 @@ class Bounds:
 
     @property
     def unproven_s(self) -> float:
-        """After which stillness vLLM is asked for a token."""
+        """Return the time without progress after which vLLM is asked for a token."""
         return self.doubted_s / 4
 
 
 def bounds_of(settings: EngineSettings, *, token_s: float) -> Bounds:
-    """Return the bounds of the settings, or what a slow machine's longest step needs.
+    """Return the bounds of the settings, or longer ones for a slow machine's longest step.
 
     Args:
-        settings: what the launcher was told.
-        token_s: what one prompt token took in the warm-up.
+        settings: the launcher's settings.
+        token_s: time of one prompt token in the warm-up.
     """
     step_s = _step_tokens(settings) * token_s
     return Bounds(
@@ -67,11 +67,11 @@ def bounds_of(settings: EngineSettings, *, token_s: float) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at vLLM found.
+    """The result of one look at vLLM.
 
     Attributes:
-        counters: from its metrics page; `None` where it did not answer.
-        completed: how many tokens the launcher has asked for and got, in all.
+        counters: counters of its metrics page; `None` if it did not answer.
+        completed: number of tokens that the launcher has asked for and received.
     """
 
     counters: Counters | None
@@ -80,10 +80,10 @@ class Look:
 
 @dataclass(slots=True)
 class Progress:
-    """Follows the looks; times are seconds of one steady clock.
+    """The verdict over consecutive looks; times are seconds of one steady clock.
 
     Attributes:
-        since_s: when vLLM last got on.
+        since_s: time of vLLM's last progress.
     """
 
     bounds: Bounds
@@ -99,16 +99,16 @@ class Progress:
 
     @property
     def unproven(self) -> bool:
-        """Whether to ask vLLM for a token."""
+        """Return whether to ask vLLM for a token."""
         return self._still_s >= self.bounds.unproven_s
 
     @property
     def requests(self) -> int:
-        """How many requests vLLM last said it has."""
+        """Return the number of requests in vLLM's last report."""
         return 0 if self._last is None else self._last.requests
 
     def observe(self, look: Look, *, now_s: float) -> Standing:
-        """Take in a look and return how vLLM stands."""
+        """Process a look and return the verdict."""
         passed_s = min(max(0.0, now_s - self._at_s), LONGEST_LOOK_S)
         self._at_s = now_s
         self._still_s += passed_s

@@ -1,7 +1,7 @@
-"""What is known to fail, refused before half an hour of weights is loaded: one sentence each. Pure.
+"""Settings that are known to fail, refused before half an hour of loading: one sentence each. Pure.
 
-Each rule was seen to fail with vLLM 0.32.0, or reads so in its source; some of them fail only at
-the first request, after vLLM has called itself healthy.
+Each failure was seen with vLLM 0.32.0, or follows from its source. Some would occur only at the
+first request, after vLLM reported that it is healthy.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def _bits(facts: EngineFacts) -> int | None:
 
 
 def _positions(settings: EngineSettings, facts: EngineFacts) -> int | None:
-    """The checkpoint's own limit, unless vLLM is told to go by another."""
+    """Return the checkpoint's own limit, unless vLLM is told to use another."""
     if _has(settings, "--hf-overrides") or facts.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN"):
         return None
     return facts.checkpoint.max_positions if facts.checkpoint else None

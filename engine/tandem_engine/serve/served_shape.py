@@ -1,7 +1,7 @@
-"""What one token costs a model in arithmetic and in memory traffic, read off its config.json.
+"""The cost of one token in arithmetic and memory traffic, from a model's config.json.
 
-With a processor's data sheet it gives the operator a first guess of what no engine can measure of
-itself quickly: what long prompts and full caches cost (the roofline model).
+With a processor's data sheet, the operator gets a first guess of costs that an engine cannot
+measure quickly. These are the costs of long prompts and full caches (the roofline model).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tandem_engine.serve.engine_settings import Dtype, EngineSettings
 
 _HALF = 16
 _CACHE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "fp8": 8, "int8": 8}
-# A method of quantization by a part of its name, where the config gives no bits.
+# Bits by a part of the quantization method's name, if the config gives none.
 _METHOD_BITS = {"fp4": 4, "fp8": 8, "int8": 8, "awq": 4, "gptq": 4}
 # Layers of these kinds read a window or a state of one size, whatever the context is.
 _BOUNDED_LAYERS = frozenset({"sliding_attention", "chunked_attention", "linear_attention", "mamba"})
@@ -21,12 +21,12 @@ _BOUNDED_LAYERS = frozenset({"sliding_attention", "chunked_attention", "linear_a
 
 @dataclass(frozen=True, slots=True)
 class ServedShape:
-    """One whole copy of a model, over however many devices it is spread.
+    """One whole copy of a model, on any number of devices.
 
     Attributes:
-        weight_bytes: what a full decode batch reads of the weights in each step.
-        kv_bytes_per_token: what one token holds in the KV cache.
-        flops_per_token: arithmetic of one token with the weights, two for each that takes part.
+        weight_bytes: bytes of the weights that a step with a full decode batch reads.
+        kv_bytes_per_token: bytes of one token in the KV cache.
+        flops_per_token: arithmetic of one token with the weights, two for each active weight.
         attention_flops: arithmetic of one token with one token of its context.
         compute_bits: width of the numbers that are multiplied.
     """
@@ -48,7 +48,7 @@ class _Layer:
 
 
 def model_shape(config: Mapping[str, Any], settings: EngineSettings) -> ServedShape | None:
-    """The shape of a decoder of attention and gated layers; `None` of what does not say so."""
+    """Return the shape of a decoder of attention and gated layers; `None` for other models."""
     try:
         return _shape(config, settings)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
@@ -62,7 +62,7 @@ def _shape(config: Mapping[str, Any], settings: EngineSettings) -> ServedShape:
     )
     attention = _latent(text, hidden) if text.get("kv_lora_rank") else _grouped(text, hidden)
     read, used = _feed_forward(text, layers, hidden)
-    # vLLM runs every checkpoint in 16 bits unless it is told otherwise.
+    # vLLM runs every checkpoint in 16 bits by default.
     plain = 32 if settings.dtype is Dtype.FLOAT32 else _HALF
     weight = _weight_bits(config, settings) or plain
     cached = _CACHE_BITS.get(settings.kv_cache_dtype.partition("_")[0], plain)
@@ -79,7 +79,7 @@ def _shape(config: Mapping[str, Any], settings: EngineSettings) -> ServedShape:
 
 
 def _grouped(text: Mapping[str, Any], hidden: int) -> _Layer:
-    """Multi-head attention whose heads share keys and values in groups."""
+    """Return multi-head attention whose heads share keys and values in groups."""
     heads = int(text["num_attention_heads"])
     shared = int(text.get("num_key_value_heads") or heads)
     size = int(text.get("head_dim") or hidden // heads)
@@ -91,7 +91,7 @@ def _grouped(text: Mapping[str, Any], hidden: int) -> _Layer:
 
 
 def _latent(text: Mapping[str, Any], hidden: int) -> _Layer:
-    """Multi-head latent attention, of which only the compressed keys and values are cached."""
+    """Return multi-head latent attention, which caches only compressed keys and values."""
     heads, latent = int(text["num_attention_heads"]), int(text["kv_lora_rank"])
     rotary, plain, value = (
         int(text[key]) for key in ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
@@ -111,7 +111,7 @@ def _latent(text: Mapping[str, Any], hidden: int) -> _Layer:
 
 
 def _feed_forward(text: Mapping[str, Any], layers: int, hidden: int) -> tuple[float, float]:
-    """Weights of all layers that a full batch reads, and those that one token uses."""
+    """Return weights of all layers that a full batch reads, and those that one token uses."""
     dense = 3 * hidden * int(text["intermediate_size"])
     names = ("num_experts", "num_local_experts", "n_routed_experts")
     experts = next((int(text[name]) for name in names if text.get(name)), 0)

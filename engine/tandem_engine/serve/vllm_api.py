@@ -1,4 +1,4 @@
-"""vLLM's HTTP API as the launcher uses it, beside it and on a peer."""
+"""vLLM's HTTP API as the launcher uses it, on its own engine and on a peer."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class CompletionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VllmApi:
-    """One engine's API. Whatever is no completion has `answer_s` to be answered."""
+    """One engine's API. All answers except completions must come within `answer_s`."""
 
     session: aiohttp.ClientSession
     url: str
@@ -39,21 +39,21 @@ class VllmApi:
             return vllm_metrics.parse(await answer.text())
 
     async def load(self) -> vllm_metrics.EngineLoad | None:
-        """Return what the engine holds, or `None` where it does not say."""
+        """Return the engine's load, or `None` if it does not report it."""
         try:
             return vllm_metrics.load(await self.samples())
         except (*UNREACHABLE, vllm_metrics.MissingMetricError):
             return None
 
     async def counters(self) -> vllm_metrics.Counters | None:
-        """Return what moves while the engine works, or `None` where it does not say."""
+        """Return the counters that change while the engine works, or `None` without a report."""
         try:
             return vllm_metrics.counters(await self.samples())
         except (*UNREACHABLE, vllm_metrics.MissingMetricError):
             return None
 
     async def max_model_len(self, name: str) -> int | None:
-        """Return the context length that vLLM settled on for the model `name`."""
+        """Return the context length that vLLM chose for the model `name`."""
         async with self.session.get(f"{self.url}/v1/models", timeout=self._quick) as answer:
             answer.raise_for_status()
             models = (await answer.json())["data"]

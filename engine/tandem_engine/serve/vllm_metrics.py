@@ -18,7 +18,7 @@ class MetricLine:
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """What an engine still holds: requests, and KV blocks of requests or leases."""
+    """The load of an engine: requests, and KV blocks of requests or leases."""
 
     running: float
     waiting: float
@@ -27,18 +27,18 @@ class EngineLoad:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs, waits or holds a KV block."""
+        """Return whether no request runs or waits and no KV block is held."""
         return self.running == 0 and self.waiting == 0 and self.kv_usage_share == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What stands still with an engine core that hangs: all of it comes with the core's steps.
+    """The counters that stand still if an engine core hangs: each changes with the core's steps.
 
     Attributes:
-        steps: those that made a token.
-        kv_usage_share: what moves in a prompt of many steps.
-        asleep: whether it was put to sleep.
+        steps: steps that made a token.
+        kv_usage_share: used share of the KV cache; it changes during a prompt of many steps.
+        asleep: whether the engine was put to sleep.
     """
 
     running: float
@@ -50,12 +50,12 @@ class Counters:
 
     @property
     def requests(self) -> int:
-        """How many it has."""
+        """Return the number of its requests."""
         return round(self.running + self.waiting)
 
     @property
     def blocked(self) -> bool:
-        """Whether it may have stopped for want of KV blocks, which others hold."""
+        """Return whether it may have stopped for lack of KV blocks, which others hold."""
         return self.running == 0 and self.waiting > 0 and self.kv_usage_share > 0
 
 
@@ -86,7 +86,7 @@ def total(samples: list[MetricLine], name: str, **labels: str) -> float:
 
 
 def load(samples: list[MetricLine]) -> EngineLoad:
-    """Return what the engine still holds."""
+    """Return the load of the engine."""
     return EngineLoad(
         running=total(samples, "vllm:num_requests_running"),
         waiting=total(samples, "vllm:num_requests_waiting"),
@@ -96,7 +96,7 @@ def load(samples: list[MetricLine]) -> EngineLoad:
 
 
 def counters(samples: list[MetricLine]) -> Counters:
-    """Return what moves while the engine works."""
+    """Return the counters that change while the engine works."""
     awake = [
         sample.value
         for sample in samples
@@ -113,7 +113,7 @@ def counters(samples: list[MetricLine]) -> Counters:
 
 
 def kv_capacity_tokens(samples: list[MetricLine]) -> int | None:
-    """Return the tokens that the KV cache holds, or `None` where vLLM does not say."""
+    """Return the tokens that the KV cache holds, or `None` if vLLM does not report it."""
     for sample in samples:
         blocks = sample.labels.get("num_gpu_blocks", "")
         size = sample.labels.get("block_size", "")

@@ -1,7 +1,7 @@
 """The first requests, sent before Ready: some kernels fail only then, and first shapes are slow.
 
-They go to vLLM directly, so the router never counts them; /info says how many there were, for
-whoever reads vLLM's own counters.
+They go directly to vLLM, so the router never counts them. /info has their number, for readers of
+vLLM's own counters.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ COMPLETION_TIMEOUT_S = 900.0
 PULL_TIMEOUT_S = 60.0
 _RETRY_S = 0.5
 _SHORT_TOKENS, _LONG_TOKENS = 8, 256
-# Ids that every vocabulary has and that no tokenizer gives a meaning to.
+# Ids that every vocabulary has and to which no tokenizer gives a meaning.
 _FIRST_ID, _IDS = 10, 200
 
 # A prefill engine never sees a second token.
@@ -28,7 +28,7 @@ _ANSWER_TOKENS = {Role.PREFILL: 1, Role.DECODE: 4}
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What was sent, and how long it took; `token_s` per prompt token, at least."""
+    """The requests of the warm-up and their times; `token_s` is the least per prompt token."""
 
     requests: int
     prompt_tokens: int
@@ -77,7 +77,7 @@ async def warm_up(
 
 
 def random_prompt(tokens: int, draw: random.Random) -> list[int]:
-    """A prompt of token ids, drawn anew each time: one in a prefix cache would warm nothing up."""
+    """Return a new prompt of random token ids: a prompt in a prefix cache would warm nothing up."""
     return [_FIRST_ID + draw.randrange(_IDS) for _ in range(tokens)]
 
 
@@ -95,7 +95,7 @@ def _body(settings: EngineSettings, prompt: list[Any], *, max_tokens: int) -> di
 async def complete(
     settings: EngineSettings, api: VllmApi, prompts: list[list[int]], *, max_tokens: int
 ) -> float:
-    """Have all prompts answered together; returns the seconds it took."""
+    """Complete all prompts together; return the seconds that it took."""
     body = _body(settings, prompts, max_tokens=max_tokens)
     started = time.monotonic()
     await api.complete(body, request_id=_request_id(), timeout_s=COMPLETION_TIMEOUT_S)

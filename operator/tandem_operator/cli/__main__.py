@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run; where this package came without its extra, as in the operator's image, say so."""
+    """Run the command line; say so if the package's extra is missing, as in the operator image."""
     try:
         from tandem_operator.cli.app import run  # noqa: PLC0415
     except ModuleNotFoundError as error:

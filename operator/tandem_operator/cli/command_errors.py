@@ -1,4 +1,4 @@
-"""What ends a command: one sentence for the person who typed it."""
+"""The errors that end a command: one sentence for the person who typed it."""
 
 from tandem_operator.api import InvalidPoolError
 from tandem_operator.sim.engines.profile_files import ProfileError
@@ -9,15 +9,15 @@ EXIT_FAILED = 1
 
 
 class BadInputError(ValueError):
-    """What was asked for makes no sense; the sentence says what would."""
+    """The request makes no sense; the sentence names a request that would."""
 
 
 class FailedError(Exception):
-    """What was asked for makes sense and could not be done; the sentence says why."""
+    """The request makes sense, but it could not be done; the sentence says why."""
 
 
 class SilentClusterError(FailedError):
-    """An API server did not answer; it may the next time."""
+    """An API server did not answer; it may answer the next time."""
 
 
 BAD_INPUT = (BadInputError, InvalidPoolError, ProfileError, TraceError)

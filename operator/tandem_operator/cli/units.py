@@ -1,4 +1,4 @@
-"""How a person writes durations and fleets, and how figures are written for a person."""
+"""The text forms of durations, fleets and figures, as users write and read them."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Fleet = Mapping[Role, int]
 
 
 def seconds(option: str, text: str, *, positive: bool = True) -> float:
-    """Seconds of `90s`, `20m`, `1h30m`, or of a bare number.
+    """Return the seconds of `90s`, `20m`, `1h30m`, or of a bare number.
 
     Raises:
         BadInputError: naming the option.
@@ -32,7 +32,7 @@ def seconds(option: str, text: str, *, positive: bool = True) -> float:
 
 
 def fleet(option: str, text: str) -> Fleet:
-    """The fleet that `5P3D` stands for.
+    """Return the fleet that `5P3D` stands for.
 
     Raises:
         BadInputError: naming the option.
@@ -47,22 +47,22 @@ def fleet(option: str, text: str) -> Fleet:
 
 
 def fleet_name(replicas: Fleet) -> str:
-    """A fleet as `5P3D`."""
+    """Return a fleet as `5P3D`."""
     return f"{replicas[Role.PREFILL]}P{replicas[Role.DECODE]}D"
 
 
 def latency(value_s: float | None) -> str:
-    """A latency with three digits."""
+    """Return a latency with three digits."""
     return UNKNOWN if value_s is None else format_duration(value_s)
 
 
 def share(value: float | None) -> str:
-    """A share as a percentage with two digits behind the point."""
+    """Return a share as a percentage with two decimal places."""
     return UNKNOWN if value is None else f"{100.0 * value:.2f}%"
 
 
 def amount(value: float | None, unit: str = "") -> str:
-    """A number with three significant digits."""
+    """Return a number with three significant digits."""
     if value is None:
         return UNKNOWN
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
@@ -71,7 +71,7 @@ def amount(value: float | None, unit: str = "") -> str:
 
 
 def duration(value_s: float) -> str:
-    """A duration as options take it, rounded down: `1h30m`, `5m33s`, `500ms`."""
+    """Return a duration as options take it, rounded down: `1h30m`, `5m33s`, `500ms`."""
     if value_s < 1.0:
         return f"{int(1000.0 * value_s)}ms"
     minutes, rest = divmod(int(value_s), 60)
@@ -81,17 +81,17 @@ def duration(value_s: float) -> str:
 
 
 def age(value_s: float) -> str:
-    """How long ago something was, in its largest unit: `12s`, `3m`, `5h`, `2d`."""
+    """Return the age of something, in its largest unit: `12s`, `3m`, `5h`, `2d`."""
     left = max(0, int(value_s))
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        # Below two of a unit the next smaller one says more.
+        # Below two of a unit, the next smaller unit is more exact.
         if left >= 2 * size:
             return f"{left // size}{unit}"
     return f"{left}s"
 
 
 def clock(at_s: float) -> str:
-    """Time since the start, as minutes and seconds; hours where there are any."""
+    """Return the time since the start, as minutes and seconds; with hours if there are any."""
     minutes, rest = divmod(round(at_s), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

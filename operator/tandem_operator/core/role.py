@@ -11,5 +11,5 @@ class Role(StrEnum):
 
     @property
     def other(self) -> "Role":
-        """The role on the other side of the KV transfer."""
+        """Return the role on the other side of the KV transfer."""
         return Role.DECODE if self is Role.PREFILL else Role.PREFILL

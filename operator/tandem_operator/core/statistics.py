@@ -1,10 +1,10 @@
-"""Tell a change from chance."""
+"""Distinguish a change from chance."""
 
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def believed(recent: float, overall: float, *, variance: float, tuning: Tuning = TUNING) -> float:
-    """A recent mean, drawn to the overall one as far as their difference may be chance.
+    """Return a recent mean, moved to the overall mean as far as chance explains the difference.
 
     `variance` is that of the recent mean.
     """

@@ -1,1 +1,1 @@
-"""Every effect on the Kubernetes API: reads, server-side apply, status, Events, the Lease."""
+"""All effects on the Kubernetes API: reads, server-side apply, status, Events, the Lease."""

@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscalers of a namespace: which scales what, by names."""
+"""The HorizontalPodAutoscalers of a namespace, and the targets that they scale, by name."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ _Target = tuple[str, str]
 
 
 class Autoscalers:
-    """Which autoscaler scales what, as far as the operator may list them; read once a minute."""
+    """The autoscalers and their targets, if the operator may list them; read once a minute."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
@@ -33,7 +33,7 @@ class Autoscalers:
     async def named(
         self, rivals: Mapping[str, Rival], *, namespace: str, pool: str
     ) -> Mapping[str, Rival]:
-        """The rivals of a pool by component, with the names of those that are autoscalers."""
+        """Return the rivals of a pool by component, with the names of autoscalers among them."""
         if all(rival.who != AN_AUTOSCALER for rival in rivals.values()):
             return rivals
         fighting = {
@@ -43,7 +43,7 @@ class Autoscalers:
         }
         names = await self._names(namespace)
         if fighting - names.keys():
-            # What was read before the fight may not hold it yet.
+            # A list from before the fight may not contain it yet.
             names = await self._names(namespace, at_most_old_s=AGAIN_AFTER_S)
         return {
             component: replace(rival, who=f"{AUTOSCALER.kind} {name}")
@@ -56,7 +56,7 @@ class Autoscalers:
     async def waiting(
         self, roles: Iterable[str], *, namespace: str, pool: str
     ) -> Mapping[str, str]:
-        """Those that would scale a role by a PoolRole, by role."""
+        """Return the autoscalers that would scale a role through a PoolRole, by role."""
         names = await self._names(namespace)
         return {
             role: name
@@ -67,7 +67,7 @@ class Autoscalers:
     async def _names(
         self, namespace: str, *, at_most_old_s: float = READ_FOR_S
     ) -> Mapping[_Target, str]:
-        """Names of autoscalers by what each scales."""
+        """Return the names of autoscalers by their targets."""
         now_s = self._clock()
         fresh = {each: read for each, read in self._read.items() if now_s < read[0] + READ_FOR_S}
         if namespace not in fresh or now_s >= fresh[namespace][0] + at_most_old_s:
@@ -79,7 +79,7 @@ class Autoscalers:
         try:
             found = await self._kube.list(AUTOSCALER, namespace=namespace)
         except ApiServerError as error:
-            # An installation of before grants no such right, and the fight is told of all the same.
+            # An older installation grants no such right; the fight is reported without the name.
             if error.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
                 return {}
             return self._before(namespace, error)
@@ -89,7 +89,7 @@ class Autoscalers:
         return {(str(target["kind"]), str(target["name"])): str(name) for name, target in targets}
 
     def _before(self, namespace: str, error: Exception) -> Mapping[_Target, str]:
-        """What is known although a list failed: names only serve sentences, so no pass fails."""
+        """Return the last known names after a failed list: they are only for sentences."""
         log.info("autoscalers not listed", extra={"namespace": namespace, "why": repr(error)})
         _, names = self._read.get(namespace, (0.0, {}))
         return names

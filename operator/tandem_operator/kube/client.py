@@ -1,7 +1,7 @@
 """A small asynchronous view of the Kubernetes API: plain dicts in and out, every call bounded.
 
 The official client does configuration, credentials and transport. Its typed API classes are not
-used: each costs about 20 MB of memory, and they validate answers that we only pass on.
+used: each takes about 20 MB of memory, and they validate answers that are only passed on.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ class ApiServerError(Exception):
 
 
 class WritesForbiddenError(Exception):
-    """This process may not write now: it does not hold the lease."""
+    """This process may not write now, because it does not hold the lease."""
 
 
 class Kube:
-    """Raw requests against one API server.
+    """A client for raw requests to one API server.
 
     Args:
         api: the official client, configured.
         timeout_s: limit of one call, connection included. The official default is 300 s.
-        may_write: asked before each write; a process that lost its lease must not write again.
+        may_write: checked before each write; a process that lost its lease must not write again.
     """
 
     def __init__(
@@ -83,7 +83,10 @@ class Kube:
         content_type: str = "application/json",
         timeout_s: float | None = None,
     ) -> Object:
-        """One call; raises `ApiServerError` where it fails, `TimeoutError` past the limit."""
+        """Return the answer to one call.
+
+        Raises `ApiServerError` if the call fails, `TimeoutError` at the limit.
+        """
         async with asyncio.timeout(timeout_s or self._timeout_s):
             prepared = await self._api.param_serialize(
                 method,
@@ -104,7 +107,7 @@ class Kube:
     async def websocket(
         self, path: str, *, query: Mapping[str, str], protocol: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A connection upgraded to a WebSocket; raises `ApiServerError` where that is refused."""
+        """Open a connection upgraded to a WebSocket; raises `ApiServerError` if it is refused."""
         _, url, headers, *_ = await self._api.param_serialize(
             "GET", path, query_params=list(query.items()), auth_settings=["BearerToken"]
         )
@@ -130,7 +133,7 @@ class Kube:
             await socket.close()
 
     async def get(self, kind: ResourceKind, *, namespace: str, name: str) -> Object | None:
-        """The object as it is now, `None` where there is none."""
+        """Return the object as it is now; `None` if there is none."""
         try:
             return await self.request("GET", kind.path(namespace=namespace, name=name))
         except ApiServerError as error:
@@ -147,9 +150,9 @@ class Kube:
         fields: str = "",
         cached: bool = False,
     ) -> list[Object]:
-        """All objects of a kind with the labels of `selector` and `fields`; `None`: everywhere.
+        """Return all objects of a kind with these labels and fields; `None`: in all namespaces.
 
-        `cached`: as the API server remembers them, which spares its store and can be a moment old.
+        `cached`: from the API server's memory. This spares its store, but can be a moment old.
         """
         version = "0" if cached else ""
         given = {"labelSelector": selector, "fieldSelector": fields, "resourceVersion": version}
@@ -185,7 +188,7 @@ class Kube:
                 raw: bytes = await answer.read()  # type: ignore[no-untyped-call]
                 raise ApiServerError(answer.status, _object(raw), f"WATCH {kind.plural}")
             try:
-                # Whatever comes is news, an error of an expired version too: who asks looks again.
+                # Every event is news, also the error of an expired version: the caller looks again.
                 await answer.response.content.readany()
             finally:
                 answer.response.close()
@@ -200,7 +203,7 @@ class Kube:
         dry_run: bool = False,
         subresource: str | None = None,
     ) -> Object:
-        """Server-side apply. Raises `ApiServerError` of status 409 on another manager's field."""
+        """Apply by server-side apply; a 409 `ApiServerError` means another manager's field."""
         metadata = body["metadata"]
         query = {"fieldManager": manager, "force": str(force).lower()}
         if dry_run:
@@ -220,7 +223,7 @@ class Kube:
     async def merge(
         self, kind: ResourceKind, body: Object, *, namespace: str, name: str, manager: str
     ) -> Object:
-        """JSON merge patch of some fields."""
+        """Patch some fields by JSON merge patch."""
         self._check_write()
         return await self.request(
             "PATCH",
@@ -250,7 +253,7 @@ class Kube:
         return await self.request("POST", path, query={"fieldManager": manager}, body=body)
 
     async def delete(self, kind: ResourceKind, *, namespace: str, name: str, uid: str) -> None:
-        """Delete exactly the object with this UID; one that is gone already is no error."""
+        """Delete only the object with this UID; it is no error if it is already gone."""
         self._check_write()
         body = {
             "apiVersion": "v1",
@@ -265,7 +268,7 @@ class Kube:
                 raise
 
     async def serves(self, kind: ResourceKind) -> bool:
-        """Whether the API server knows the kind now."""
+        """Return whether the API server knows the kind now."""
         try:
             answer = await self.request("GET", kind.root)
         except ApiServerError as error:
@@ -280,12 +283,12 @@ class Kube:
 
 
 def in_cluster() -> bool:
-    """Whether this process has a service account; `$KUBECONFIG` says that another one is meant."""
+    """Return whether this process has a service account, and `$KUBECONFIG` names no cluster."""
     return "KUBECONFIG" not in os.environ and SERVICE_ACCOUNT_TOKEN.exists()
 
 
 async def connect(*, config_file: str | None = None, context: str | None = None) -> Kube:
-    """Client for a kubeconfig's cluster: the one named, `$KUBECONFIG`, or where this process runs.
+    """Return a client for a kubeconfig's cluster: the named one, `$KUBECONFIG`'s, or this pod's.
 
     Raises:
         ConfigException: no such file or context, no kubeconfig at all, or one without a cluster.
@@ -303,7 +306,7 @@ async def connect(*, config_file: str | None = None, context: str | None = None)
 
 
 def usual_namespace(config_file: str | None, context: str | None) -> str:
-    """The namespace that kubectl would take: the context's, or this process's own in a cluster."""
+    """Return kubectl's default namespace: the context's, or this process's own in a cluster."""
     if config_file is None and context is None and in_cluster():
         return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
     with _kubeconfig(config_file) as path:
@@ -314,9 +317,9 @@ def usual_namespace(config_file: str | None, context: str | None) -> str:
 
 @contextlib.contextmanager
 def _kubeconfig(config_file: str | None) -> Iterator[str]:
-    """The file that is meant; what its reader stumbles over names it in one sentence."""
+    """Yield the chosen file; an error of its reader becomes one sentence with its name."""
     path = config_file or os.environ.get("KUBECONFIG") or USUAL_KUBECONFIG
-    # The official reader logs a line of its own and goes on with an empty one.
+    # The official reader logs its own line and continues with an empty configuration.
     if not any(Path(each).expanduser().exists() for each in path.split(os.pathsep) if each):
         raise ConfigException(
             f"{path} does not exist; name a kubeconfig that does, for example in $KUBECONFIG"
@@ -324,7 +327,7 @@ def _kubeconfig(config_file: str | None) -> Iterator[str]:
     try:
         yield path
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
-        # The official reader looks into whatever the file holds.
+        # The official reader parses whatever the file contains.
         raise ConfigException(
             f"{path} is not a kubeconfig; name one that `kubectl config view` shows contexts of"
         ) from error

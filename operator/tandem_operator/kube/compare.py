@@ -1,4 +1,4 @@
-"""Whether an object already says all that we would apply. Pure; errs towards applying again."""
+"""The comparison of a live object with the object to apply. Pure; in doubt, it is applied again."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ _BINARY_POWERS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 def with_hash(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with a hash of itself, so that a field we stop applying is noticed as well."""
+    """Return the body with a hash of itself, so that a field no longer applied is noticed."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
     metadata = body["metadata"]
     annotations = {**(metadata.get("annotations") or {}), HASH_ANNOTATION: digest}
@@ -36,7 +36,7 @@ def with_hash(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(desired: Any, observed: Any, at: Path = ()) -> Iterator[Path]:
-    """Paths at which `observed` does not hold what `desired` says; extra fields are no matter."""
+    """Yield paths whose value in `observed` differs from `desired`; extra fields do not count."""
     if isinstance(desired, Mapping):
         if not desired and observed is None:
             return
@@ -70,7 +70,7 @@ def _list_differences(desired: list[Any], observed: Any, at: Path) -> Iterator[P
 
 
 def _merge_key(items: Sequence[Any]) -> str | None:
-    """The field that tells the items apart, as the API server merges them."""
+    """Return the field that distinguishes the items, as the API server merges them."""
     if not all(isinstance(item, Mapping) for item in items):
         return None
     for key in _MERGE_KEYS:

@@ -1,4 +1,4 @@
-"""Field ownership: who else owns what we want to apply, and whether we may take it. Pure."""
+"""The owners of fields that Tandem wants to apply, and whether Tandem may take them. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ class Conflict:
 
 
 def parse_conflicts(status: Mapping[str, Any]) -> tuple[Conflict, ...]:
-    """Fields and their managers from the `Status` of a 409; empty if that was no apply conflict."""
+    """Return fields and managers from the `Status` of a 409; empty if it is no apply conflict."""
     causes = (status.get("details") or {}).get("causes") or []
     found = []
     for cause in causes:
@@ -33,13 +33,13 @@ def parse_conflicts(status: Mapping[str, Any]) -> tuple[Conflict, ...]:
 
 
 def forcible(conflicts: Iterable[Conflict], *, prefixes: tuple[str, ...]) -> bool:
-    """Whether every conflicting field lies under one that is ours by contract."""
+    """Return whether every conflicting field lies under one that is ours by contract."""
     found = tuple(conflicts)
     return bool(found) and all(_under(conflict.field, prefixes) for conflict in found)
 
 
 def not_ours(conflicts: Iterable[Conflict], *, prefixes: tuple[str, ...]) -> tuple[Conflict, ...]:
-    """The conflicts about fields that are not ours by contract."""
+    """Return the conflicts about fields that are not ours by contract."""
     return tuple(each for each in conflicts if not _under(each.field, prefixes))
 
 
@@ -53,14 +53,14 @@ def _under(field: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def describe(conflicts: Iterable[Conflict]) -> str:
-    """`spec.replicas (by kubectl), ...`, shortened to what a person reads."""
+    """Return `spec.replicas (by kubectl), ...`, shortened for people."""
     parts = [f"{conflict.field} (by {conflict.manager})" for conflict in conflicts]
     shown = ", ".join(parts[:5])
     return shown if len(parts) <= 5 else f"{shown} and {len(parts) - 5} more"
 
 
 def owners_of(observed: Mapping[str, Any], path: tuple[str, ...]) -> frozenset[str]:
-    """Managers that own the field at `path`, from the object's managedFields."""
+    """Return the managers that own the field at `path`, from the object's managedFields."""
     owners = set()
     for entry in (observed.get("metadata") or {}).get("managedFields") or []:
         node: Any = entry.get("fieldsV1")

@@ -1,6 +1,6 @@
-"""Whose a replica count is: what Tandem wrote, what others changed, and what it may set.
+"""The owner of a replica count: Tandem's writes, changes by others, and counts to set.
 
-A count that somebody else set on a Managed role is no decision of ours to start from.
+A count that another client set on a Managed role is no decision of Tandem to start from.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,10 +23,10 @@ from tandem_operator.workloads.world import World
 
 
 def as_if_ours(world: World, replicas: Mapping[str, int]) -> World:
-    """The world with counts that somebody else changed put back to what we wrote.
+    """Return the world with counts that other clients changed set back to ours.
 
-    A count that `kubectl scale` set on a Managed role is no decision of ours to start from: what
-    follows from this world takes it back.
+    A count that `kubectl scale` set on a Managed role is not a decision of Tandem. So a plan for
+    this world takes it back.
     """
     name = world.pool["metadata"]["name"]
     children = []
@@ -41,7 +41,7 @@ def as_if_ours(world: World, replicas: Mapping[str, int]) -> World:
 
 
 def count_is_ours(deployment: Object) -> bool:
-    """Whether nobody else has set the replicas since Tandem did."""
+    """Return whether no other client has set the replicas since Tandem did."""
     owners = owners_of(deployment, ("spec", "replicas"))
     return not owners or REPLICAS_MANAGER in owners
 
@@ -49,7 +49,7 @@ def count_is_ours(deployment: Object) -> bool:
 def asked_of(
     children: Iterable[Object], spec: PoolSpec | None, *, name: PoolName
 ) -> Mapping[str, int]:
-    """What others ask of External roles by their PoolRoles, by role.
+    """Return the counts that others ask of External roles through their PoolRoles, by role.
 
     A count that only Tandem wrote, as a copy of the Deployment's, asks for nothing.
     """
@@ -66,12 +66,12 @@ def asked_of(
 
 
 def _is_anothers(owners: frozenset[str], replicas: int) -> bool:
-    # Kubernetes (1.34) notes no owner of a zero that came by /scale: there it is a field left out.
+    # Kubernetes (1.34) records no owner of a zero written by /scale: it counts as a missing field.
     return bool(owners - {REPLICAS_MANAGER}) or (not owners and replicas == 0)
 
 
 def managed(spec: PoolSpec | None) -> frozenset[str]:
-    """Components whose replicas Tandem sets."""
+    """Return the components whose replicas Tandem sets."""
     if spec is None:
         return frozenset()
     policy = policy_of(spec)
@@ -80,9 +80,9 @@ def managed(spec: PoolSpec | None) -> frozenset[str]:
 
 
 def replicas_last_decided(pool: Object, spec: PoolSpec | None) -> Mapping[str, int]:
-    """What the process before this one had written, as far as the pool's status tells.
+    """Return the counts that the process before this one wrote, by the pool's status.
 
-    Only of a spec that was in force: through an edit since, a role may have been another owner's.
+    Only a spec that was in force counts: before an edit, another owner may have had a role.
     """
     status = pool.get("status") or {}
     if spec is None or not _in_force(status, pool["metadata"].get("generation")):
@@ -94,7 +94,7 @@ def replicas_last_decided(pool: Object, spec: PoolSpec | None) -> Mapping[str, i
 
 
 def _in_force(status: Mapping[str, Any], generation: Any) -> bool:
-    """Whether the status is of this generation, and nothing of it was refused."""
+    """Return whether the status is of this generation, and no part of it was refused."""
     return any(
         each.get("type") == ConditionType.ACCEPTED
         and each.get("status") == TRUE

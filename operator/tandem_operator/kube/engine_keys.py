@@ -1,7 +1,7 @@
-"""Makes the Secret with the key of a pool's engines: once, and never reads one.
+"""The creator of the Secret with the key of a pool's engines: it creates it once and reads none.
 
-The right to `create` Secrets is all that is asked for. `get`, `list` and `watch` would show the
-operator everybody's; so would `patch`, whose answer is the whole object.
+It needs only the right to `create` Secrets. `get`, `list` and `watch` would show the operator all
+Secrets. So would `patch`, because its answer is the whole object.
 """
 
 import secrets
@@ -21,11 +21,11 @@ _REFUSALS = frozenset({400, 403, 404, 413, 422})
 
 @dataclass(frozen=True, slots=True)
 class Ensured:
-    """What became of a pool's Secret.
+    """The result for a pool's Secret.
 
     Attributes:
-        refused: why the API server does not take it, if it does not.
-        made: whether there was none.
+        refused: why the API server refuses it, if so.
+        made: whether it was created now.
     """
 
     refused: str | None = None
@@ -33,7 +33,7 @@ class Ensured:
 
 
 class EngineKeys:
-    """Remembers for a while which Secrets exist."""
+    """A memory of the Secrets that exist, for a while."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
@@ -45,7 +45,7 @@ class EngineKeys:
 
         Args:
             name: the pool.
-            missed: whether a pod says that there is none.
+            missed: whether a pod reports that it is missing.
         """
         if not missed and self._clock() < self._known_until_s.get(name.uid, float("-inf")):
             return Ensured()
@@ -54,7 +54,7 @@ class EngineKeys:
         try:
             await self._kube.create(SECRET, body, namespace=name.namespace, manager=CHILD_MANAGER)
         except ApiServerError as error:
-            # Its name is of this pool alone, so the one that exists is its own.
+            # Only this pool has this name, so an existing Secret is its own.
             if error.status != HTTPStatus.CONFLICT:
                 if error.status in _REFUSALS:
                     return Ensured(refused=f"Secret {name.engine_key}: {error.message}")

@@ -19,7 +19,7 @@ _REMEMBERED = 1000
 
 
 class EventWriter:
-    """Posts Events of `events.k8s.io/v1`. A lost Event is logged, never an error of the pool."""
+    """A writer of Events of `events.k8s.io/v1`. A lost Event is logged, and is no error."""
 
     def __init__(self, kube: Kube, *, instance: str, now: Callable[[], float]) -> None:
         self._kube = kube
@@ -80,7 +80,7 @@ class EventWriter:
 
 
 def shortened(note: str) -> str:
-    """The note within the API's limit of bytes, cut between characters."""
+    """Return the note within the API's limit of bytes, cut between characters."""
     raw = note.encode()
     if len(raw) <= NOTE_LIMIT_BYTES:
         return note

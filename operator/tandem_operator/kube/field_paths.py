@@ -12,20 +12,20 @@ _KEY_VALUE = re.compile(r'([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^,"]+)')
 
 
 def without(body: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any] | None:
-    """A copy of the body without these fields; `None` where it does not hold one of them."""
+    """Return a copy of the body without these fields; `None` if it lacks one of them."""
     copy = deepcopy(dict(body))
     return copy if all(_remove(copy, f".{path}") for path in paths) else None
 
 
 def _remove(node: Any, path: str) -> bool:
-    """Take the field at `path` out of `node`, in place; whether it was there."""
+    """Remove the field at `path` from `node`, in place; return whether it was there."""
     if isinstance(node, dict):
         return _remove_from_mapping(node, path)
     return isinstance(node, list) and _remove_from_list(node, path)
 
 
 def _remove_from_mapping(node: dict[str, Any], path: str) -> bool:
-    # A key may hold dots, as labels do. What the body holds tells where it ends.
+    # A key may contain dots, like labels do. The content of the body shows where the key ends.
     keys = [key for key in node if f"{path}.".startswith((f".{key}.", f".{key}["))]
     if not keys:
         return False
@@ -54,6 +54,6 @@ def _selects(selector: str, item: Any) -> bool:
         return selector[1:] == json.dumps(item)
     if not isinstance(item, Mapping):
         return False
-    # The server knows default keys too, such as a protocol, that the body leaves out.
+    # The server also knows default keys, such as a protocol, that the body omits.
     wanted = [each for each in _KEY_VALUE.findall(selector) if each[0] in item]
     return bool(wanted) and all(json.dumps(item[key]) == value for key, value in wanted)

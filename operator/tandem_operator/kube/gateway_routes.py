@@ -1,6 +1,6 @@
-"""Applying a pool's HTTPRoute: whatever keeps it from being written keeps nothing else.
+"""The writer of a pool's HTTPRoute: a failure of this write stops no other write.
 
-It is the last write of a pass, so nothing rests on it, and the next pass tries again.
+It is the last write of a pass, so no other write depends on it. The next pass tries again.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ async def apply_route(
     *,
     pool_uid: str,
 ) -> tuple[ApplyReport, WriteOutcome]:
-    """What the application did, and the outcome of the pass with it."""
+    """Return the result of the application, and the outcome of the pass with it."""
     if route is None:
         return ApplyReport(), outcome
     kind, name = key_of(route)
@@ -36,7 +36,7 @@ async def apply_route(
     try:
         report = await writer.apply([route], observed, pool_uid=pool_uid)
     except ApiServerError as error:
-        # Even to read who has its name can be refused.
+        # The API server can refuse even the read of an object of that name.
         why = refusal_of(error) or error.message
         fault = f"The API server refused {kind} {name}: {why}"
     except PreviousPoolRemainsError as error:

@@ -1,8 +1,8 @@
-"""Leader election on one Lease: whoever holds it writes, and whoever loses it must end at once.
+"""Leader election on one Lease: its holder writes, and a process that loses it must end at once.
 
-Ages are measured on this process's own monotonic clock from when it *saw* the lease change, so
-clocks that differ between machines do no harm. Every attempt is bounded, so a hanging API server
-counts as a failed renewal and not as a held lease.
+Ages are measured on this process's own monotonic clock, from the moment when it *saw* the lease
+change. So different clocks of machines do no harm. Every attempt is bounded, so a hanging API
+server counts as a failed renewal and not as a held lease.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ class LeaseLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """Who asks for which lease, and the times that client-go uses too.
+    """The lease and its candidate, with the times that client-go uses too.
 
     Attributes:
-        duration_s: how long others wait after the last renewal they saw before taking over.
-        renew_deadline_s: without a renewal for so long, the holder gives up. Below `duration_s`,
-            or two processes would act at once.
+        duration_s: time that others wait after the last seen renewal before they take over.
+        renew_deadline_s: time without a renewal after which the holder gives up. It is below
+            `duration_s`, else two processes would act at once.
         retry_s: pause between two attempts.
     """
 
@@ -47,7 +47,7 @@ class LeaseTerms:
 
 
 class Lease:
-    """One process's view of the Lease. `held` is the fence that every write asks."""
+    """One process's view of the Lease. Every write checks `held` first."""
 
     def __init__(self, kube: Kube, terms: LeaseTerms, *, clock: Callable[[], float]) -> None:
         self._kube = kube
@@ -59,11 +59,11 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether this process may act now, even if its event loop was stuck for a while."""
+        """Return whether this process may act now, even if its event loop was stuck for a while."""
         return self._clock() < self._valid_until_s
 
     async def acquire(self) -> None:
-        """Return once the lease is ours. Failures of the API server only delay that."""
+        """Wait until the lease is ours. Failures of the API server only delay that."""
         while True:
             if await self._try():
                 break
@@ -139,7 +139,7 @@ class Lease:
             "acquireTime": now if changed else old.get("acquireTime", now),
             "leaseTransitions": int(old.get("leaseTransitions") or 0) + int(changed),
         }
-        # The resourceVersion read goes back with the write: two takers cannot both win.
+        # The write contains the resourceVersion that was read: two candidates cannot both win.
         body = {**found, "spec": spec}
         collection = LEASE.path(namespace=terms.namespace)
         query = {"fieldManager": MANAGER}

@@ -1,4 +1,4 @@
-"""The name of an operator's Lease, which templates/_names.tpl of the chart reckons too."""
+"""The name of an operator's Lease; templates/_names.tpl of the chart computes the same name."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ LEASE_NAME = "tandem-operator"
 
 
 def lease_name(namespaces: Sequence[str]) -> str:
-    """One for each set of pools; no namespaces: those of all."""
+    """Return the name for a set of namespaces; no namespaces: all."""
     if not namespaces:
         return LEASE_NAME
     if len(namespaces) == 1:

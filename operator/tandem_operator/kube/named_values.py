@@ -1,7 +1,7 @@
 """Values of Secrets and ConfigMaps that a pool's spec names, read when they are needed.
 
-No role of the chart lets the operator read a Secret. Who owns a namespace grants it the one Secret
-that a pool names.
+No role of the chart lets the operator read a Secret. The owner of a namespace grants it the one
+Secret that a pool names.
 """
 
 import base64
@@ -15,7 +15,7 @@ from tandem_operator.kube.client import ApiServerError, Kube, Object
 from tandem_operator.kube.kinds import CONFIG_MAP, SECRET, ResourceKind
 
 KEPT_S = 30.0
-"""A value may be as old: each pool is read every few seconds."""
+"""The highest age of a value: each pool is read every few seconds."""
 
 
 class _Kept(NamedTuple):
@@ -25,7 +25,7 @@ class _Kept(NamedTuple):
 
 
 class NamespaceValues:
-    """What is in some objects of pools' namespaces; a `LookupError` says why it is not known."""
+    """The values of objects in pools' namespaces; a `LookupError` says why one is not known."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
@@ -33,7 +33,7 @@ class NamespaceValues:
         self._kept: dict[tuple[str, str, str], _Kept] = {}
 
     async def of_secret(self, *, namespace: str, name: str, key: str) -> bytes:
-        """One value of a Secret."""
+        """Return one value of a Secret."""
         text = self._value(SECRET, name, key, await self._object(SECRET, namespace, name))
         try:
             return base64.b64decode(text, validate=True)
@@ -41,7 +41,7 @@ class NamespaceValues:
             raise LookupError(f"Secret {name}: its {key} is not base64") from None
 
     async def of_config_map(self, *, namespace: str, name: str, key: str) -> bytes:
-        """One value of a ConfigMap."""
+        """Return one value of a ConfigMap."""
         found = await self._object(CONFIG_MAP, namespace, name)
         return self._value(CONFIG_MAP, name, key, found).encode()
 

@@ -1,4 +1,4 @@
-"""Which nodes are being emptied: those that are cordoned, as `kubectl drain` does first."""
+"""The nodes that are being drained: those that are cordoned, as `kubectl drain` does first."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ FORBIDDEN_FOR_S = 60.0
 
 
 class Cordons:
-    """One for all pools: what is read holds for a tick of all of them."""
+    """The cordoned nodes for all pools: one reading serves a tick of all of them."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
@@ -23,7 +23,7 @@ class Cordons:
         self._warned = False
 
     async def names(self) -> frozenset[str] | None:
-        """The cordoned nodes; `None` where they may not be listed."""
+        """Return the cordoned nodes; `None` without the right to list them."""
         now_s = self._clock()
         if now_s >= self._until_s:
             self._names = await self._read()
@@ -32,7 +32,7 @@ class Cordons:
 
     async def _read(self) -> frozenset[str] | None:
         try:
-            # Of thousands of nodes the API server answers with those few alone.
+            # Out of thousands of nodes, the API server returns only these few.
             found = await self._kube.list(NODE, namespace=None, fields="spec.unschedulable=true")
         except ApiServerError as error:
             if error.status != 403:

@@ -1,7 +1,7 @@
 """HTTP to a port of a pod through the API server, as `kubectl port-forward` does it.
 
-Not by the API server's own proxy to pods: that comes from outside of the pod's node, and the pool's
-NetworkPolicies keep it out. A forwarded connection begins inside the pod.
+The API server's own proxy to pods does not work here. It connects from outside the pod's node, and
+the pool's NetworkPolicies block it. A forwarded connection begins inside the pod.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ class PodPort:
         self._unread = bytearray()
 
     async def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a GET.
+        """Return status and body of a GET.
 
         Raises:
-            ForwardError: no whole answer, for whatever reason.
+            ForwardError: no complete answer, for any reason.
         """
         request = f"GET {path} HTTP/1.1\r\nHost: {self._pod}\r\nAccept: application/json\r\n\r\n"
         try:
@@ -84,7 +84,7 @@ class PodPort:
 
 @asynccontextmanager
 async def forwarded(kube: Kube, *, namespace: str, pod: str, port: int) -> AsyncIterator[PodPort]:
-    """A connection to a pod's port; it needs `get` and `create` of `pods/portforward`.
+    """Open a connection to a pod's port; it needs `get` and `create` of `pods/portforward`.
 
     Raises:
         ApiError: the API server refuses.

@@ -1,9 +1,9 @@
-"""How pools share their namespace's GPUs: its quotas as read, and what each pool claimed last.
+"""The sharing of a namespace's GPUs: its quotas as read, and the last claim of each pool.
 
 Pools that ask for another resource, such as another slice of a GPU, share nothing with each other.
 
-Claims are of this process alone. After a start a pool's neighbours count by their pods until their
-first pass, which leaves them what they have.
+This process keeps the claims in memory only. After a start, a pool's neighbours count by their pods
+until their first pass. This leaves them what they have.
 """
 
 import logging
@@ -21,7 +21,7 @@ READ_FOR_S = 4.0
 
 
 class Sharing:
-    """One for all namespaces. What is read of one holds for a tick of all its pools."""
+    """The quotas and claims of all namespaces; one reading serves a tick of all pools there."""
 
     def __init__(self, kube: Kube, *, clock: Callable[[], float]) -> None:
         self._kube = kube
@@ -31,12 +31,12 @@ class Sharing:
         self._forbidden: set[str] = set()
 
     async def gpus(self, namespace: str, resource: str) -> NamespaceGpus | None:
-        """The namespace's GPUs of a resource; `None` where no quota limits them."""
+        """Return the namespace's GPUs of a resource; `None` if no quota limits them."""
         known = self._read.get((namespace, resource))
         if known is not None and self._clock() < known[0] + READ_FOR_S:
             return known[1]
         started_s = self._clock()
-        # Users name resources: what is old must go.
+        # Users choose the names of resources: old entries must go.
         self._read = {
             key: read for key, read in self._read.items() if started_s < read[0] + READ_FOR_S
         }
@@ -45,7 +45,7 @@ class Sharing:
         return found
 
     def quota(self, namespace: str, pool: str, *, gpus: NamespaceGpus | None) -> Quota | None:
-        """What the pool shares with its neighbours as they are now."""
+        """Return the quota that the pool shares with its neighbours now."""
         if gpus is None:
             return None
         return gpus.seen_by(pool, self._claims.get((namespace, gpus.resource), {}))
@@ -53,7 +53,7 @@ class Sharing:
     def note(
         self, namespace: str, pool: str, *, claim: Claim | None, resource: str | None = None
     ) -> None:
-        """Take note of a pool's claim on a resource, or that it has none any more."""
+        """Record a pool's claim on a resource, or that it no longer has one."""
         for key, claims in list(self._claims.items()):
             if key[0] == namespace and claims.pop(pool, None) is not None and not claims:
                 del self._claims[key]
@@ -66,7 +66,7 @@ class Sharing:
         except ApiServerError as error:
             if error.status != 403:
                 raise
-            # Rights of an older installation: the API server still refuses what is too much.
+            # An older installation lacks the rights: the API server still refuses an excess.
             if namespace not in self._forbidden:
                 self._forbidden.add(namespace)
                 log.warning("quotas not read", extra={"namespace": namespace, "why": error.message})

@@ -1,8 +1,8 @@
-"""Reading what a pool owns: what decisions rest on each time, the rest from time to time.
+"""The reader of a pool's children: each pass reads those that decisions depend on.
 
-Deployments are read on every pass, and so are a route, whose status Gateways write, and PoolRoles
-of roles that another owner sizes. Children that only drift when somebody edits them are read again
-after a watch event about them, after a write of ours, and once a minute.
+These are Deployments, a route (Gateways write its status), and PoolRoles of roles that another
+owner sizes. Other children change only by an edit. They are read again after a watch event, after a
+write of Tandem, and once a minute.
 """
 
 import logging
@@ -37,11 +37,11 @@ class _Known:
 
 
 class ChildReader:
-    """Lists children by label and keeps those that the pool controls.
+    """A reader that lists children by label and keeps those that the pool controls.
 
     Args:
         kube: the API server.
-        without: kinds of children that the operator has no right to.
+        without: kinds of children that the operator has no right to read.
         clock: monotonic seconds.
     """
 
@@ -56,7 +56,7 @@ class ChildReader:
         self._forbidden: dict[tuple[ResourceKind, str], float] = {}
 
     async def serves(self, kind: ResourceKind, *, namespace: str) -> bool:
-        """Whether the kind exists, and we may read it there; asked again every 20 s."""
+        """Return whether the kind exists and is readable there; checked again every 20 s."""
         forbidden_until_s = self._forbidden.get((kind, namespace), float("-inf"))
         if kind in self._without or self._clock() < forbidden_until_s:
             return False
@@ -69,15 +69,15 @@ class ChildReader:
     async def read(
         self, *, namespace: str, pool: str, uid: str, pool_roles: bool = False
     ) -> tuple[Object, ...]:
-        """Every child of the pool.
+        """Return every child of the pool.
 
-        `pool_roles`: another owner sets replicas through them, so they are read each time, too.
+        `pool_roles`: another owner sets replicas through PoolRoles, so each call reads them, too.
         """
         selector = f"{POOL_LABEL}={pool}"
         known = self._static.get((namespace, pool))
         if known is None or known.uid != uid or self._clock() >= known.until_s:
             until_s = self._clock() + STATIC_FOR_S
-            # A change while this lists may be missing from the list: it is not kept then.
+            # A change during this list may be missing from it: then the list is not kept.
             listing = self._static[namespace, pool] = _Known(uid, float("-inf"), ())
             found: list[Object] = []
             for kind in CHILDREN:
@@ -97,7 +97,7 @@ class ChildReader:
         return (*kept, *fresh)
 
     def replace(self, written: Object, *, namespace: str, pool: str) -> None:
-        """Take note of a child that was just written, instead of reading it again."""
+        """Store a child that was just written, instead of reading it again."""
         known = self._static.get((namespace, pool))
         if known is not None:
             others = (each for each in known.objects if key_of(each) != key_of(written))
@@ -120,13 +120,13 @@ class ChildReader:
                 self._serves[kind] = (False, self._clock() + DISCOVERED_FOR_S)
                 return []
             if error.status == 403 and kind is HTTP_ROUTE:
-                # The application says so, too, and the pool goes on without its route.
+                # The write reports the failure, too, and the pool continues without its route.
                 return []
             if error.status == 403 and kind is CLAIM:
-                # Roles that somebody keeps by hand may lack a right that few pools need.
+                # RBAC roles written by hand may lack a right that few pools need.
                 return []
             if error.status == 403 and kind is POOL_ROLE:
-                # The same; a PoolRole that cannot be read back is not made either.
+                # The same; a PoolRole that cannot be read is not created either.
                 until_s = self._clock() + DISCOVERED_FOR_S
                 self._forbidden[kind, namespace] = until_s
                 log.warning("no right to poolroles", extra={"namespace": namespace})
@@ -136,6 +136,6 @@ class ChildReader:
 
 
 def _without_managers(found: Object) -> Object:
-    # They are half of a small object's size, and only those of replica counts are looked at.
+    # They are half of a small object's size, and only those about replica counts are used.
     found["metadata"].pop("managedFields", None)
     return found

@@ -1,7 +1,7 @@
-"""Reading a pool's pods: those that carry its label and belong to its own ReplicaSets.
+"""The reader of a pool's pods: those that carry its label and belong to its own ReplicaSets.
 
-ReplicaSets are listed when a pod names one that is not known. UIDs are never used twice, so what a
-listing lacked that came after the pods is a stranger's for good.
+ReplicaSets are listed if a pod names an unknown one. UIDs are never used twice. So if a listing
+after the pods lacks a UID, it never belongs to the pool.
 """
 
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class PodReader:
-    """Lists pods of pools, and says of which there are that only look like a pool's."""
+    """A reader of pods of pools; it reports pods that only look like a pool's."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -32,7 +32,7 @@ class PodReader:
     async def read(
         self, *, namespace: str, pool: str, children: Iterable[Object]
     ) -> tuple[Object, ...]:
-        """The pool's pods, of whose children these are."""
+        """Return the pool's pods, given its children."""
         key, selector = (namespace, pool), f"{POOL_LABEL}={pool}"
         found = await self._kube.list(POD, namespace=namespace, selector=selector)
         named = frozenset(uid for each in found if (uid := replica_set_uid(each)) is not None)
@@ -54,7 +54,7 @@ class PodReader:
         return replica_sets_of(self._sets.get(key, ()), children)
 
     def _tell(self, key: tuple[str, str], found: list[Object], own: tuple[Object, ...]) -> None:
-        """Log once who carries the pool's label and is not the pool's."""
+        """Log once the pods that carry the pool's label and are not the pool's."""
         names = frozenset(each["metadata"]["name"] for each in found)
         others = names - {each["metadata"]["name"] for each in own}
         before = self._passed_over.get(key, frozenset())
@@ -65,7 +65,7 @@ class PodReader:
 
 
 def _head(found: Object) -> Object:
-    """What is needed of a ReplicaSet: whose it is."""
+    """Return the needed part of a ReplicaSet: its owner."""
     metadata = found["metadata"]
     return {
         "metadata": {

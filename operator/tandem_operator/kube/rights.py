@@ -1,4 +1,4 @@
-"""What the operator asks of the API server, and no more: the chart's RBAC is compared with this."""
+"""The rights that the operator needs, and no more: tests compare the chart's RBAC with them."""
 
 from dataclasses import dataclass
 
@@ -50,15 +50,15 @@ POOL_RIGHTS = (
     _right(POOL_ROLE, _OWN),
     _right(POOL_ROLE, ("patch",), subresource="/status"),
     _right(DEPLOYMENT, _OWN_WATCHED),
-    # What a router is granted, too: it tells pods of the pool from those that look like them.
+    # A router has this right, too: it distinguishes pods of the pool from similar ones.
     _right(REPLICA_SET, ("list", "watch")),
     _right(SERVICE, _OWN_WATCHED),
-    # `get`, `list` and `watch` of pods and ConfigMaps are also what a router is granted.
+    # A router also has `get`, `list` and `watch` of pods and ConfigMaps.
     _right(CONFIG_MAP, _OWN_WATCHED),
     _right(POD, ("get", "list", "patch", "watch")),
-    # To make one, and to read none: kube/engine_keys.py.
+    # Create one, but read none: kube/engine_keys.py.
     _right(SECRET, ("create",)),
-    # Not to delete one: the garbage collector does, with the pool.
+    # Without `delete`: the garbage collector deletes it with the pool.
     _right(CLAIM, ("create", "get", "list", "patch")),
     _right(SERVICE_ACCOUNT, _OWN),
     _right(ROLE, _OWN),
@@ -70,14 +70,14 @@ POOL_RIGHTS = (
     _right(AUTOSCALER, ("list",)),
     _right(EVENT, ("create",)),
 )
-"""In every namespace with pools: a ClusterRole, or a Role in the one namespace served."""
+"""Rights in every namespace with pools: a ClusterRole, or a Role in the one namespace served."""
 
 ROUTE_RIGHTS = (_right(HTTP_ROUTE, _OWN),)
-"""In the same namespaces, with `--gateway-routes`."""
+"""Rights in the same namespaces, with `--gateway-routes`."""
 
 CLUSTER_RIGHTS = (_right(NODE, ("list",)),)
-"""Of the whole cluster, also where one namespace is served: which nodes are being emptied."""
+"""Cluster-wide rights, also with one namespace: to see which nodes are being drained."""
 
 LEASE_RIGHTS = (_right(LEASE, ("create", "get", "update")),)
-"""In the Lease's namespace, with `--leader-elect`. Every ServiceAccount may `get` it, so that other
-operators see that this one lives: kube/operators.py."""
+"""Rights in the Lease's namespace, with `--leader-elect`. Every ServiceAccount may `get` it, so
+that other operators see that this one is alive: kube/operators.py."""

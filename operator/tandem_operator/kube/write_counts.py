@@ -1,4 +1,4 @@
-"""Writing the replica counts of a pass, in an order that never holds too many pods."""
+"""The writer of a pass's replica counts, in an order that never holds too many pods."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ async def write_counts(
     kube: Kube,
     writer: ChildWriter,
 ) -> list[ApplyReport]:
-    """Shrink before grow: what grows waits for a pass that has seen the shrink."""
+    """Shrink before growing: growth waits for a pass that has seen the shrink."""
     steps: list[tuple[int, Object, int]] = []
     for component, replicas in planned.replicas.items():
         child = name.child(component)

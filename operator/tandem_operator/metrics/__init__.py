@@ -1,1 +1,1 @@
-"""Reading what routers and engines measured: directly or through Prometheus, never guessed."""
+"""The reader of routers' and engines' metrics: directly or through Prometheus, never guessed."""

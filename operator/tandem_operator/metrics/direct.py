@@ -1,6 +1,6 @@
-"""Asking routers and ready engine pods themselves, within their pool's budget.
+"""The direct source: reads routers and Ready engine pods themselves, within their pool's budget.
 
-Pods that were silent at the last look are asked after the others: they may take what time is left.
+Pods that were silent at the last look are read after the others: they may use up the time.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ from tandem_operator.metrics.source import (
 from tandem_operator.metrics.start_up import parse_start_up
 
 START_UP_ASKED = 10
-"""How often an engine that does not answer is asked for its start-up measurement."""
+"""Number of times that a silent engine is asked for its start-up measurement."""
 START_UP_TIMEOUT_S = 0.5
-"""A tick does not wait for a first guess as it does for what it cannot do without."""
+"""Time for such an answer: a tick waits less for a first guess than for data that it needs."""
 TIMEOUT_S = 3.0
 REPORT_LIMIT_BYTES = 1024 * 1024
-"""Twenty busy minutes and two thousand pods take half of it."""
+"""Largest report: twenty busy minutes and two thousand pods take half of it."""
 INFO_LIMIT_BYTES = 256 * 1024
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ _ROUTER_NAMES = [("name[]", name) for name in ROUTER_METRICS]
 
 
 class DirectSource:
-    """A `MetricSource` that scrapes pods, and the only way to a router's `/arrivals`."""
+    """A `MetricSource` that scrapes pods, and the only reader of a router's `/arrivals`."""
 
     def __init__(self, session: aiohttp.ClientSession, *, timeout_s: float = TIMEOUT_S) -> None:
         self._fetcher = Fetcher(session)
@@ -69,7 +69,7 @@ class DirectSource:
     async def read(
         self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> Reading:
-        """Engines' load and routers' latency of the recent window."""
+        """Return engines' load and routers' latency in the recent window."""
         budget = budget or budget_of(targets)
         (engines, engine_problems), (latency, router_problems) = await asyncio.gather(
             self.engines(targets, now_s=now_s, budget=budget),
@@ -80,7 +80,7 @@ class DirectSource:
     async def reports(
         self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> tuple[tuple[RouterReport, ...], tuple[str, ...]]:
-        """Every router's arrivals, named after its pod, and why some are missing."""
+        """Return every router's arrivals, named after its pod, and why some are missing."""
         asked = _Asked(targets, budget or budget_of(targets))
         return await _gather(
             self._report(router, asked, now_s=now_s)
@@ -90,9 +90,9 @@ class DirectSource:
     async def start_ups(
         self, targets: Targets, *, budget: ScrapeBudget | None = None
     ) -> Mapping[str, StartUp]:
-        """What engines measured of themselves, by pod: asked once, for it never changes.
+        """Return the engines' own measurements by pod; they never change, so each is read once.
 
-        It is a first guess only: an engine that does not answer is no problem to tell of.
+        They are only first guesses, so an engine without an answer is no problem to report.
         """
         asked = _Asked(targets, budget or budget_of(targets))
         known, times = self._start_ups.setdefault(asked.pool, ({}, Counter()))
@@ -113,7 +113,7 @@ class DirectSource:
     async def engines(
         self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> tuple[tuple[EngineSample, ...], tuple[str, ...]]:
-        """Every engine's load, and why some are missing."""
+        """Return every engine's load, and why some are missing."""
         asked = _Asked(targets, budget or budget_of(targets))
         return await _gather(
             self._engine(engine, asked, now_s=now_s)
@@ -123,7 +123,7 @@ class DirectSource:
     async def latency(
         self, targets: Targets, *, now_s: float, budget: ScrapeBudget | None = None
     ) -> tuple[Latency | None, tuple[str, ...]]:
-        """TTFT and TPOT of the window; unknown if any router's part of it is."""
+        """Return TTFT and TPOT of the window; unknown if any router's part of it is."""
         asked = _Asked(targets, budget or budget_of(targets))
         pages, problems = await _gather(
             self._histograms(router, asked) for router in self._in_order(targets.routers, asked)
@@ -163,7 +163,7 @@ class DirectSource:
                 limit_s=self._timeout_s,
             )
         report = await asked.budget.read(partial(parse_arrivals, raw, now_s=now_s), of=router.pod)
-        # By what a router calls itself it could not be told from one of another pod for sure.
+        # The name that a router gives itself would not surely distinguish it from another pod.
         return replace(report, router=router.pod)
 
     async def _engine(self, engine: EngineTarget, asked: "_Asked", *, now_s: float) -> EngineSample:
@@ -213,7 +213,7 @@ class DirectSource:
             budget=asked.budget,
             wanted=_ROUTER_LINES,
             limit_s=self._timeout_s,
-            # A fifth of its page, which an older router sends whole.
+            # The needed lines are a fifth of its page; an older router sends the whole page.
             query=_ROUTER_NAMES,
         )
         return router.pod, await asked.budget.read(parse, of=router.pod)
@@ -225,7 +225,7 @@ class DirectSource:
 
     @contextmanager
     def _noting_silence(self, pod: str, asked: "_Asked") -> Iterator[None]:
-        """Remember whether the pod answered at all, until the next look."""
+        """Remember until the next look whether the pod answered."""
         silent = self._silent.setdefault(asked.pool, set())
         try:
             yield
@@ -236,7 +236,7 @@ class DirectSource:
 
 
 class _Asked:
-    """What is asked of one pool at one look."""
+    """The reads of one pool at one look."""
 
     def __init__(self, targets: Targets, budget: ScrapeBudget) -> None:
         self.pool = (targets.namespace, targets.pool)
@@ -246,7 +246,7 @@ class _Asked:
 
 
 def budget_of(targets: Targets) -> ScrapeBudget:
-    """What a look at these targets may cost."""
+    """Return the budget of a look at these targets."""
     return ScrapeBudget(pods=len(targets.engines) + len(targets.routers))
 
 
@@ -255,7 +255,7 @@ def _base(host: str, port: int) -> str:
 
 
 def _gained(history: History, page: Histograms, *, now_s: float) -> Histograms | None:
-    """What a router's histograms gained over the window, `None` until two readings exist."""
+    """Return the growth of a router's histograms over the window; `None` before two readings."""
     while len(history) > 1 and history[1][0] <= now_s - LATENCY_WINDOW_S:
         history.popleft()
     gained: Histograms | None = None
@@ -270,7 +270,7 @@ def _gained(history: History, page: Histograms, *, now_s: float) -> Histograms |
 
 
 async def _gather(asked: Iterable[Awaitable[T]]) -> tuple[tuple[T, ...], tuple[str, ...]]:
-    """Answers and problems of many pods at once."""
+    """Return answers and problems of many pods at once."""
     results = await asyncio.gather(*asked, return_exceptions=True)
     answers, problems = [], []
     for result in results:

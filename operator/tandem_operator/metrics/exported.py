@@ -1,4 +1,4 @@
-"""The operator's own metrics: the instruments of the table in `series`, and who sets them."""
+"""The operator's own metrics: the instruments of the table in `series`, and their updates."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tandem_operator.metrics.shown_pool import ShownPool, values_of
 
 
 class _Held(NamedTuple):
-    """What a pool held at the last look, and when that was on the exporter's clock."""
+    """The GPUs of a pool at the last look, and its time on the exporter's clock."""
 
     gpus: int
     at_s: float
@@ -57,11 +57,11 @@ class Exported:
         self._gauges[series.BUILD_INFO].labels(version=version).set(1)
 
     def refresh(self) -> None:
-        """Read what only the loop's own thread may read; another one writes the page."""
+        """Read the values that only the loop's own thread may read; another one writes the page."""
         self.queue_depth.set(self.depth())
 
     def show(self, shown: ShownPool) -> None:
-        """Show a pool after a pass. What is unknown has no series, rather than a zero."""
+        """Show a pool after a pass. An unknown value has no series; it is not shown as zero."""
         where = {"namespace": shown.namespace, "pool": shown.pool}
         now = {(found.series, found.label_values(where)): found.value for found in values_of(shown)}
         self._keep_only(frozenset(now), key=(shown.namespace, shown.pool))
@@ -82,7 +82,7 @@ class Exported:
                 counter.remove_by_labels({"namespace": namespace, "pool": pool})
 
     def _keep_only(self, kept: frozenset[_Child], *, key: tuple[str, str]) -> None:
-        # To look for a pool's gauges among those of all pools takes longer than to remember them.
+        # A search for a pool's gauges among those of all pools takes longer than a memory of them.
         for made, values in self._shown.pop(key, frozenset()) - kept:
             self._gauges[made].remove(*values)
         if kept:
@@ -94,7 +94,7 @@ class Exported:
         counter = self._counters[series.GPU_SECONDS].labels(**where)
         if before is not None:
             counter.inc(before.gpus * (now_s - before.at_s))
-        # While a spec cannot be run, its pods run on as they are.
+        # While a spec cannot be run, its pods run on unchanged.
         last = 0 if before is None else before.gpus
         gpus = last if shown.gpus_held is None else shown.gpus_held
         self._held[key] = _Held(gpus, now_s)

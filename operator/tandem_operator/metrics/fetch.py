@@ -1,7 +1,7 @@
-"""Asking an address that a pool's author chose: bounded, never followed elsewhere, never unpacked.
+"""The reader of addresses that a pool's author chose: bounded, without redirects or decompression.
 
-An answer that is compressed is refused: a few kilobytes could become gigabytes. A token goes to the
-server that it is for and, since no redirect is followed, to no other.
+A compressed answer is refused: a few kilobytes could become gigabytes. A token goes only to its own
+server, because no redirect is followed.
 """
 
 import re
@@ -27,13 +27,13 @@ _REFUSALS = {
 
 
 def lines_of(names: Sequence[str]) -> re.Pattern[bytes]:
-    """What a line of a metrics page with one of these names looks like."""
+    """Return a pattern for lines of a metrics page with one of these names."""
     either = "|".join(re.escape(name) for name in names)
     return re.compile(rf"^(?:{either})[{{ ].*$".encode(), re.MULTILINE)
 
 
 class Fetcher:
-    """Reads whole answers, or the few lines of a page that matter, each within a budget."""
+    """A reader of whole answers, or of the few needed lines of a page, each within a budget."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Fetcher:
         limit_s: float,
         query: Query | None = None,
     ) -> bytes:
-        """An answer of at most so many bytes. `of` is how a problem calls the one that is asked."""
+        """Return an answer of at most so many bytes. `of` names the source in a problem."""
         parts = bytearray()
         async with self._answer(url, of=of, budget=budget, limit_s=limit_s, query=query) as chunks:
             async for chunk in chunks:
@@ -75,7 +75,7 @@ class Fetcher:
         limit_s: float,
         query: Query | None = None,
     ) -> bytes:
-        """The wanted lines of a metrics page: an engine's has thousands, of which nine matter."""
+        """Return the wanted lines of a metrics page: an engine's has thousands, nine are needed."""
         kept: list[bytes] = []
         rest, size = b"", 0
         async with self._answer(url, of=of, budget=budget, limit_s=limit_s, query=query) as chunks:
@@ -105,7 +105,7 @@ class Fetcher:
         limit_s: float,
         query: Query | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The chunks of a plain answer with status 200; every failure is a `NoAnswerError`."""
+        """Yield the chunks of a plain answer with status 200; any failure is a `NoAnswerError`."""
         path = _path(url)
         took_s = limit_s
         try:

@@ -1,7 +1,7 @@
-"""JSON of pods and servers that others made: newer ones may say more than this operator reads.
+"""JSON from pods and servers: newer versions may send more than this operator reads.
 
-A megabyte of empty lists takes seventy megabytes to parse. So what an answer is made of is counted
-before, without looking into it.
+A megabyte of empty lists takes seventy megabytes to parse. So the parts of an answer are counted
+first, without parsing it.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ _LONGEST_PROBLEM = 200
 
 
 class Lenient(BaseModel):
-    """A part of an answer; fields that it does not name are passed over."""
+    """A part of an answer; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 def parse_bounded(kind: TypeAdapter[Any], raw: bytes) -> Any:
-    """The answer; raises `ValueError` with one short sentence, whatever stood in it."""
+    """Return the answer; raises `ValueError` with one short sentence for any invalid one."""
     if raw.count(b"[") + raw.count(b"{") > MOST_CONTAINERS or raw.count(b",") > MOST_VALUES:
         raise ValueError("the answer has too many parts")
     try:

@@ -1,4 +1,4 @@
-"""Parsing a page of a router's `/requests`: all of it is right, or the page is refused."""
+"""The parser of a page of a router's `/requests`: one wrong part makes the page invalid."""
 
 import base64
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class SeenRequest:
     """One request as its router saw it.
 
     Attributes:
-        cached_tokens: `None` where no engine said.
-        output_tokens: of the whole answer where it is `whole`, else those made so far.
-        marks: as many are equal to those of another as chunks from the first byte on.
+        cached_tokens: `None` if no engine reported them.
+        output_tokens: tokens of the whole answer if it is `whole`, else those made so far.
+        marks: two requests share as many first marks as equal chunks from the first byte on.
     """
 
     arrived_s: float
@@ -40,7 +40,7 @@ class SeenRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page; `next` is where the following one begins, `None` for the last."""
+    """One page; `next` is the start of the following one, `None` for the last."""
 
     router: str
     now_s: float
@@ -64,7 +64,7 @@ _PAGE: TypeAdapter[_Page] = TypeAdapter(_Page)
 
 
 def parse_page(raw: bytes) -> Page:
-    """The page; raises `ValueError` naming what is wrong with it."""
+    """Return the page; raises `ValueError` that names the fault."""
     try:
         page: _Page = parse_bounded(_PAGE, raw)
         if page.columns != COLUMNS:

@@ -1,7 +1,7 @@
-"""From metric samples, whoever collected them, to what the core learns from. Pure.
+"""The core's input from metric samples of any source. Pure.
 
-The names are those of vLLM 0.32 and of Tandem's router. A sample that is not finite or negative is
-no sample.
+The names are those of vLLM 0.32 and of Tandem's router. A sample that is negative or not finite is
+invalid.
 """
 
 import math
@@ -38,7 +38,7 @@ TTFT_BUCKET, TPOT_BUCKET = f"{TTFT_METRIC}_bucket", f"{TPOT_METRIC}_bucket"
 ROUTER_METRICS = (TTFT_BUCKET, TPOT_BUCKET)
 
 MOST_EDGES = 256
-"""Of a histogram; a router's have about a hundred."""
+"""Most edges of a histogram; those of a router have about a hundred."""
 
 Buckets = Mapping[float, float]
 """Upper edge -> requests at or below it, as Prometheus histograms count."""
@@ -54,9 +54,9 @@ class Sample:
 
 
 def parse_page(text: str, *, wanted: Sequence[str]) -> list[Sample]:
-    """The wanted samples of a metrics page. Raises `ValueError` for a page that is none.
+    """Return the wanted samples of a metrics page. Raises `ValueError` for any other text.
 
-    Only wanted lines reach the parser: an engine's page has thousands, of which nine matter.
+    Only wanted lines reach the parser: an engine's page has thousands, and nine are needed.
     """
     prefixes = tuple(f"{name}{end}" for name in wanted for end in ("{", " "))
     lines = [line for line in text.splitlines() if line.startswith(prefixes)]
@@ -70,7 +70,7 @@ def parse_page(text: str, *, wanted: Sequence[str]) -> list[Sample]:
 def engine_sample(
     samples: Iterable[Sample], *, pod: str, role: Role, sampled_s: float
 ) -> EngineSample | None:
-    """One pod's sample, over all its engine ranks; `None` where its load is not known.
+    """Return one pod's sample, over all its engine ranks; `None` if its load is not known.
 
     A rank counts once, with its first sample, however many scrapes collected it.
     """
@@ -107,9 +107,9 @@ def engine_sample(
 
 
 def rank_of(labels: Mapping[str, str]) -> str:
-    """The engine rank within its pod.
+    """Return the engine rank within its pod.
 
-    A scrape that has a target label `engine` of its own keeps vLLM's as `exported_engine`.
+    If a scrape has a target label `engine`, the server keeps vLLM's label as `exported_engine`.
     """
     return labels.get("exported_engine", labels.get("engine", ""))
 
@@ -123,7 +123,7 @@ def _capacity_tokens(labels: Mapping[str, str]) -> float | None:
 
 
 def buckets_of(samples: Iterable[Sample], name: str) -> dict[float, float] | None:
-    """The histogram called `name`; `None` if it is absent or holds nonsense."""
+    """Return the histogram called `name`; `None` if it is absent or invalid."""
     found: dict[float, float] = {}
     for sample in samples:
         if sample.name != name or "le" not in sample.labels:
@@ -138,7 +138,7 @@ def buckets_of(samples: Iterable[Sample], name: str) -> dict[float, float] | Non
 
 
 def added(before: Buckets, after: Buckets) -> dict[float, float] | None:
-    """What a histogram gained between two readings; `None` if its counters were reset."""
+    """Return the growth of a histogram between two readings; `None` after a reset."""
     if before.keys() != after.keys():
         return None
     gained = {edge: after[edge] - before[edge] for edge in after}
@@ -146,7 +146,7 @@ def added(before: Buckets, after: Buckets) -> dict[float, float] | None:
 
 
 def quantiles(buckets: Buckets) -> Quantiles:
-    """p50, p95 and p99 by interpolation within buckets."""
+    """Return p50, p95 and p99 by interpolation within buckets."""
     return Quantiles(
         p50_s=_quantile(buckets, 0.50),
         p95_s=_quantile(buckets, 0.95),

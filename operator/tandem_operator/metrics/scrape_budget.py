@@ -1,7 +1,7 @@
-"""What one pool's metrics may cost in one tick: time, connections, bytes and reading.
+"""The budget of one pool's metrics in one tick: time, connections, bytes and reading.
 
-Pods and a Prometheus server are their pool's author's, and the process is everybody's. Each pool
-has a budget of its own, and nothing that it asks for waits for what another pool asked for.
+The author of a pool chooses its pods and its Prometheus server, but all pools share the process. So
+each pool has its own budget, and its reads never wait for those of another pool.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 TICK_S = 4.0
-"""Below the five seconds between two looks at a pool."""
+"""Time of one look: it is below the five seconds between two looks at a pool."""
 AT_ONCE = 32
 BYTES, BYTES_PER_POD = 8 * 1024 * 1024, 128 * 1024
 READING_S, READING_PER_POD_S = 0.5, 0.002
 
 T = TypeVar("T")
 
-# One thread for all pools: what they sent is read one after the other, so its memory never adds up.
+# One thread for all pools: it parses their answers one after another, so its memory never adds up.
 _READER = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
 
 class NoAnswerError(Exception):
-    """A pod or a server did not answer, or not with what was asked for."""
+    """A pod or a server did not answer, or gave another answer than a valid one."""
 
 
 class ScrapeBudget:
@@ -41,7 +41,7 @@ class ScrapeBudget:
 
     @asynccontextmanager
     async def asking(self, of: str, *, limit_s: float) -> AsyncIterator[float]:
-        """One connection of the pool's, once there is one; yields the seconds it may take.
+        """Wait for one of the pool's connections; yields the seconds that it may take.
 
         A `TimeoutError` inside means that they are over.
         """
@@ -59,13 +59,13 @@ class ScrapeBudget:
             self._slots.release()
 
     def spend(self, size: int, *, of: str) -> None:
-        """Take note of bytes that came; raises where the pool sent too many."""
+        """Count arrived bytes; raises if the pool sent too many."""
         self._bytes -= size
         if self._bytes < 0:
             raise NoAnswerError(f"{of}: not read, since its pool sent too much in one tick")
 
     async def read(self, parse: Callable[[], T], *, of: str) -> T:
-        """What `parse` makes of an answer, off the loop, one of the pool's at a time.
+        """Return the result of `parse` for an answer, off the loop, one of the pool's at a time.
 
         A pool's next answer queues behind one of each other pool, not behind all of theirs.
         """
@@ -80,7 +80,7 @@ class ScrapeBudget:
 
 
 def _timed(parse: Callable[[], T]) -> tuple[T | Exception, float]:
-    """The result or the failure, and what the thread worked for it."""
+    """Return the result or the failure, and the time that the thread worked for it."""
     began_s = time.thread_time()
     try:
         result: T | Exception = parse()

@@ -1,4 +1,4 @@
-"""Which pods of a pool should have metrics now, from what the API server shows. Pure."""
+"""The pods of a pool that should have metrics now, from the state in the API server. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,13 +11,13 @@ from tandem_operator.workloads.pod_status import condition_of, epoch_s, has_ende
 from tandem_operator.workloads.pool_names import ROUTER
 
 KILL_TAKES_S = 10.0
-"""How long after the end of its grace period a pod's process may still be there."""
+"""Time after the end of its grace period for which a pod's process may still exist."""
 
 
 def targets_of(
     pods: Iterable[Mapping[str, Any]], *, namespace: str, pool: str, now_s: float
 ) -> Targets:
-    """Ready engine pods, and router pods that may have clients, with an address."""
+    """Return Ready engine pods, and router pods that may have clients, with an address."""
     engines, routers = [], []
     for pod in pods:
         name, host = pod["metadata"]["name"], (pod.get("status") or {}).get("podIP")
@@ -40,7 +40,7 @@ def _router(pod: Mapping[str, Any], *, host: str) -> RouterTarget:
 
 
 def _asked_to_end_s(pod: Mapping[str, Any]) -> float | None:
-    """When its deletion was asked for; `None` where it was not."""
+    """Return when its deletion was requested; `None` if it was not."""
     killed_s = epoch_s(pod["metadata"].get("deletionTimestamp"))
     if killed_s is None:
         return None
@@ -48,10 +48,10 @@ def _asked_to_end_s(pod: Mapping[str, Any]) -> float | None:
 
 
 def _may_have_clients(pod: Mapping[str, Any], now_s: float) -> bool:
-    """Whether the router's process runs and was Ready in its life.
+    """Return whether the router's process runs and was Ready in its life.
 
-    One that stopped being Ready, or drains, keeps the connections that it has. One that never was
-    Ready got none, and must not be waited for: it may never start.
+    A router that stopped being Ready, or drains, keeps its connections. A router that was never
+    Ready has none, and must not be awaited: it may never start.
     """
     killed_s = epoch_s(pod["metadata"].get("deletionTimestamp"))
     if has_ended(pod) or (killed_s is not None and now_s > killed_s + KILL_TAKES_S):
@@ -59,13 +59,13 @@ def _may_have_clients(pod: Mapping[str, Any], now_s: float) -> bool:
     ready = condition_of(pod, "Ready")
     if ready.get("status") == "True":
         return True
-    # A new process finds the condition as the last one left it: a change is its own doing.
+    # A new process inherits the condition of the last one: only a later change is its own.
     since_s, changed_s = _running_since_s(pod), epoch_s(ready.get("lastTransitionTime"))
     return since_s is not None and changed_s is not None and changed_s > since_s
 
 
 def _running_since_s(pod: Mapping[str, Any]) -> float | None:
-    """When the router's process started; `None` while none runs."""
+    """Return when the router's process started; `None` while none runs."""
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         if container.get("name") == ROUTER:
             running = (container.get("state") or {}).get("running") or {}

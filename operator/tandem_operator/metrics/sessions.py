@@ -1,7 +1,7 @@
-"""Connections to pods and to servers that pool authors name, and the addresses that get none.
+"""Connections to pods and to servers that pool authors name, without forbidden addresses.
 
-A name may mean any address, and another one a moment later: what is checked is the address that a
-connection is about to be made to.
+A name may mean any address, and another one a moment later. So the check is on the address of the
+connection itself.
 """
 
 import os
@@ -23,15 +23,15 @@ class RefusedAddressError(OSError):
 
 
 def pods_session() -> aiohttp.ClientSession:
-    """For pods, whose addresses the API server gave."""
+    """Return the session for pods, whose addresses the API server gave."""
     return _session(_socket)
 
 
 def servers_session(*, named: bool) -> aiohttp.ClientSession:
-    """For Prometheus servers; those that the installation names may be anywhere.
+    """Return the session for Prometheus servers; those that the installation names may be anywhere.
 
-    Only these are asked through a proxy of the environment: to any other server's address a proxy
-    would connect unchecked.
+    Only these are asked through a proxy of the environment: a proxy would connect to any other
+    server's address unchecked.
     """
     return _session(_socket, trust_env=True) if named else _session(_guarded)
 
@@ -39,8 +39,8 @@ def servers_session(*, named: bool) -> aiohttp.ClientSession:
 def _session(
     factory: aiohttp.SocketFactoryType, *, trust_env: bool = False
 ) -> aiohttp.ClientSession:
-    # Silent pods of one author would hold all of a common limit: each pool has one of its own. And
-    # no cookie of another pool comes between.
+    # With a common limit, one author's silent pods would use all connections, so each pool has its
+    # own limit. And no pool gets another pool's cookies.
     connector = aiohttp.TCPConnector(limit=0, socket_factory=factory)
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=trust_env
@@ -48,7 +48,7 @@ def _session(
 
 
 def _socket(address: AddressInfo) -> socket.socket:
-    """A socket that holds little of what nobody has read yet."""
+    """Return a socket with a small buffer for unread data."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)

@@ -1,4 +1,4 @@
-"""Parsing what an engine's launcher tells on `/info` of its measurements, model and hardware."""
+"""The parser of an engine's `/info`: its measurements, its model and its hardware."""
 
 from pydantic import TypeAdapter
 
@@ -11,7 +11,7 @@ _ANYTHING: TypeAdapter[object] = TypeAdapter(object)
 
 
 def parse_start_up(raw: bytes) -> StartUp:
-    """What it tells, smallest first; without a part that an older launcher lacks or is nonsense."""
+    """Return the measurements, smallest first; parts that are missing or invalid are left out."""
     try:
         info = parse_bounded(_ANYTHING, raw)
     except ValueError:

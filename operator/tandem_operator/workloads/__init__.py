@@ -1,1 +1,1 @@
-"""Pure: a pool, what was seen of it and a decision -> Kubernetes objects, status and Events."""
+"""Pure functions from a pool, its observed state and a decision to objects, status and Events."""

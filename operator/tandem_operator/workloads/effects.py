@@ -1,4 +1,4 @@
-"""What a plan leaves to the edge besides objects, and what the edge tells back."""
+"""The effects of a plan besides objects, and the results that the edge reports."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth telling once, about the pool."""
+    """One piece of news about the pool."""
 
     reason: str
     message: str
@@ -22,18 +22,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOutcome:
-    """What became of a plan's writes, each part a sentence for people.
+    """The result of a plan's writes, each part a sentence for people.
 
     Attributes:
         refused: why the API server refused an object in the dry run; nothing was touched then.
-        blocked: whose object has the name of one of ours, or whose fields cannot be told apart from
-            ours; nothing was touched then.
-        taken: which fields were taken back from whom, being ours by contract.
-        left: which fields another manager keeps; all else is in force.
-        rekeyed: whether the key of the engines was made anew while pods ran with the one before.
-        unstored: the API server's words on why it does not take the memory; all else is in force.
-        route_fault: why the HTTPRoute was not written; all else is in force.
-        route_written: whether it was.
+        blocked: the owner of an object with one of our names, or of fields that cannot be separated
+            from ours; nothing was touched then.
+        taken: fields that are ours by contract and were taken back, with their former managers.
+        left: fields that another manager keeps; everything else is in force.
+        rekeyed: whether the key of the engines was created again while pods ran with the old one.
+        unstored: why the API server refused the memory, in its words; everything else is in force.
+        route_fault: why the HTTPRoute was not written; everything else is in force.
+        route_written: whether the HTTPRoute was written.
     """
 
     refused: str | None = None

@@ -1,4 +1,4 @@
-"""Labels of children and pods, and the selectors that rest on them."""
+"""The labels of children and pods, and the selectors that use them."""
 
 from tandem_contracts.names import POOL_LABEL, ROLE_LABEL
 from tandem_operator.workloads.pool_names import PoolName
@@ -8,7 +8,7 @@ DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def labels_of(name: PoolName, component: str | None = None) -> dict[str, str]:
-    """Labels of a child; one that serves the whole pool has no component."""
+    """Return the labels of a child; a child of the whole pool has no component."""
     labels = {
         "app.kubernetes.io/name": "tandem",
         "app.kubernetes.io/managed-by": "tandem",
@@ -21,5 +21,5 @@ def labels_of(name: PoolName, component: str | None = None) -> dict[str, str]:
 
 
 def selector_of(name: PoolName, component: str) -> dict[str, str]:
-    """What selects a component's pods. Immutable in a Deployment: it holds no more than it must."""
+    """Return the selector of a component's pods: minimal, because it is immutable."""
     return {POOL_LABEL: name.name, ROLE_LABEL: str(component)}

@@ -1,4 +1,4 @@
-"""Which replica counts a pass writes, for whom, and which components keep their only pod."""
+"""The replica counts that a pass writes, and the components that keep their only pod."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ from tandem_operator.workloads.world import World
 
 
 def left_alone(world: World, component: str) -> bool:
-    """Whether a rival sets the component's count, and Tandem none."""
+    """Return whether a rival sets the component's count, so that Tandem does not."""
     return component in world.rivals and world.rivals[component].left_alone
 
 
 def decided_counts(
     world: World, policy: PoolSpec, seen: LiveObjects, decision: Decision, *, routers: int
 ) -> Mapping[str, int]:
-    """Counts of Tandem's own. Who is handed a role keeps what it finds: writing just stops."""
+    """Return the counts that Tandem sets; a new owner of a role inherits the present count."""
     counts: dict[str, int] = {}
     for role, decided in decision.roles.items():
         new = role not in seen.replicas
@@ -32,10 +32,10 @@ def decided_counts(
 
 
 def mirrored_counts(world: World, name: PoolName, seen: LiveObjects) -> Mapping[str, int]:
-    """What PoolRoles that nobody has scaled yet are to say: the counts of their Deployments.
+    """Return the counts of their Deployments for PoolRoles that no client has scaled yet.
 
-    An autoscaler reads its target's present count before it writes one, and `/scale` has none
-    while the field is not set.
+    An autoscaler reads its target's present count before it writes one, and `/scale` has none while
+    the field is not set.
     """
     unasked = {
         role: (found.get("spec") or {}).get("replicas")
@@ -52,10 +52,10 @@ def mirrored_counts(world: World, name: PoolName, seen: LiveObjects) -> Mapping[
 def keeping_last(
     world: World, seen: LiveObjects, replicas: Mapping[str, int], memory: Memory
 ) -> frozenset[str]:
-    """Components whose only pod no eviction may take: Tandem sees to it that another comes first.
+    """Return components whose only pod no eviction may take: Tandem starts another one first.
 
-    Where it may not, since somebody else sets the count or nodes may not be read, a budget that
-    allows nothing would keep a node from being emptied for ever.
+    Tandem cannot do so if another client sets the count or nodes cannot be read. Then a budget that
+    allows no eviction would block a node drain for ever.
     """
     if world.cordoned is None:
         return frozenset()
@@ -69,6 +69,6 @@ def keeping_last(
 
 
 def _router_leaves_alone(seen: LiveObjects) -> bool:
-    """Whether the node of the only Ready router is being emptied."""
+    """Return whether the node of the only Ready router is being drained."""
     ready = seen.of(ROUTER, PodPhase.READY)
     return len(ready) == 1 and ready[0].leaving

@@ -1,4 +1,4 @@
-"""What a pod's own status says: its phase, its conditions and their times."""
+"""The status of a pod: its phase, its conditions and their times."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,12 +10,12 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def has_ended(pod: Mapping[str, Any]) -> bool:
-    """Whether all its processes ended for good."""
+    """Return whether all its processes ended for good."""
     return (pod.get("status") or {}).get("phase") in _ENDED
 
 
 def phase_of(pod: Mapping[str, Any]) -> PodPhase:
-    """Where the pod is between its creation and its end."""
+    """Return the phase of the pod between its creation and its end."""
     if pod["metadata"].get("deletionTimestamp"):
         return PodPhase.TERMINATING
     if condition_of(pod, "Ready").get("status") == "True":
@@ -26,7 +26,7 @@ def phase_of(pod: Mapping[str, Any]) -> PodPhase:
 
 
 def condition_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """One of its conditions; empty where it has none of that kind."""
+    """Return one of its conditions; empty if it has none of that kind."""
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == kind:
             found: Mapping[str, Any] = condition
@@ -35,7 +35,7 @@ def condition_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def gates_of(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    """The scheduling gates that hold the pod; none once it has a node or is to end."""
+    """Return the scheduling gates that hold the pod; none once it has a node or must end."""
     gates = (pod.get("spec") or {}).get("schedulingGates")
     if not gates or phase_of(pod) is not PodPhase.UNSCHEDULED:
         return ()
@@ -43,7 +43,7 @@ def gates_of(pod: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def scheduled_s(pod: Mapping[str, Any]) -> float | None:
-    """When the pod got its node; `None` while it has none, or where nothing says when."""
+    """Return when the pod got its node; `None` while it has none, or the time is not known."""
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") != "True":
         return None
@@ -51,7 +51,7 @@ def scheduled_s(pod: Mapping[str, Any]) -> float | None:
 
 
 def epoch_s(timestamp: Any) -> float | None:
-    """Epoch seconds of an RFC 3339 time; `None` for what is none."""
+    """Return the epoch seconds of an RFC 3339 time; `None` for any other text."""
     try:
         return datetime.fromisoformat(timestamp).timestamp()
     except (TypeError, ValueError):

@@ -1,8 +1,7 @@
-"""The memory of a pool between processes: its JSON, where it is kept, and when it is due.
+"""The memory of a pool between processes: its JSON, its place, and the times to write it.
 
-The JSON is unrounded and versioned. A decision with a memory that went through it equals the
-decision without that trip. Only fleets of hundreds lose something on it: one row of measurements
-for each prefill pod.
+The JSON is unrounded and versioned. A decision is the same with a memory that was stored and read.
+Only fleets of hundreds lose something: one row of measurements for each prefill pod.
 """
 
 import json
@@ -21,31 +20,32 @@ from tandem_operator.workloads.world import Object, World
 
 WRITE_EVERY_S = 30.0
 MOST_BYTES = 512 * 1024
-"""Half of what a ConfigMap may hold. All but the legs of the largest pool stays below it."""
+"""Half of the limit of a ConfigMap. All but the legs of the largest pool stays below it."""
 
 
 class MemoryFormatError(ValueError):
-    """A stored memory is of no use; the sentence says why."""
+    """A stored memory cannot be used; the sentence says why."""
 
 
 class _Header(BaseModel):
-    """What says whether the rest can be read."""
+    """The fields that say whether the rest can be read."""
 
     version: Any = None
 
 
 class _Stored(RootModel[Memory]):
-    """A memory whose values are of exactly the types that its fields name; others are not read."""
+    """A memory whose values have exactly the types of its fields; others are not read."""
 
-    # To make the validator takes tens of milliseconds: most commands read no memory. A number that
-    # is not finite must reach `json.dumps`, which refuses it, in a field of whole numbers too.
+    # The validator is made late, because this takes tens of milliseconds and most commands read no
+    # memory. A number that is not finite must reach `json.dumps`, which refuses it, also in a field
+    # of whole numbers.
     model_config = ConfigDict(
         strict=True, allow_inf_nan=False, ser_json_inf_nan="constants", defer_build=True
     )
 
 
 def memory_to_json(memory: Memory) -> str:
-    """Compact JSON that `memory_from_json` reads back exactly, but for legs where they are many.
+    """Return compact JSON that `memory_from_json` reads back exactly, except legs if they are many.
 
     Raises:
         ValueError: a number is not finite.
@@ -53,12 +53,12 @@ def memory_to_json(memory: Memory) -> str:
     text = _compact(memory)
     if len(text) <= MOST_BYTES:
         return text
-    # There is one for each router and prefill pod, and all they save is one row a pod.
+    # There is one for each router and prefill pod, and together they save only one row a pod.
     return _compact(replace(memory, learned=replace(memory.learned, legs={})))
 
 
 def memory_from_json(text: str) -> Memory:
-    """The memory that `text` holds; fields that are missing have their defaults.
+    """Return the memory in `text`; missing fields have their defaults.
 
     Raises:
         MemoryFormatError: not JSON, another version, or a field of another shape.
@@ -82,7 +82,7 @@ def _compact(memory: Memory) -> str:
 
 
 def stored_memory(world: World, name: PoolName) -> tuple[Memory, MemoryFormatError | None]:
-    """The memory of the last process, and why it could not be read if it could not."""
+    """Return the memory of the last process, or the reason why it could not be read."""
     text = _data(world, name).get(MEMORY_KEY)
     if text is None:
         return Memory(), None
@@ -93,10 +93,10 @@ def stored_memory(world: World, name: PoolName) -> tuple[Memory, MemoryFormatErr
 
 
 def is_due(world: World, name: PoolName, *, moved: bool, now_s: float) -> bool:
-    """Whether to write: on a decision, and every half minute while there is something to learn.
+    """Return whether to write: on a decision, and every half minute while there is news to learn.
 
-    A pool at rest learns nothing, and nothing of it is written. Who refused it once is not asked
-    again at once.
+    A pool at rest learns nothing, so nothing is written. After a refusal, the API server is not
+    asked again at once.
     """
     refused_s = world.memory_refused_s
     if refused_s is not None and 0.0 <= now_s - refused_s < WRITE_EVERY_S:

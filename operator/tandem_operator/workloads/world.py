@@ -1,4 +1,4 @@
-"""What the edge hands to `plan`: everything seen of one pool at one moment, as plain data."""
+"""The input of `plan`: the whole observed state of one pool at one moment, as plain data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What NetworkPolicies of pools rest on.
+    """The basis of NetworkPolicies of pools.
 
     Attributes:
-        operator_namespace: where the operator's pods are.
-        metrics_from: peers that may read metrics, as a NetworkPolicy has them.
-        engine_egress: further egress rules of engine pods, as a NetworkPolicy has them.
+        operator_namespace: namespace of the operator's pods.
+        metrics_from: peers that may read metrics, in the form of a NetworkPolicy.
+        engine_egress: further egress rules of engine pods, in the form of a NetworkPolicy.
     """
 
     operator_namespace: str
@@ -32,9 +32,9 @@ class InstalledPrometheus:
     """The Prometheus server of the installation, for pools that name no other.
 
     Attributes:
-        headers: of each question, such as the tenant's. They are no secrets.
-        token_file: where the bearer token is mounted; `None`: it asks for none.
-        authority_file: of the only authorities to trust; `None`: those of the operator's image.
+        headers: headers of each query, such as the tenant's. They are no secrets.
+        token_file: path of the bearer token; `None`: it needs none.
+        authority_file: path of the only trusted authorities; `None`: those of the operator's image.
     """
 
     url: str
@@ -45,23 +45,23 @@ class InstalledPrometheus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What the operator was installed with, and what its cluster offers.
+    """The settings of the operator's installation, and the features of its cluster.
 
     Attributes:
-        launcher_image: of the init container in every engine pod.
+        launcher_image: image of the init container in every engine pod.
         any_pod_template: whether pools may ask for pods that the restrictions refuse.
         any_extra_args: whether pools may set any option of vLLM.
-        network: of NetworkPolicies for pools; `None`: it makes none.
+        network: basis of NetworkPolicies for pools; `None`: it makes none.
         pod_monitors: whether the API server serves the PodMonitor kind.
         gateway_routes: whether pools may have HTTPRoutes.
         serves_routes: whether the API server serves the HTTPRoute kind.
         pool_roles: whether it serves the PoolRole kind, which an older CRD chart lacks.
         prometheus_urls: the Prometheus servers that pools may name; empty: see `addresses`.
         prometheus: the server of pools that name none, if there is one.
-        hub_token_secrets: names of the Secrets that pools may have credentials for weights in;
+        hub_token_secrets: names of the Secrets that may hold pools' credentials for weights;
             empty: any of the pool's namespace.
-        cache_host_paths: folders of nodes that pools may cache in; `None`: not known, so any.
-        lease: which the operator holds, as NAMESPACE/NAME; `None`: it holds none.
+        cache_host_paths: folders of nodes that pools may use as cache; `None`: not known, so any.
+        lease: the operator's Lease, as NAMESPACE/NAME; `None`: it holds none.
     """
 
     router_image: str
@@ -84,11 +84,11 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Somebody else who sets replicas that Tandem manages.
+    """Another manager that sets replicas that Tandem manages.
 
     Attributes:
-        who: in words.
-        left_alone: whether Tandem writes none meanwhile.
+        who: the manager, in words.
+        left_alone: whether Tandem writes no count meanwhile.
     """
 
     who: str
@@ -97,28 +97,29 @@ class Rival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """One pool as the API server, its routers and its engines show it now.
+    """One pool as its API server, routers and engines show it now.
 
     Attributes:
         pool: the InferencePool as stored, status included.
-        parsed: the same as the API's types, or what is wrong with it; `None`: `plan` parses it.
+        parsed: the same as the API's types, or its error; `None`: `plan` parses it.
         children: every live object whose controller is this pool (all kinds that `plan` builds),
-            whole and with `apiVersion` and `kind`. One that is missing here is created.
+            whole and with `apiVersion` and `kind`. A missing one is created.
         pods: every live pod of the pool's own ReplicaSets, router pods included.
         router_pods: router pods that were asked for their arrivals.
-        metrics_source: where `engines` and `latency` come from.
+        metrics_source: the source of `engines` and `latency`.
         prometheus_passed_over: whether the pods were asked because Prometheus did not know enough.
-        prometheus_fault: why the server told nothing at all, in words that stay the same.
-        memory: what the last `Plan.memory` of this process held; `None` after a start (it is then
-            read from the ConfigMap among `children`).
-        memory_refused_s: when the API server refused the memory, if it has taken none since.
-        cordoned: nodes that take no new pods, being emptied; `None` where that may not be read.
-        quota: the GPUs that it shares with the other pools of its namespace; `None` where there is
-            no quota on them, or its replicas hold none.
-        rivals: who else sets replicas, by component.
-        asked: replicas that PoolRoles of External roles ask for, by role, where somebody else than
+        prometheus_fault: why the server gave no data at all, in words that stay the same.
+        memory: the last `Plan.memory` of this process; `None` after a start (it is then read from
+            the ConfigMap among `children`).
+        memory_refused_s: when the API server refused the memory, if it has accepted none since.
+        cordoned: nodes that are being drained and take no new pods; `None` without the right to
+            read them.
+        quota: the GPUs that it shares with the other pools of its namespace; `None` if there is no
+            quota on them, or its replicas hold none.
+        rivals: other managers of replicas, by component.
+        asked: replicas that PoolRoles of External roles ask for, by role, if a client other than
             Tandem wrote them.
-        waiting: autoscalers, by the Managed role whose PoolRole they would scale if there were one.
+        waiting: autoscalers, by the Managed role whose PoolRole they would scale if it existed.
     """
 
     pool: Mapping[str, Any]

@@ -22,7 +22,7 @@ def row(attainment: float, goodput: float) -> dict[str, Any]:
 
 
 def rows(**attainments: float) -> dict[tuple[str, str], Any]:
-    """Of one family, the same goodput throughout."""
+    """Return the rows of one family, all with the same goodput."""
     [case] = FAMILIES["level"]
     return {(case.name, step): row(attainment, 4.0) for step, attainment in attainments.items()}
 

@@ -1,4 +1,4 @@
-"""The load phases against a small server, with a pool that is only told of."""
+"""The load phases against a small server, with a pool that exists only in reports."""
 
 import io
 import json
@@ -77,7 +77,7 @@ SPEED = Speed(prefill_tokens_per_s=90.0, step_fixed_s=0.0, step_per_stream_s=0.1
 
 
 def phase(name, **changes):
-    """Thirty prompts of three tokens per second."""
+    """Return a phase of thirty prompts of three tokens per second."""
     fields = {
         "pods": 1.0,
         "loads": Role.PREFILL,
@@ -99,7 +99,7 @@ async def run(
     record_path=None,
     cold_start_s=0.1,
 ):
-    """The phases on a pool that `watch` tells of, whose pods start in no time."""
+    """Return the phases on a pool that `watch` tells of, whose pods start in no time."""
     watch.sights.append(sight(1, 1))
     runner, url = await serve(on_request)
     dashboard = dashboard or Dashboard(slo=SLO)

@@ -83,7 +83,7 @@ def test_a_page_that_the_navigation_lacks_is_refused(tmp_path: Path) -> None:
 
 
 def a_site(folder: Path, *, pages: dict[str, str]) -> Path:
-    """A site of its own pages with the settings of ours."""
+    """Return a site of its own pages with the settings of ours."""
     (folder / "docs").mkdir()
     for name, text in pages.items():
         (folder / "docs" / name).write_text(text)

@@ -1,4 +1,4 @@
-"""What is made of measured engines; that they are measured at all, the engine tests show."""
+"""The figures made of measured engines; the engine tests show that engines are measured at all."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a soak lost is charged to the faults that it was open at, and to nothing else."""
+"""A loss in a soak is charged to the faults that it was open at, and to nothing else."""
 
 from e2e.faults.evidence import Fate
 from e2e.faults.scenario import Loss

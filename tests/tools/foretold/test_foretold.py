@@ -1,4 +1,4 @@
-"""What was foretold of an edit and what happened are the same figures over the same time."""
+"""The forecast of an edit and its real outcome are the same figures over the same time."""
 
 import pytest
 

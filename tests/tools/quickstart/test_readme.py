@@ -72,7 +72,7 @@ def test_commands_run_elsewhere_and_what_they_leave_behind_ends(tmp_path: Path) 
 
 
 def runs(pid: str) -> bool:
-    """Whether a process is there and not just waited for."""
+    """Return whether a process is there and not just waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
     except OSError:

@@ -22,7 +22,7 @@ SOURCE = Source("a" * 40, 1_700_000_000)
 
 
 def released(order: Order) -> list[ReleasedImage]:
-    """A made-up digest for each image."""
+    """Return a made-up digest for each image."""
     return [
         ReleasedImage(
             image,
@@ -46,7 +46,7 @@ def chart(order: Order, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def images_in(manifest: str) -> set[str]:
-    """Every image of ours that the operator runs, or gives pools."""
+    """Return every image of ours that the operator runs, or gives pools."""
     [deployment] = [
         one for one in yaml.safe_load_all(manifest) if one and one["kind"] == "Deployment"
     ]

@@ -1,4 +1,4 @@
-"""What is refused before anything is built, each in one sentence."""
+"""The refusals before anything is built, each in one sentence."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ PLACE = "registry.example.com/team"
 
 
 def tree(folder: Path, *, chart_version: str = VERSION) -> Path:
-    """The files that say a version."""
+    """Return the files that say a version."""
     for name in ("pyproject.toml", "charts/tandem/Chart.yaml", "charts/tandem-crds/Chart.yaml"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)

@@ -1,4 +1,4 @@
-"""What builds and releases are made of is named by its contents."""
+"""The inputs of builds and releases are named by their contents."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Where a release comes from, its checksums, and who signs it."""
+"""The origin of a release, its checksums, and its signer."""
 
 import stat
 import subprocess

@@ -1,4 +1,4 @@
-"""What is in an image, and the SBOM that says so."""
+"""The contents of an image, and the SBOM that lists them."""
 
 import io
 import json

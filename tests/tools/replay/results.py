@@ -1,4 +1,4 @@
-"""Results of replays that nobody ran."""
+"""Made-up results of replays."""
 
 from benchmarks.replay.simulate import Result
 

@@ -1,4 +1,4 @@
-"""What the operator writes as status is what the schema declares: nothing is pruned."""
+"""The operator writes only status that the schema declares: nothing is pruned."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tandem_operator.api.structural import structural_schema
 
 
 def admitted(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Values that a structural schema admits and the API server would not prune."""
+    """Return the values that a structural schema admits and the API server would not prune."""
     if "properties" in schema:
         fields = {name: admitted(child) for name, child in schema["properties"].items()}
         required = {name: fields.pop(name) for name in schema.get("required", ())}

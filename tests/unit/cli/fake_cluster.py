@@ -26,7 +26,7 @@ CLUSTER = {
 
 
 class FakeCluster:
-    """What the API server has, and what it was asked for."""
+    """The objects of the API server, and the requests to it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -89,7 +89,7 @@ class FakeCluster:
         return web.json_response({"items": items})
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
-        """What the API server and a kubelet do together."""
+        """Answer as the API server and a kubelet do together."""
         assert request.headers["Authorization"] == "Bearer of-alice"
         assert request.query["ports"] == str(PORT)
         if self.refused is not None:
@@ -144,7 +144,7 @@ class FakeRouter:
 
 @contextlib.contextmanager
 def running(cluster: FakeCluster) -> Iterator[FakeCluster]:
-    """The cluster while its thread runs."""
+    """Run the cluster in its thread for the block."""
     loop = cluster.loop
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -159,12 +159,12 @@ def running(cluster: FakeCluster) -> Iterator[FakeCluster]:
 
 
 def do(cluster: FakeCluster, work: Any) -> Any:
-    """What comes of a coroutine in the cluster's thread."""
+    """Return the result of a coroutine in the cluster's thread."""
     return asyncio.run_coroutine_threadsafe(work, cluster.loop).result(timeout=60)
 
 
 def page(*rows: Any, now_s: float, **fields: Any) -> dict[str, Any]:
-    """One page of `/requests`."""
+    """Return one page of `/requests`."""
     return {
         "schema": 1,
         "router": "chat-router-0",

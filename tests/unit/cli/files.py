@@ -50,7 +50,7 @@ def tandem(*words: str, stdin: str | None = None) -> Result:
 
 
 def sentence(result: Result) -> str:
-    """What a refusal said: on standard error, with exit code 2 and no traceback."""
+    """Return the sentence of a refusal: on standard error, with exit code 2 and no traceback."""
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert isinstance(result.exception, SystemExit)
@@ -58,7 +58,7 @@ def sentence(result: Result) -> str:
 
 
 def failed(result: Result) -> str:
-    """What a command said that could not do what it was asked for, in a line of its own."""
+    """Return the error of a command that could not do its work, in a line of its own."""
     assert result.exit_code == 1, result.output
     assert result.stdout == ""
     [line] = result.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""What `kubectl get ipool,events,configmap -o yaml` saves of a pool that is in trouble."""
+"""The output of `kubectl get ipool,events,configmap -o yaml` for a pool that is in trouble."""
 
 from dataclasses import replace
 from typing import Any
@@ -92,7 +92,7 @@ def memory(text: str | None = None) -> dict[str, Any]:
 
 
 def learned_memory() -> dict[str, Any]:
-    """Of a pool whose engines told of themselves before they were Ready, as fast as on an H200."""
+    """Return the memory of a pool whose engines measured themselves, as fast as on an H200."""
     told = StartUp(prefill=((100, 0.0195), (1117, 0.0385)), steps=((1, 0.0062), (64, 0.0085)))
     engines = EngineModels().with_start_up(Role.PREFILL, told).with_start_up(Role.DECODE, told)
     learned = LearnedEngines(engines={"abc": replace(engines, kv_capacity_tokens=600_000.0)})

@@ -200,7 +200,7 @@ def test_options_that_make_no_sense_are_refused_in_a_sentence(pool, words, told)
 
 
 def own_profile(folder, **changes):
-    """The measured profile as a file of one's own; a change to `None` leaves a field out."""
+    """Return the measured profile as a file of one's own; a change to `None` leaves a field out."""
     shipped = files("tandem_operator.cli") / "profiles/h200-llama-3.1-8b-fp8.json"
     fields = {**json.loads(shipped.read_text()), **changes}
     kept = {name: value for name, value in fields.items() if value is not None}

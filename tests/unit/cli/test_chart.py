@@ -17,7 +17,7 @@ def chart():
 
 
 def named(svg):
-    """By text, the box of each name."""
+    """Return the box of each name, by its text."""
     found = re.findall(r'<text class="(name[^"]*)" x="([\d.]+)" y="([\d.]+)">([^<]+)</text>', svg)
     boxes = {}
     for css, x, y, text in found:

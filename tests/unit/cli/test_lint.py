@@ -85,7 +85,7 @@ def test_a_good_pool_is_clean_and_says_so_on_standard_error(tmp_path):
 
 
 def documents():
-    """Every pool, or part of a pool's spec, in the samples and in the documents."""
+    """Yield every pool, or part of a pool's spec, in the samples and in the documents."""
     for sample in sorted((ROOT / "manifests" / "samples").glob("*.yaml")):
         yield pytest.param(sample.name, sample.read_text(), id=sample.name)
     fields = set(yaml.safe_load(GOOD)["spec"]) | {"placement", "networkPolicies"}

@@ -1,4 +1,4 @@
-"""What the operator would refuse of a stored pool, `tandem lint` finds; on random edits of one."""
+"""`tandem lint` finds all that the operator would refuse of a stored pool, on random edits."""
 
 import copy
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ Way = tuple[int | str, ...]
 
 
 def ways(value: Any, way: Way = ()) -> Iterator[Way]:
-    """The way to every field and item below a value."""
+    """Yield the way to every field and item below a value."""
     inside = value.items() if isinstance(value, dict) else ()
     if isinstance(value, list):
         inside = enumerate(value)
@@ -49,7 +49,7 @@ VALUES = st.one_of(
 
 @st.composite
 def edited_pools(draw: st.DrawFn) -> dict[str, Any]:
-    """The good pool after up to three edits: a field set, taken away, or called otherwise."""
+    """Draw the good pool after up to three edits: a field set, removed, or renamed."""
     pool = copy.deepcopy(POOL)
     for _ in range(draw(st.integers(1, 3))):
         *steps, last = draw(st.sampled_from(SPEC_WAYS))
@@ -72,7 +72,7 @@ def edited_pools(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def refused(pool: dict[str, Any]) -> bool:
-    """Whether the operator would leave the pool as it was."""
+    """Return whether the operator would leave the pool as it was."""
     try:
         parsed = parse_pool(without_nulls(pool))
     except InvalidPoolError:

@@ -1,4 +1,4 @@
-"""What files leave out of a question, a live pool answers: its spec, its traffic, its engines."""
+"""A live pool answers what files leave open: its spec, its traffic, its engines."""
 
 import json
 import random
@@ -89,7 +89,7 @@ def test_what_is_named_goes_before_what_the_pool_has(live, edited):
     assert found["slo"]["tpot_s"] == 0.012
     assert found["profile"] == "h200-llama-3.1-8b-fp8"
     assert found["traffic"]["name"] == "poisson 12/s"
-    # Its routers are not asked for traffic that nobody wants.
+    # Its routers are not asked for traffic that the command does not need.
     assert live.forwarded == []
 
 

@@ -1,4 +1,4 @@
-"""Where results go: never over what a command reads, never two results into one place."""
+"""Results never go over what a command reads, and two results never into one place."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is suggested to a person is what options take."""
+"""Options take every value that Tandem suggests to a person."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Manifests that are wrong, each by one edit of a good one; `wrong_pools.txt` has what is said."""
+"""Manifests that are wrong, each by one edit of a good one; `wrong_pools.txt` has the answers."""
 
 from collections.abc import Iterator
 
@@ -53,7 +53,7 @@ spec:
 """
 
 DECODE = "    gpusPerReplica: 1\n"
-# By name: what is replaced, and by what.
+# By name: the replaced text, and its replacement.
 WRONG: dict[str, tuple[str, str]] = {
     "another version": ("/v1alpha1", "/v1"),
     "a typo in the group": ("tandem-inference.io/", "tandem-inferense.io/"),
@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 def manifests() -> Iterator[tuple[str, str]]:
-    """The wrong manifests by name."""
+    """Yield the wrong manifests by name."""
     for name, (before, after) in WRONG.items():
         assert before in GOOD, name
         yield name, GOOD.replace(before, after, 1)

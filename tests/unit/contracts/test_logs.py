@@ -1,4 +1,4 @@
-"""Lines that operator, router and launcher log are of one kind."""
+"""Operator, router and launcher log lines of the same form."""
 
 import json
 import logging

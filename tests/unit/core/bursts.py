@@ -40,12 +40,12 @@ Span = tuple[float, float]
 
 
 def lulls_and_bursts(times: int, *, lull_s: float = 240.0, burst_s: float = 60.0) -> list[Span]:
-    """So many lulls, each with a burst after it."""
+    """Return so many lulls, each with a burst after it."""
     return [(LOW_RPS, lull_s), (HIGH_RPS, burst_s)] * times
 
 
 def lived(spans: Sequence[Span]) -> DemandHistory:
-    """The history of spans of one rate each, with a forecast that knows the rate and no more."""
+    """Return the history of spans of one rate each; its forecast knows that rate and no more."""
     rates = [rate for rate, span_s in spans for _ in range(round(span_s / BUCKET_S))]
     counts = tuple(round(rate * BUCKET_S) for rate in rates)
     return DemandHistory(
@@ -72,7 +72,7 @@ def covered(
     proof: Proof = Proof.NONE,
     overspent: bool = False,
 ) -> Cover:
-    """The insurance for such a history."""
+    """Return the insurance for such a history."""
     spec = make_spec(high=12) if spec is None else spec
     return cover_for(
         spec,

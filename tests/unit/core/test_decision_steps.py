@@ -1,4 +1,4 @@
-"""The steps of one decision, each alone: what is seen, learned, wanted, granted and done."""
+"""The steps of one decision, each alone: see, learn, want, grant and do."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ BUSY = report(decode_requests=1)
 
 
 def loaded(rate_rps: int = 6, *, replicas: int = 1, known_s: int = 400) -> Observation:
-    """Every second so many prompts of a thousand tokens, on engines that measured themselves."""
+    """Return so many prompts of 1,000 tokens each second, on engines that measured themselves."""
     seconds = range(int(NOW_S) - known_s, int(NOW_S))
     told = report(
         started_s=NOW_S - known_s,

@@ -25,7 +25,7 @@ def steady(_second: int) -> int:
 def seen(
     at_s: float, rate: Rate = steady, *, expected: int = 1, started_s: float = STARTED_S
 ) -> Arrivals:
-    """Arrivals as routers tell them `at_s` seconds after the scene begins."""
+    """Return the arrivals as routers tell them `at_s` seconds after the scene begins."""
     end_s = int(NOW_S + at_s)
     rows = [arrival(second, rate(second)) for second in range(end_s - 1200, end_s)]
     told = report(now_s=NOW_S + at_s, arrivals=rows, started_s=started_s)

@@ -1,4 +1,4 @@
-"""The simple forecasters: what each sees in a history, and when it is asked."""
+"""The simple forecasters: the forecast of each from a history, and the time of its use."""
 
 from itertools import pairwise
 from math import exp

@@ -20,7 +20,7 @@ PROVEN_RISK = TUNING.forecast.proven_risk_share
 
 
 def poisson(random: Random, rate: float) -> float:
-    """Events of a unit-time Poisson process, counted gap by gap."""
+    """Return the events of a unit-time Poisson process, counted gap by gap."""
     at, count = random.expovariate(rate) if rate > 0 else 2.0, 0
     while at < 1.0:
         at += random.expovariate(rate)
@@ -29,12 +29,12 @@ def poisson(random: Random, rate: float) -> float:
 
 
 def near(random: Random, rate: float) -> float:
-    """A count with the mean and deviation of a Poisson process, at any rate."""
+    """Return a count with the mean and deviation of a Poisson process, at any rate."""
     return max(0.0, random.gauss(rate, sqrt(rate)))
 
 
 def waves(rate_rps: float, period_s: float, *, seconds: int) -> list[float]:
-    """Counts a second around a sine of half its mean."""
+    """Return the counts a second around a sine of half its mean."""
     random = Random(7)
     return [
         near(random, rate_rps * (1.0 + 0.5 * sin(2 * pi * t / period_s))) for t in range(seconds)
@@ -44,7 +44,7 @@ def waves(rate_rps: float, period_s: float, *, seconds: int) -> list[float]:
 def last_forecast(
     rates: list[float], *, seed: int = 1, known_s: float = 1000.0, tuning: Tuning = TUNING
 ) -> Forecast:
-    """The forecast after `rates`, for a pool that was watched for `known_s` before them."""
+    """Return the forecast after `rates`, for a pool that was watched for `known_s` before them."""
     random, counts, made = Random(seed), [], None
     track = Track(since_s=NOW_S - known_s)
     for t, rate in enumerate(rates, start=1):

@@ -1,4 +1,4 @@
-"""What of an observation can be used, and what it allows: growth, shrinking, or nothing."""
+"""The usable part of an observation, and its permission: growth, shrinking, or nothing."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Between what is wanted and what is set: confirmation, windows, steps, credit and urgency."""
+"""The way from a wanted count to a set one: confirmation, windows, steps, credit and urgency."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -56,7 +56,7 @@ class Script:
         return allowed
 
     def until_shrunk(self, prefill: int, limit_s: float = 400.0) -> float:
-        """Seconds until prefill shrinks."""
+        """Return the seconds until prefill shrinks."""
         start_s, before = self.now_s, self.asked[Role.PREFILL]
         while self.now_s - start_s < limit_s:
             if self.tick(prefill)[Role.PREFILL].to < before:

@@ -1,4 +1,4 @@
-"""What engines are like is learned from running totals, and survives noise, restarts and drift."""
+"""The core learns engines from running totals, and survives noise, restarts and drift."""
 
 import functools
 from dataclasses import replace
@@ -28,7 +28,7 @@ START_UP = StartUp(
 
 
 def told(seen: Observation, start_up: StartUp = START_UP) -> Observation:
-    """The same, from engines that measured themselves."""
+    """Return the same, from engines that measured themselves."""
     return replace(seen, engines=tuple(replace(e, start_up=start_up) for e in seen.engines))
 
 
@@ -170,7 +170,7 @@ def test_totals_of_more_streams_than_an_engine_runs_teach_nothing() -> None:
 
 
 def test_a_clock_that_is_set_back_teaches_nothing() -> None:
-    """What was made until it has caught up is not taken for the batch of one moment."""
+    """The tokens made until it has caught up are not taken for the batch of one moment."""
     totals, learned = Totals(), LearnedEngines()
 
     def stream(looks: int) -> float:

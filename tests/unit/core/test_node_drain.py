@@ -1,4 +1,4 @@
-"""What one look does for a role whose only pod has to leave its node."""
+"""The effect of one look on a role whose only pod has to leave its node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ def relieved(
     under_way: Sequence[Role] = (),
     wanted: Mapping[Role, int] | None = None,
 ) -> Relief:
-    """One look at a pool with one decode pod and these prefill pods."""
+    """Return one look at a pool with one decode pod and these prefill pods."""
     seen = observe(
         prefill=0,
         decode=1,

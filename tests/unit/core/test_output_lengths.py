@@ -16,7 +16,7 @@ MEAN_TOKENS = MEDIAN_TOKENS * exp(SIGMA * SIGMA / 2.0)
 
 
 def lived(growth: float, *, last_rps: float = 40.0) -> tuple[RouterReport, list[float]]:
-    """What a router tells at `END_S`, arrivals growing by such a share per second; and those."""
+    """Return a router's report at `END_S`, and the arrivals, which grow by a share per second."""
     random = Random(7)
     counts = [last_rps * exp(growth * (at - END_S)) for at in range(START_S - 300, END_S)]
     answers: dict[int, list[int]] = {}

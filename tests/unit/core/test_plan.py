@@ -24,7 +24,7 @@ SAMPLE = sampled(poisson(30.0))
 
 
 def late_share(each_rps: float, rate_rps: float, replicas: int) -> float:
-    """A replica bears `each_rps`, and what is above that is late."""
+    """Return the late share where each replica bears `each_rps`."""
     return max(0.0, 1.0 - replicas * each_rps / rate_rps)
 
 
@@ -37,7 +37,7 @@ def planned(
     decode_rps: float = STEP_RPS,
     floors: Mapping[Role, int] | None = None,
 ) -> Plan:
-    """The plan for a rate of which every prefill replica bears ten requests a second."""
+    """Return the plan for a rate of which every prefill replica bears ten requests a second."""
     bears = {Role.PREFILL: STEP_RPS, Role.DECODE: decode_rps}
     demands = {
         role: RoleDemand(late_share=partial(late_share, each), busy=1.0 / each)
@@ -79,7 +79,7 @@ def plan_of(
 
 
 def prefill(plan: Plan) -> tuple[int, int, int]:
-    """Prefill's targets: surely, wanted, kept."""
+    """Return prefill's targets: surely, wanted, kept."""
     return tuple(each.target[Role.PREFILL] for each in (plan.sure, plan.choice, plan.keep))  # type: ignore[return-value]
 
 

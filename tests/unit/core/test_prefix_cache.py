@@ -10,7 +10,7 @@ PROMPT, HIT = 1000, 800
 
 
 def seen(hits: list[int], *, rate: int = 4, queued: int = 0, prefilling: int = 0) -> Arrivals:
-    """One entry of `hits` a second: the cached tokens of each of its requests, oldest first."""
+    """Return a report with an entry of `hits` a second: the cached tokens of its requests."""
     begin_s = NOW_S - len(hits)
     rows = [
         replace(arrival(begin_s + i, rate, PROMPT), cached_tokens=rate * hit)

@@ -1,4 +1,4 @@
-"""Where budget, history and insurance meet the plan: what is held, for how long, and for what."""
+"""Budget, history and insurance meet the plan: replicas held, for how long, and for what."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ STEADY = Cover(
 
 @dataclass
 class Wanting:
-    """A plan for a forecast that wants so many of each role, and floors it was asked for."""
+    """A planner that wants so many replicas of each role, and notes the floors of each call."""
 
     replicas: int
     asked: list[Mapping[Role, int]] = field(default_factory=list)
@@ -163,7 +163,7 @@ def test_nothing_is_insured_while_nothing_can_be_planned() -> None:
 
 
 def known(*, feasible: bool, work: Work = WORK) -> Situation:
-    """Requests of today whose objective some fleet can hold, or none."""
+    """Return the requests of today whose objective some fleet can hold, or none."""
     told = {"busy": work.busy, "mean_tokens": work.mean_tokens}
     return cast(
         Situation, SimpleNamespace(feasible=feasible, work=lambda *, overflow: work, **told)
@@ -178,7 +178,7 @@ def looked(
     attainment: float = 0.95,
     spec: PoolSpec | None = None,
 ) -> Promise:
-    """One look at a silent pool; without a situation the requests of today are unknown."""
+    """Look once at a silent pool; without a situation the requests of today are unknown."""
     return promise.look(
         make_spec(high=12, attainment=attainment) if spec is None else spec,
         routers=[report(now_s=NOW_S + at_s)],
@@ -402,7 +402,7 @@ def test_hours_of_which_nothing_is_known_end_no_pattern() -> None:
 
 
 def at_rest(spec: PoolSpec, *, prefill: int, decode: int) -> Decision:
-    """What is decided for a pool at rest that is insured against bursts."""
+    """Return the decision for a pool at rest that is insured against bursts."""
     memory = Memory(promise=promised(replace(STEADY, end_s=int(NOW_S))))
     decision = None
     for step in range(0, 300, 5):
@@ -461,7 +461,7 @@ def test_a_restart_loses_nothing_of_a_promise() -> None:
 
 
 def fullest() -> Promise:
-    """Every column as long as it gets, with the counts of a very busy pool."""
+    """Return every column as long as it gets, with the counts of a very busy pool."""
     buckets = KEPT_S // BUCKET_S
     return Promise(
         budget=ErrorBudget(

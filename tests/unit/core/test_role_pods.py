@@ -1,4 +1,4 @@
-"""What a role's pods are worth: how long they take to start, and which of them will not."""
+"""The worth of a role's pods: how long they take to start, and which of them will not."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_the_first_look_of_all_takes_what_it_finds_less_what_is_plainly_no_start
 
 
 def test_a_start_behind_a_gate_begins_on_the_node() -> None:
-    """How long Kueue lets a pod wait is no cold start, and the forecast looks one start ahead."""
+    """Time that a pod waits for Kueue is no cold start, and the forecast looks one start ahead."""
     gated = replace(
         started("p", created_s=NOW_S, seconds=None), phase=PodPhase.UNSCHEDULED, gates=("kueue",)
     )

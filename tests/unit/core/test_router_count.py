@@ -1,4 +1,4 @@
-"""How many routers there are, from how busy they are."""
+"""The number of routers, from how busy they are."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -23,7 +23,7 @@ HORIZONS_S = (2.0, 60.0, 120.0, 240.0)
 
 
 def history(spans: list[Span], *, seed: int | None = 1) -> DemandHistory:
-    """Requests of spans of one rate each, with the chance of a Poisson process."""
+    """Return the requests of spans of one rate each, with the chance of a Poisson process."""
     random, counts = Random(seed), []
     for rate, span_s in spans:
         for _ in range(round(span_s / BUCKET_S)):

@@ -135,7 +135,7 @@ def small_prompts(rate_rps: float) -> Situation:
 def learned_overhead_s(
     known_s: float, surplus_s: float | None, *, ready: int = 8, settled: bool = True
 ) -> float:
-    """What is known of the overhead after a median TTFT `surplus_s` above that of no queue."""
+    """Return the overhead learned from a median TTFT `surplus_s` above that of no queue."""
     situation = small_prompts(30.0)
     alone_s = situation.replay.work.unloaded_ttft_s(0.5)
     p50_s = None if surplus_s is None else alone_s + surplus_s

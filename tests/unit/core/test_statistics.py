@@ -1,4 +1,4 @@
-"""What is taken for a change, and what for chance."""
+"""The difference between a change and chance."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What counts as a surprise: what the forecast missed, unless it has learned that load since."""
+"""A surprise is load that the forecast missed, unless it has learned that load since."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ HIGHER: list[Span] = [(LOW_RPS, CALM_S), (2.5 * HIGH_RPS, 40.0), (LOW_RPS, CALM_
 
 
 def foreseen(spans: Sequence[Span], *, after_s: float, until_s: float) -> DemandHistory:
-    """Lived by a forecast that, between two moments, sees each rate a start-up before it comes."""
+    """Return a history whose forecast sees each rate of a time a start-up before it comes."""
     history = lived(spans)
     ahead, first, end = int(2 * LEAD_S) // BUCKET_S, int(after_s) // BUCKET_S, int(until_s)
     return replace(
@@ -110,7 +110,7 @@ ONE_EACH = dict.fromkeys(Role, 1)
 
 
 def felt(*buckets: int, of: int = 30) -> tuple[BucketPart, ...]:
-    """A calm with a burst in each of these buckets."""
+    """Return a calm with a burst in each of these buckets."""
     steps = [BURST if at in buckets else CALM for at in range(of)]
     return tuple(
         BucketPart(at, 1.0, dict.fromkeys(Role, step), step) for at, step in enumerate(steps)
@@ -118,7 +118,7 @@ def felt(*buckets: int, of: int = 30) -> tuple[BucketPart, ...]:
 
 
 def late(share: float = 0.5) -> dict[Role, Late]:
-    """So much is late of a burst on one replica, and nothing else."""
+    """Return a law: so much of a burst is late on one replica, and nothing else."""
     return {
         role: Late(lambda rate, n: share if rate > 1.1 and n == 1 else 0.0, busy=1.0)
         for role in Role

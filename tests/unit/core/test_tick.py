@@ -28,7 +28,7 @@ START_UP = StartUp(prefill=((32.0, 0.08), (1024.0, 0.4)), steps=((1.0, 0.01), (6
 
 
 def at(observation: Observation, now_s: float) -> Observation:
-    """The same view, sampled at `now_s`."""
+    """Return the same view, sampled at `now_s`."""
     return replace(
         observation,
         engines=tuple(replace(e, sampled_s=now_s) for e in observation.engines),
@@ -45,7 +45,7 @@ def tick(
 def rest(
     observation: Observation, *, spec: PoolSpec | None = None, seconds: int = REST_S
 ) -> list[Decision]:
-    """Ticks over the same idle view; what is decided is not carried out."""
+    """Decide again and again on the same idle view; no decision is carried out."""
     memory, decisions = Memory(), []
     for step in range(0, seconds, 5):
         now_s = NOW_S + step
@@ -149,7 +149,7 @@ def test_a_pool_that_turns_clients_away_is_not_at_rest() -> None:
 
 
 def shrinks_after_s(seen: Callable[[float], Observation], *, until_s: int) -> list[int]:
-    """When, after `NOW_S`, prefill was told to shrink under steady light traffic."""
+    """Return when, after `NOW_S`, prefill had to shrink under steady light traffic."""
     spec, memory, shrunk = make_spec(low=1), Memory(), []
     for step in range(0, until_s, 5):
         now_s = NOW_S + step
@@ -186,7 +186,7 @@ def two_ticks(
     rate_rps: Callable[[float], int] = lambda _age_s: 6,
     started_s: float = NOW_S - 600.0,
 ) -> tuple[Decision, Decision]:
-    """Decisions on two minutes of traffic, its rate by how long ago, to routers of that age."""
+    """Return two decisions on two minutes of traffic, by its rate over its age."""
     memory, decisions = Memory(), []
     for now_s in (NOW_S, NOW_S + 5.0, NOW_S + 10.0):
         seconds = [now_s - age for age in range(120, 0, -1)]
@@ -262,7 +262,10 @@ def test_a_transfer_counts_in_ttft_though_engines_measured_themselves_before_any
 def served(
     now_s: float, prefill: int, rates: Mapping[float, int], *, started_s: float
 ) -> Observation:
-    """What is seen of a pool whose router started then, and of so many requests each second."""
+    """Return the observation of a pool with so many requests each second.
+
+    Its router started at `started_s`.
+    """
     coming = [arrival(second, rate, 1000) for second, rate in rates.items() if second < now_s]
     gone = [ended(second, rate) for second, rate in rates.items() if second < now_s]
     routers = [report(now_s=now_s, started_s=started_s, arrivals=coming, finished=gone)]
@@ -278,7 +281,7 @@ def watched(
     started_s: float = NOW_S,
     stabilization_s: float = 60.0,
 ) -> list[RoleDecision]:
-    """Prefill's ticks over so many seconds; what is decided is not carried out."""
+    """Return prefill's decisions over so many seconds; none of them is carried out."""
     memory, spec, found = Memory(), make_spec(stabilization_s=stabilization_s), []
     for step in range(0, seconds, 5):
         seen = served(NOW_S + step, prefill, rates, started_s=started_s)
@@ -334,7 +337,7 @@ def test_how_long_answers_are_is_remembered_beside_the_requests_and_corrected_fo
 def first_shrink_s(
     rates: Mapping[float, int], *, started_s: float = NOW_S, memory: Memory | None = None
 ) -> int:
-    """Seconds until four prefill pods become fewer."""
+    """Return the seconds until four prefill pods become fewer."""
     memory, spec = memory or Memory(), make_spec(stabilization_s=10.0)
     for step in range(0, 300, 5):
         now_s = NOW_S + step

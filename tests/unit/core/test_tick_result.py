@@ -1,4 +1,4 @@
-"""What a tick found out: its numbers for people, and the budget that is in force."""
+"""The findings of a tick: its numbers for people, and the budget that is in force."""
 
 from dataclasses import replace
 

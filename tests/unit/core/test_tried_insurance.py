@@ -1,4 +1,4 @@
-"""What came of an insurance: when it stays, when it is not taken again, and who gives one back."""
+"""The outcome of an insurance: when it stays, when it is not taken again, when it is given back."""
 
 from dataclasses import replace
 

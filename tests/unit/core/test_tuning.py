@@ -22,7 +22,7 @@ def parameters(node: ast.FunctionDef) -> list[str]:
 
 
 def key(path: Path, name: str) -> str:
-    """A private name is one of its file."""
+    """Return the key of a name; a private name belongs to its file."""
     return f"{path}:{name}" if name.startswith("_") else name
 
 
@@ -36,7 +36,7 @@ def has_field(node: ast.ClassDef) -> bool:
 
 
 def tuned_names() -> tuple[set[str], set[str]]:
-    """Functions and classes that take a `tuning`, and methods that do."""
+    """Return the functions and classes that take a `tuning`, and methods that do."""
     functions, methods = set[str](), set[str]()
     for path, tree in trees():
         inside = set[ast.FunctionDef]()
@@ -54,7 +54,7 @@ def tuned_names() -> tuple[set[str], set[str]]:
 
 
 def called(node: ast.Call) -> ast.expr:
-    """What is called, now or by the `partial` that this makes."""
+    """Return the callee, whether it is called now or by the `partial` that this makes."""
     partial = isinstance(node.func, ast.Name) and node.func.id == "partial"
     return node.args[0] if partial else node.func
 

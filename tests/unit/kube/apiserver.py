@@ -1,4 +1,4 @@
-"""A small HTTP server that notes what is written to it and answers like an API server."""
+"""A small HTTP server that notes every write and answers like an API server."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ class Recorder:
 
 @contextlib.asynccontextmanager
 async def recording():
-    """A client and the server that records it."""
+    """Run a client and the server that records it."""
     recorder = Recorder()
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", recorder.answer)

@@ -1,4 +1,4 @@
-"""The names of autoscalers: asked for only in a fight, and not needed for it."""
+"""The names of autoscalers are read only in a fight, and are not needed for it."""
 
 import pytest
 

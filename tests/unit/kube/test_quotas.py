@@ -1,4 +1,4 @@
-"""Reading quotas: seldom, only what is needed; without the right to it, as if there were none."""
+"""Quotas are read seldom and only where needed; without the right, as if there were none."""
 
 import pytest
 

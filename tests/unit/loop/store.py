@@ -27,7 +27,7 @@ class Store:
 
     `refusals` answers writes of an object (NAME, or NAME/SUBRESOURCE), or without a name all lists
     of a kind, with a status. Writes of the object in `cuts` get no answer. `listed` hears of each
-    list before whoever asked for it does. `served`: plurals of optional kinds that discovery tells
+    list before its caller does. `served`: plurals of optional kinds that discovery tells
     of.
     """
 
@@ -66,12 +66,12 @@ class Store:
         self.kinds["pods"][pod["metadata"]["name"]] = pod
 
     def edit(self, spec):
-        """What somebody applies to the pool's spec."""
+        """Apply an edit of the pool's spec, as a user does."""
         self.pool["spec"] = _over(self.pool["spec"], spec)
         self.pool["metadata"]["generation"] += 1
 
     def restart(self, *, lease=None, gateway_routes=False):
-        """A new process of the operator, which has never seen the pool; it may hold a Lease."""
+        """Start a new operator process, which has never seen the pool; it may hold a Lease."""
         self.registry = CollectorRegistry()
         self.loop = PoolLoop(
             self._kube,
@@ -154,7 +154,7 @@ class Store:
         return web.json_response({"details": {"causes": [cause]}}, status=409)
 
     def _owner_in_the_way(self, plural, name, body, manager):
-        """Another manager of `spec.replicas`, where it has another count."""
+        """Return another manager of `spec.replicas`, where it has another count."""
         current, wanted = self.kinds[plural].get(name), (body.get("spec") or {}).get("replicas")
         if current is None or wanted in (None, (current.get("spec") or {}).get("replicas")):
             return None
@@ -176,7 +176,7 @@ class Store:
 
 
 def owned_by(kind, name, uid):
-    """Metadata of an object that another one controls."""
+    """Return the metadata of an object that another one controls."""
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": True}
     return {"ownerReferences": [owner]}
 
@@ -188,7 +188,7 @@ def own(deployment, manager):
 
 
 def _address(path):
-    """Plural, name and subresource; all `None` for discovery."""
+    """Return plural, name and subresource; all `None` for discovery."""
     _, namespaced, rest = path.partition("/namespaces/")
     if not namespaced:
         return None, None, None
@@ -205,7 +205,7 @@ def _over(under, over):
 
 @contextlib.asynccontextmanager
 async def storing():
-    """A store behind a real client."""
+    """Run a store behind a real client."""
     app = web.Application()
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     configuration = Configuration()

@@ -1,4 +1,4 @@
-"""Counts and names that somebody else claims."""
+"""Counts and names that another program claims."""
 
 import pytest
 
@@ -8,7 +8,7 @@ PREFILL, DECODE = "tiny-prefill", "tiny-decode"
 
 
 def autoscale(store, replicas, name=PREFILL):
-    """What an autoscaler does to a Deployment."""
+    """Set a Deployment's replicas, as an autoscaler does."""
     found = store.kinds["deployments"][name]
     found["spec"]["replicas"] = replicas
     own(found, "kube-controller-manager")

@@ -1,4 +1,4 @@
-"""The memory of a pool is a help: a pass never fails for what becomes of it."""
+"""The memory of a pool is a help: a pass never fails because of it."""
 
 import json
 
@@ -17,13 +17,13 @@ def memory_of(store):
 
 
 def started_pod(store):
-    """A prefill pod that took twenty seconds to be Ready."""
+    """Return a prefill pod that took twenty seconds to be Ready."""
     live = world(children=tuple(store.kinds["deployments"].values()))
     return pod(live, "prefill", created=NOW.replace(":20Z", ":00Z"))
 
 
 def poisoned(store, **parts):
-    """The stored memory with some of its parts replaced."""
+    """Replace some parts of the stored memory."""
     data = store.kinds["configmaps"]["tiny-memory"]["data"]
     data["memory.json"] = json.dumps(json.loads(data["memory.json"]) | parts)
 

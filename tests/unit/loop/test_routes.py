@@ -17,7 +17,7 @@ def routed(store):
 
 
 def refusal(store):
-    """What the pool says of its route, all else being in force."""
+    """Return the pool's sentence on its route; all else is in force."""
     assert store.condition("Accepted")["status"] == "True"
     assert "tiny-memory" in store.kinds["configmaps"]
     assert ("configmaps", "tiny-memory") in store.tried

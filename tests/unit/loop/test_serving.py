@@ -15,7 +15,7 @@ from tandem_operator.workqueue import KeyedQueue, WorkPace
 
 
 class Slow:
-    """A metric that takes until somebody lets it go."""
+    """A metric that takes until the test lets it go."""
 
     def __init__(self):
         self.asked, self.go = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""What a pass lets a scrape of the operator find."""
+"""The series that a pass leaves for a scrape of the operator."""
 
 WHERE = {"namespace": "serving", "pool": "tiny"}
 

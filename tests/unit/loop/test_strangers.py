@@ -5,7 +5,7 @@ from tests.unit.workloads.cluster import pod, world
 
 
 def looking_like(store, component, name):
-    """A Ready pod with all labels and annotations of a component, and an address."""
+    """Return a Ready pod with all labels and annotations of a component, and an address."""
     live = world(children=tuple(store.kinds["deployments"].values()))
     found = pod(live, component, status={"podIP": "127.0.0.1"}, name=name)
     store.kinds["pods"][name] = found

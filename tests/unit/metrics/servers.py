@@ -57,12 +57,12 @@ class Values:
 
 
 def access(session, installation=INSTALLATION, **held):
-    """Prometheus servers of an installation, all asked by one session."""
+    """Return the Prometheus servers of an installation, all asked by one session."""
     return PrometheusAccess(
         installation, values=Values(**held), open_session=session, guarded_session=session
     )
 
 
 def server_at(session, url, **more):
-    """One Prometheus server."""
+    """Return one Prometheus server."""
     return ServerAccess(session, url, **more)

@@ -1,4 +1,4 @@
-"""What pods and Prometheus servers of one author can cost the others, over real sockets."""
+"""The cost of one author's pods and Prometheus servers to the others, over real sockets."""
 
 import asyncio
 import gzip
@@ -42,7 +42,7 @@ def router(port):
 
 
 async def endless(request):
-    """A hundred megabytes, as long as somebody reads them."""
+    """Send a hundred megabytes, as long as the client reads them."""
     response = web.StreamResponse()
     await response.prepare(request)
     for _ in range(1600):
@@ -51,7 +51,7 @@ async def endless(request):
 
 
 async def asked(handlers, *, url_path=""):
-    """What a Prometheus source makes of a server."""
+    """Return the answer of a Prometheus source about a server."""
     async with serving(handlers) as (port, seen), pods_session() as session:
         source = PrometheusSource(
             server_at(session, f"http://127.0.0.1:{port}{url_path}"), timeout_s=10.0
@@ -60,7 +60,7 @@ async def asked(handlers, *, url_path=""):
 
 
 async def reported(page):
-    """What is told of a router that answers so on `/arrivals`."""
+    """Return the report of a router that answers so on `/arrivals`."""
     async with serving({"/arrivals": page}) as (port, _), pods_session() as session:
         return await DirectSource(session).reports(router(port), now_s=1100.2)
 

@@ -90,7 +90,7 @@ async def test_stale_samples_are_no_samples():
 
 
 def scrape(job, *, age_s, running, clock=9000.0):
-    """What a pod's page of two ranks became in one scrape job, by query."""
+    """Return the samples of one scrape job from a pod's page of two ranks, by query."""
     target = {"pod": "e-1", "namespace": "ns", "job": job}
     ranks = [{**target, "engine": rank, "model_name": "m"} for rank in ("0", "1")]
     ages = [{"metric": rank, "value": [clock, str(clock - age_s)]} for rank in ranks]

@@ -22,7 +22,7 @@ def pod(
     phase="Running",
     **metadata,
 ):
-    """A pod whose process runs since 400 s; its Ready condition changed when it says."""
+    """Return a pod whose process runs since 400 s; its Ready condition changed when it says."""
     running = {"running": {"startedAt": stamp(400)}}
     condition = {
         "type": "Ready",

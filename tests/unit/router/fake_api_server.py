@@ -17,7 +17,7 @@ def pod(
     owner: str | None = "",
     **labels: str,
 ) -> dict[str, Any]:
-    """A pod of the ReplicaSet with the UID `owner`: its role's own, of another, or of none."""
+    """Return a pod of the ReplicaSet with the UID `owner`; empty: its role's, `None`: none."""
     role = "prefill" if name.startswith("p") else "decode"
     owner = f"{role}-set" if owner == "" else owner
     metadata: dict[str, Any] = {
@@ -46,7 +46,7 @@ def pod(
 
 
 def replica_set(role: str, *, uid: str = "", deployment: str = "") -> dict[str, Any]:
-    """A ReplicaSet of the pool's Deployment of a role, or of another one."""
+    """Return a ReplicaSet of the pool's Deployment of a role, or of another one."""
     owner = {"kind": "Deployment", "name": deployment or f"tiny-{role}", "controller": True}
     uid = uid or f"{role}-set"
     return {"metadata": {"name": f"tiny-{uid}", "uid": uid, "ownerReferences": [owner]}}
@@ -101,7 +101,7 @@ class FakeApiServer:
         self._tell(kind, "DELETED", item)
 
     def put_unseen(self, kind: str, item: dict[str, Any]) -> None:
-        """Change an object in a way that no watch is told of."""
+        """Change an object without an event to any watch."""
         self._store(kind, item["metadata"]["name"], item)
 
     def bookmark(self, kind: str) -> None:

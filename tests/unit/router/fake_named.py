@@ -1,4 +1,4 @@
-"""What a scripted engine says on the endpoints whose events have names, in vLLM's shapes."""
+"""The events of a scripted engine on the endpoints whose events have names, in vLLM's shapes."""
 
 import json
 from typing import Any

@@ -140,7 +140,7 @@ class Pool:
         return self.router.accounts.metrics.registry.get_sample_value(name, labels)
 
     async def idle(self) -> None:
-        """Wait until the router holds no request and has written down all that it held."""
+        """Wait until the router holds no request and has recorded every request."""
         async with asyncio.timeout(10):
             await self.router.clients.drained()
 

@@ -25,7 +25,7 @@ async def start(*arguments: str, environment: Mapping[str, str] | None = None) -
 async def serving(
     folder: Path, *pods: FakeEngine, environment: Mapping[str, str] | None = None
 ) -> tuple[Process, dict[str, Any]]:
-    """A router in front of decode pods, and what it logged when its ports were open."""
+    """Return a router in front of decode pods, and what it logged when its ports were open."""
     (folder / "settings.json").write_text(json.dumps(settings_document()))
     endpoints = [
         {"name": pod.name, "role": "decode", "host": "127.0.0.1", "port": pod.port} for pod in pods

@@ -1,4 +1,4 @@
-"""An open load on a pool of fake engines, and what became of it."""
+"""An open load on a pool of fake engines, and its outcome."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a router says of how busy it is."""
+"""A router's report of how busy it is."""
 
 import pytest
 

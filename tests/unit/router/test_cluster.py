@@ -22,7 +22,7 @@ from tests.unit.router.pool import settings_document, until
 
 
 class Followed:
-    """What a router sees of a fake API server."""
+    """A router's view of a fake API server."""
 
     def __init__(self, server: FakeApiServer, token_path: Path) -> None:
         self.server = server
@@ -44,7 +44,7 @@ class Followed:
 async def following(
     seen: Followed, session: aiohttp.ClientSession, tmp_path: Path
 ) -> AsyncIterator[None]:
-    """A router's watches of the server, until the end."""
+    """Run a router's watches of the server until the end of the block."""
     url = f"http://127.0.0.1:{seen.server.port}"
     source = ClusterSource(
         session=session,

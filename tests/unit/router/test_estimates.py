@@ -1,4 +1,4 @@
-"""What the router learns, and that it says nothing before it knows."""
+"""The router's estimates; it says nothing before it knows."""
 
 import random
 

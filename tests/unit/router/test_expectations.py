@@ -1,4 +1,4 @@
-"""What the router expects of a request before it knows: lengths, streams, times."""
+"""The router's expectations of a request before it knows: lengths, streams, times."""
 
 import json
 from dataclasses import replace
@@ -53,7 +53,7 @@ def test_an_answer_is_as_long_as_the_mean_and_no_longer_than_it_may_be(
 
 
 def learned_with_hits(share: float) -> LearnedByRouter:
-    """Return what is learned of prompts whose uncached tokens take 0.1 ms each, after 20 ms."""
+    """Return the estimates after prompts that take 20 ms and 0.1 ms per uncached token."""
     known = LearnedByRouter()
     known.newest_revision = "a"
     for tokens in range(1000, 2000, 5):

@@ -1,4 +1,4 @@
-"""Which pods get new requests, and what happens while there are none."""
+"""The pods that get new requests, and the router's behaviour while there are none."""
 
 import asyncio
 

@@ -24,7 +24,7 @@ HUGE = '{"a": ' + "1" * 5000 + "}"
 
 
 def called(*arguments: str) -> list[dict[str, Any]]:
-    """The events of a call, its arguments in these pieces."""
+    """Return the events of a call, its arguments in these pieces."""
     block = {"type": "tool_use", "id": "call_1", "name": "weather", "input": {}}
     return [
         {"type": "content_block_start", "index": 0, "content_block": block},

@@ -214,7 +214,7 @@ def test_signals_are_afterwards_as_they_were(bucket: Bucket) -> None:
 
 
 def engine(bucket: Bucket) -> "subprocess.Popen[bytes]":
-    """Another launcher that fetches the same model."""
+    """Return another launcher that fetches the same model."""
     code = (
         "import os, pathlib, sys; from tandem_engine.serve.bucket_copy import fetch;"
         f"fetch({URI!r}, folder=pathlib.Path({str(bucket.model)!r}), python=sys.executable,"

@@ -1,4 +1,4 @@
-"""What the control port tells, whatever the launcher knows."""
+"""The control port's answers, whatever the launcher knows."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which images the launcher starts vLLM in, and what it says of the others."""
+"""The images in which the launcher starts vLLM, and its sentences on the others."""
 
 import re
 import tomllib

@@ -38,7 +38,7 @@ def slim() -> ModuleType:
 
 
 def copies(recipe: str) -> list[list[str]]:
-    """What each COPY from the build's context names, its target last."""
+    """Return the names in each COPY from the build's context, its target last."""
     given = (rest.split() for name, rest in instructions(recipe) if name == "COPY")
     return [words for words in given if not words[0].startswith("--from")]
 

@@ -1,4 +1,4 @@
-"""A lease is let go once, whether its request or the word that nobody wants it is first."""
+"""A lease is freed once, whichever comes first: its request or the message that it is unwanted."""
 
 import importlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an engine measures of itself is kept, or left out: never a part that no reader accepts."""
+"""An engine's own measurements are kept or left out: no part is one that no reader accepts."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a config.json says of arithmetic and memory, against what is known of the models."""
+"""The arithmetic and memory of a config.json, against the known numbers of the models."""
 
 from typing import Any
 

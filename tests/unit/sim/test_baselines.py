@@ -122,7 +122,7 @@ NO_HASTE = Rules(0.0, (RatePolicy(15.0, percent=100.0),))
 
 
 def silent(observation: Observation, count: int) -> Observation:
-    """The same, but for metrics of the first prefill pods."""
+    """Return the same, but for metrics of the first prefill pods."""
     return replace(observation, engines=observation.engines[count:])
 
 

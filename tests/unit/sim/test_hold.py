@@ -30,7 +30,7 @@ TOKENS_PER_S = 1600.0
 
 
 class Clocked:
-    """A rule that is asked every five seconds, and sees so many requests in each second."""
+    """A rule that decides every five seconds, and sees so many requests in each second."""
 
     def __init__(self, *, hit_share: float = 0.0, output_tokens: int = 160) -> None:
         self.rule = Hold(ENGINE)

@@ -1,4 +1,4 @@
-"""Published trace formats: what is read, and what is said of what cannot be."""
+"""Published trace formats: the readable ones, and the sentences on the others."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Traffic that changes at once: what is drawn stays inside what was said."""
+"""Traffic that changes at once: each draw stays inside its stated bounds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pod templates that reach beyond what is a pool's; by the operator and by the API server."""
+"""Pod templates that reach beyond a pool, for the operator and for the API server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class BadTemplate:
-    """One `podTemplate`, the field of it that has to be named, and who else refuses it.
+    """One `podTemplate`, its field that the sentence has to name, and its other judge.
 
     Attributes:
         restricted: whether the Pod Security Standard "restricted" refuses such a pod as well; what

@@ -34,7 +34,7 @@ SPEC: Mapping[str, Any] = {
 
 
 def pool(*changes: Mapping[str, Any], generation: int = 1, status: Any = None) -> Object:
-    """A stored InferencePool; each change is laid over the spec, nested mappings merged."""
+    """Return a stored InferencePool; each change is laid over the spec, nested mappings merged."""
     spec: Any = copy.deepcopy(dict(SPEC))
     for change in changes:
         spec = _over(spec, change)
@@ -63,19 +63,19 @@ def _over(under: Any, over: Any) -> Any:
 
 
 def world(stored: Object | None = None, **parts: Any) -> World:
-    """A world of one pool; nothing of it lives unless given."""
+    """Return a world of one pool; nothing of it lives unless given."""
     given = {"installation": INSTALLATION} | parts
     return World(pool=pool() if stored is None else stored, **given)
 
 
 def after(before: World, planned: PassPlan, *, stored: Object | None = None, **parts: Any) -> World:
-    """The world once `planned` was carried out, as server-side apply would leave it."""
+    """Return the world once `planned` was carried out, as server-side apply would leave it."""
     live = {_key(child): child for child in before.children}
     for child in planned.children:
         kept = (live.get(_key(child)) or {}).get("spec", {}).get("replicas")
         live[_key(child)] = copy.deepcopy(child)
         if child["kind"] == "Deployment":
-            # A field that nobody applies keeps its value; a new one defaults to 1.
+            # A field that no manager applies keeps its value; a new one defaults to 1.
             live[_key(child)]["spec"]["replicas"] = 1 if kept is None else kept
     for component, replicas in planned.replicas.items():
         live["Deployment", f"tiny-{component}"]["spec"]["replicas"] = replicas
@@ -97,7 +97,7 @@ def after(before: World, planned: PassPlan, *, stored: Object | None = None, **p
 
 
 def running(*changes: Mapping[str, Any], prefill: int = 1, decode: int = 1) -> World:
-    """A pool whose children exist and whose pods are all Ready."""
+    """Return a pool whose children exist and whose pods are all Ready."""
     empty = world(pool(*changes))
     first = plan(empty, now_s=NOW_S)
     made = after(empty, first)
@@ -111,25 +111,25 @@ def running(*changes: Mapping[str, Any], prefill: int = 1, decode: int = 1) -> W
 
 
 def deployment(live: World, component: str) -> Object:
-    """The live Deployment of a component."""
+    """Return the live Deployment of a component."""
     return child(live.children, "Deployment", f"tiny-{component}")
 
 
 def child(children: tuple[Object, ...], kind: str, name: str) -> Object:
-    """The only child of that kind and name."""
+    """Return the only child of that kind and name."""
     (found,) = [each for each in children if _key(each) == (kind, name)]
     return found
 
 
 def template(planned: PassPlan, component: str) -> Object:
-    """The pod template of a component in a plan."""
+    """Return the pod template of a component in a plan."""
     found = child(planned.children, "Deployment", f"tiny-{component}")["spec"]["template"]
     assert isinstance(found, dict)
     return found
 
 
 def container(planned: PassPlan, component: str) -> Object:
-    """The first container of a component's pods in a plan."""
+    """Return the first container of a component's pods in a plan."""
     first = template(planned, component)["spec"]["containers"][0]
     assert isinstance(first, dict)
     return first
@@ -147,7 +147,7 @@ def pod(
     spec: Mapping[str, Any] | None = None,
     **metadata: Any,
 ) -> Object:
-    """A pod made from the component's live Deployment."""
+    """Return a pod made from the component's live Deployment."""
     made_from = deployment(live, component)["spec"]["template"]["metadata"]
     conditions = [
         {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": NOW}
@@ -170,24 +170,24 @@ def pod(
 
 
 def container_status(**state: Any) -> Object:
-    """A pod's status with an engine container that is not ready."""
+    """Return a pod's status with an engine container that is not ready."""
     return {"containerStatuses": [{"name": "engine", "ready": False} | state]}
 
 
 def with_pod(live: World, component: str, **parts: Any) -> World:
-    """The pool with its first pod of a component in another state, not Ready."""
+    """Return the pool with its first pod of a component in another state, not Ready."""
     others = [p for p in live.pods if p["metadata"]["name"] != f"tiny-{component}-0"]
     return replace(live, pods=(*others, pod(live, component, ready=False, **parts)))
 
 
 def status_of(live: World, *, now_s: float = NOW_S) -> Mapping[str, Any]:
-    """The status after a pass."""
+    """Return the status after a pass."""
     planned = plan(live, now_s=now_s)
     return live.pool["status"] if planned.status is None else planned.status
 
 
 def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """The only condition of a type."""
+    """Return the only condition of a type."""
     (found,) = [each for each in status["conditions"] if each["type"] == kind]
     return dict(found)
 
@@ -200,14 +200,14 @@ def sample(
     waiting: float = 0.0,
     sampled_s: float = NOW_S,
 ) -> EngineSample:
-    """One reading of an engine's metrics."""
+    """Return one reading of an engine's metrics."""
     return EngineSample(
         pod=pod_name, role=role, sampled_s=sampled_s, running=running, waiting=waiting
     )
 
 
 def report(*, now_s: float = NOW_S, started_s: float = NOW_S - 2000, **parts: Any) -> RouterReport:
-    """A router that saw nothing, unless told otherwise."""
+    """Return a router that saw nothing, unless told otherwise."""
     quiet: dict[str, Any] = {
         "router": "tiny-router-0",
         "sampled_s": now_s,

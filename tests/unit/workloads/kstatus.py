@@ -1,4 +1,4 @@
-"""How GitOps tools judge an object: the rules of kstatus, in its order.
+"""The judgement of GitOps tools on an object: the rules of kstatus, in its order.
 
 After `pkg/kstatus/status` of cli-utils, which Flux and `helm --wait` use. To ask that library for
 each example would be slow; `tests/integration/test_gitops.py` holds these rules against it.
@@ -12,7 +12,7 @@ _TRUE = {"Reconciling": IN_PROGRESS, "Stalled": FAILED}
 
 
 def verdict(obj: Mapping[str, Any]) -> str:
-    """What kstatus says of an object of a kind that it does not know."""
+    """Return the judgement of kstatus on an object of a kind that it does not know."""
     if obj["metadata"].get("deletionTimestamp"):
         return TERMINATING
     status = obj.get("status") or {}

@@ -10,7 +10,7 @@ OURS = {"tandem-inference.io/pool": "tiny"}
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A pod, or with no namespace somebody outside the cluster."""
+    """A pod, or without a namespace a peer outside the cluster."""
 
     name: str
     ip: str
@@ -19,12 +19,12 @@ class Peer:
 
     @property
     def namespace_labels(self) -> Mapping[str, str]:
-        """As Kubernetes sets them."""
+        """Return the labels of its namespace as Kubernetes sets them."""
         return {"kubernetes.io/metadata.name": self.namespace}
 
 
 def pool_pod(component: str, *, pool: str = "tiny", namespace: str = "serving") -> Peer:
-    """A pod with the labels that a pool's component has."""
+    """Return a pod with the labels that a pool's component has."""
     labels = {"tandem-inference.io/pool": pool, "tandem-inference.io/role": component}
     return Peer(f"{pool}-{component} in {namespace}", "10.1.0.1", namespace, labels)
 
@@ -36,7 +36,7 @@ def may_reach(
     port: int,
     protocol: str = "TCP",
 ) -> bool:
-    """Whether no policy of either end stands in the way."""
+    """Return whether no policy of either end stands in the way."""
     ends = {"Ingress": (target, source), "Egress": (source, target)}
     given = list(policies)
     return all(

@@ -1,4 +1,4 @@
-"""Who reaches what of a pool, and who does not: each line for any engine that judges policies."""
+"""The peers that reach a part of a pool, and those that do not, for any policy engine."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -18,23 +18,23 @@ BLOCKED = WriteOutcome(
 
 
 def serving(*changes: Mapping[str, Any], **counts: int) -> World:
-    """A pool that has served for a while, with its status of then."""
+    """Return a pool that has served for a while, with its status of then."""
     live = replace(running(*changes, **counts), routers=(report(),))
     return after(live, plan(live, now_s=NOW_S), routers=(report(),))
 
 
 def edited(live: World, *changes: Mapping[str, Any]) -> World:
-    """The same pool just after an edit."""
+    """Return the same pool just after an edit."""
     return replace(live, pool=pool(*changes, generation=2, status=live.pool["status"]))
 
 
 def applied(live: World) -> World:
-    """What a pass leaves, before anything has become of it."""
+    """Return the world right after a pass: no write has had an effect yet."""
     return after(live, plan(live, now_s=NOW_S), routers=live.routers)
 
 
 def of_pods(live: World, pods: Iterable[Object]) -> World:
-    """The same pool with these pods alone, each under a name of its own."""
+    """Return the same pool with these pods alone, each under a name of its own."""
     named = [
         each | {"metadata": each["metadata"] | {"name": f"{each['metadata']['name']}-{index}"}}
         for index, each in enumerate(pods)
@@ -43,7 +43,7 @@ def of_pods(live: World, pods: Iterable[Object]) -> World:
 
 
 def rolled(live: World, *, new: Mapping[str, int], old: Mapping[str, int]) -> World:
-    """A rollout of `NEW_PODS` so far that these pods are Ready."""
+    """Return a rollout of `NEW_PODS` so far that these pods are Ready."""
     rolling = applied(edited(live, NEW_PODS))
     return of_pods(
         rolling,
@@ -57,7 +57,7 @@ def rolled(live: World, *, new: Mapping[str, int], old: Mapping[str, int]) -> Wo
 
 
 def told(live: World, outcome: WriteOutcome = WRITTEN, *, now_s: float = NOW_S) -> Object:
-    """The pool as GitOps tools read it after a pass whose writes came to this."""
+    """Return the pool as GitOps tools read it after a pass whose writes came to this."""
     planned = conclude(plan(live, now_s=now_s), outcome, world=live, now_s=now_s)
     status = live.pool["status"] if planned.status is None else planned.status
     return dict(live.pool) | {"status": status}

@@ -1,4 +1,4 @@
-"""Which pods ask for the pool's key, and in what order a running pool comes to it."""
+"""The pods that ask for the pool's key, and the order in which a running pool gets it."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def variable(planned, component):
 
 
 def without_key(live):
-    """The pool as an operator before this one had made it."""
+    """Return the pool as an operator before this one had made it."""
     for component in (*ROLES, "router"):
         body = deployment(live, component)["spec"]["template"]
         body["metadata"]["annotations"].pop(KEY_ANNOTATION, None)

@@ -1,4 +1,4 @@
-"""Which options of vLLM a pool may set."""
+"""The options of vLLM that a pool may set."""
 
 from dataclasses import replace
 

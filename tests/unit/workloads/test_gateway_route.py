@@ -43,7 +43,7 @@ GOOD = (said("Accepted", "True"), said("ResolvedRefs", "True"))
 
 
 def answered(*conditions, parent=PUBLIC, gateway=None, generation=1, also=()):
-    """A running pool whose route has these conditions of one Gateway."""
+    """Return a running pool whose route has these conditions of one Gateway."""
     live = replace(running(asking(**(gateway or {}))), installation=ALLOWED)
     made = plan(live, now_s=NOW_S).route
     own = {

@@ -19,7 +19,7 @@ SMALL = {"prefill": {"gpusPerReplica": 1}, "decode": {"gpusPerReplica": 1}}
 
 
 def on_gpus(live, gpus):
-    """The pool's engine pods as their launcher was told."""
+    """Return the pool's engine pods as their launcher was told."""
     return replace(live, pods=tuple(told(each, gpus) for each in live.pods))
 
 
@@ -30,7 +30,7 @@ def told(found, gpus):
 
 
 def edited(*changes, gpus):
-    """A pool with that many GPUs in each running pod, after an edit that reached none of them."""
+    """Return a pool after an edit that reached no pod; each running pod has that many GPUs."""
     live = on_gpus(running(LARGE), gpus)
     return replace(live, pool=pool(LARGE, *changes, generation=2, status=live.pool.get("status")))
 

@@ -1,4 +1,4 @@
-"""Which Secrets a pool may name for its token of the Hub."""
+"""The Secrets that a pool may name for its token of the Hub."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ LISTED = replace(INSTALLATION, hub_token_secrets=("hub", "hf-token"))
 
 
 def told(installation, secret):
-    """Accepted, of a pool that names a Secret, and what is made of it."""
+    """Return the condition `Accepted` of a pool that names a Secret, and the pool's children."""
     source = {"huggingFace": {"repo": "acme/tiny", "tokenSecretRef": {"name": secret}}}
     stored = pool()
     stored["spec"]["model"]["source"] = source

@@ -28,7 +28,7 @@ LONG = 1.0 / 3.0
 
 
 def lived(*, prefill: int, decode: int, routers: int) -> Memory:
-    """Everything a memory holds that grows with its pool, and the longest histories."""
+    """Return everything a memory holds that grows with its pool, and the longest histories."""
 
     def pod(component: str, index: int) -> str:
         return f"{component}-{index:05d}".rjust(LONGEST_POD_NAME, "x")

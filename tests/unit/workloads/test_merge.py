@@ -36,7 +36,7 @@ OWN = _bodies(SCALARS)
 
 
 def contains(body: Any, own: Any) -> bool:
-    """Whether `body` says everything that `own` says."""
+    """Return whether `body` says everything that `own` says."""
     if isinstance(own, dict):
         return isinstance(body, dict) and all(
             name in body and contains(body[name], value) for name, value in own.items()

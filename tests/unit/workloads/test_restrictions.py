@@ -1,4 +1,4 @@
-"""Whoever may create pools is not let do what only those may do who create pods."""
+"""A user who may only create pools cannot do through them what takes the right to create pods."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which pools want the same requests of a Gateway."""
+"""The pools that want the same requests of a Gateway."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""What is counted and told: to the operator, to Prometheus, to the record."""
+"""Counts and reports: for the operator, for Prometheus, and for records."""

@@ -1,4 +1,4 @@
-"""How busy this process is: the share of one core that it used of late.
+"""The load of this process: the share of one core that it used recently.
 
 A router computes on one thread, so a share near one means that streams wait for it.
 """
@@ -11,11 +11,11 @@ GRAIN_S = 1.0
 
 
 class Busy:
-    """The share over the last half minute, as far as it was asked about meanwhile.
+    """The used share of one core over the last half minute, from the calls in that time.
 
     Args:
-        clock: seconds that pass.
-        cpu: seconds that this process computed.
+        clock: seconds of real time.
+        cpu: seconds of CPU time of this process.
     """
 
     def __init__(self, *, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
@@ -24,7 +24,7 @@ class Busy:
         self._marks = deque([(clock(), cpu())])
 
     def share(self) -> float:
-        """Return the share of one core, 0 in the first second."""
+        """Return the share of one core; 0 in the first second."""
         now_s, cpu_s = self._clock(), self._cpu()
         while len(self._marks) > 1 and self._marks[1][0] <= now_s - WINDOW_S:
             self._marks.popleft()

@@ -1,7 +1,7 @@
-"""The requests of the last 20 minutes, one by one: when, how long, and which begin alike.
+"""The requests of the last 20 minutes, one by one: times, sizes, and common beginnings.
 
-Times and counts, never content and nobody's name. It is bounded by age, number and bytes; what
-does not fit goes oldest first, and the report says from when on it is complete.
+It holds times and counts, never content or names. Age, number and bytes bound it. It drops the
+oldest requests first, and reports the time from which it is complete.
 """
 
 import base64
@@ -17,7 +17,7 @@ from tandem_routing.history import HISTORY_S
 MOST_REQUESTS = 100_000
 MOST_BYTES = 16 * 1024 * 1024
 MOST_ROWS = 1000
-"""Of one page: a few milliseconds during which no stream gets a token."""
+"""Rows of one page: they take a few milliseconds, in which no stream gets a token."""
 COLUMNS = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "whole", "marks")
 
 # Arrival, end, prompt, cached, output, whole. A tuple of as many objects takes four times the room.
@@ -30,7 +30,7 @@ _UNKNOWN = _MOST
 
 @dataclass(frozen=True, slots=True)
 class RecentRequest:
-    """One request. `output_tokens` are all that it should make where `whole`, else so far."""
+    """One request. `output_tokens` is the total if the answer is `whole`, else those so far."""
 
     arrived_s: float
     prompt_tokens: int
@@ -52,7 +52,7 @@ class RecentRequest:
 
 
 class Recent:
-    """What `/requests` tells."""
+    """The content of `/requests`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Recent:
         self._first = 0
 
     def ended(self, seen: RecentRequest) -> None:
-        """Write down a request that ended just now."""
+        """Add a request that just ended."""
         now_s = self._wall()
         cached = _UNKNOWN if seen.cached_tokens is None else min(seen.cached_tokens, _MOST - 1)
         counts = (min(seen.prompt_tokens, _MOST), cached, min(seen.output_tokens, _MOST))
@@ -88,9 +88,9 @@ class Recent:
         most_rows: int = MOST_ROWS,
         inside: Callable[[], Iterable[RecentRequest]],
     ) -> dict[str, Any]:
-        """Return the rows from number `after` on; the last page has those still `inside` too.
+        """Return the rows from number `after` on; the last page also has those still `inside`.
 
-        No request is in two pages, and none that was known at the last page is in none.
+        Each request that was known at the last page is on exactly one page.
         """
         now_s = self._wall()
         self._forget(now_s)
@@ -117,7 +117,7 @@ class Recent:
                 return
             self._bytes -= len(self._rows.popleft()) + _BESIDES_BYTES
             self._first += 1
-            # Whoever arrived later also ended later.
+            # A request that arrived later also ended later.
             self._complete_since_s = max(self._complete_since_s, ended_s)
 
 

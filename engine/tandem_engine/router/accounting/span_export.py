@@ -1,6 +1,6 @@
-"""Sends spans to a collector, counts those that it did not take, and says why once a minute.
+"""Sends spans to a collector, counts lost ones, and logs the cause once a minute.
 
-Loaded only where traces are asked for: it needs the packages of OpenTelemetry.
+It is loaded only with tracing, because it needs the packages of OpenTelemetry.
 """
 
 import io
@@ -16,19 +16,19 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 EXPORT_TIMEOUT_S = 5.0
 LARGEST_ANSWER_BYTES = 8192
-"""Of a collector's answer no more is read: a sick one could fill the memory."""
+"""Most bytes that are read of a collector's answer: a broken collector could fill the memory."""
 TOLD_EVERY_S = 60.0
 # It logs each failure, and the collector's own words with it.
 _TALKATIVE = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
 Count = Callable[[str, int], None]
-"""Takes what became of spans, `sent` or `lost`, and how many they were."""
+"""Receives the result of spans, `sent` or `lost`, and their number."""
 
 logger = logging.getLogger(__name__)
 
 
 class CountingExporter(SpanExporter):
-    """OTLP over HTTP, by the thread that the SDK exports with."""
+    """OTLP over HTTP, called by the SDK's export thread."""
 
     def __init__(
         self, endpoint: str, *, count: Count, clock: Callable[[], float] = time.monotonic
@@ -47,7 +47,7 @@ class CountingExporter(SpanExporter):
         self._told_s: float | None = None
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send a batch; one that was not taken is lost."""
+        """Send a batch; if the collector does not take it, it is lost."""
         self._session.fault = None
         result = self._exporter.export(spans)
         fault = self._session.fault
@@ -59,11 +59,11 @@ class CountingExporter(SpanExporter):
         return SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Nothing is kept here."""
+        """Do nothing: the exporter keeps no spans."""
         return True
 
     def _tell(self, lost: int, why: str) -> None:
@@ -77,10 +77,10 @@ class CountingExporter(SpanExporter):
 
 
 class BoundedSession(requests.Session):
-    """HTTP that follows nobody elsewhere, and reads little of an answer.
+    """HTTP without redirects that reads little of an answer.
 
     Attributes:
-        fault: why the last request was not taken.
+        fault: why the last request failed.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class BoundedSession(requests.Session):
         self.fault: str | None = None
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send it, and note what came of it."""
+        """Send the request, and record its result."""
         options |= {"stream": True, "allow_redirects": False}
         try:
             response = super().send(request, **options)

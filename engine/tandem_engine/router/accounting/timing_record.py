@@ -1,6 +1,6 @@
 """The opt-in record of per-request timings, one JSON object per line, for audits.
 
-It holds ids, times and counts, never content. It is bounded: a full file becomes `FILE.1`.
+It holds ids, times and counts, never content. Its size is bounded: a full file becomes `FILE.1`.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class TimingRecord:
-    """Appends lines to a file of at most `max_bytes`, keeping one older file."""
+    """Appends lines to a file of at most `max_bytes`, and keeps one older file."""
 
     def __init__(self, path: Path, *, max_bytes: int) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class TimingRecord:
         self._size += len(line)
 
     def close(self) -> None:
-        """Write what is left and close."""
+        """Write the rest and close."""
         with contextlib.suppress(OSError):
             self._file.close()
 

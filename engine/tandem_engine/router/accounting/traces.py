@@ -1,8 +1,8 @@
-"""Spans of OpenTelemetry: one for each sampled request, and below it one for each part of its way.
+"""Spans of OpenTelemetry: one for each sampled request, and below it one for each phase.
 
-While no pool asks for traces, they cost one comparison a request, and no package of OpenTelemetry
-is loaded. Names follow its semantic conventions for `gen_ai`. A span holds ids, times and counts,
-never content.
+Without tracing, they cost one comparison per request, and no package of OpenTelemetry is loaded.
+Names follow its semantic conventions for `gen_ai`. A span holds ids, times and counts, never
+content.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class RequestTrace:
     """The span of one request from its arrival on.
 
     Attributes:
-        headers: what engines are sent, so that their spans are below this one.
+        headers: headers for engines, so that their spans are below this one.
     """
 
     def __init__(self, spans: "_Spans", span: "Span", *, began_s: float) -> None:
@@ -41,7 +41,7 @@ class RequestTrace:
         self.headers = spans.headers_of(span)
 
     def end(self, verdict: Verdict, timeline: Timeline, told: Mapping[str, Any]) -> None:
-        """End it with what is known of the request; `told` is its line for people."""
+        """End the span with the results of the request; `told` is its log line."""
         span = self._span
         if span.is_recording():
             span.set_attributes(_attributes(told))
@@ -68,10 +68,10 @@ class RequestTrace:
 
 
 class Traces:
-    """Begins spans where the settings in force ask for them.
+    """Begins spans if the settings in force ask for them.
 
     Args:
-        count: takes what became of spans, `sent` or `lost`, and how many; from another thread.
+        count: receives `sent` or `lost` and a number of spans; called from another thread.
     """
 
     def __init__(self, *, router: str, count: Callable[[str, int], None]) -> None:
@@ -90,13 +90,13 @@ class Traces:
         operation: str,
         began_s: float,
     ) -> RequestTrace | None:
-        """Begin the span of a request; `None` where there is none, or not yet.
+        """Begin the span of a request; `None`: no span, or not yet.
 
         Args:
-            settings: those in force, which ask for traces or do not.
-            headers: the client's, which may name the span above this one.
-            operation: as `gen_ai.operation.name` has it.
-            began_s: when it arrived, in epoch seconds.
+            settings: the settings in force, with or without tracing.
+            headers: the client's, which may name the parent span.
+            operation: the value of `gen_ai.operation.name`.
+            began_s: its arrival, in epoch seconds.
         """
         if settings.tracing != self._wanted:
             self._wanted = settings.tracing
@@ -111,7 +111,7 @@ class Traces:
         return RequestTrace(spans, span, began_s=began_s)
 
     async def close(self) -> None:
-        """Send what is left, as far as that is a matter of seconds."""
+        """Send the remaining spans, within some seconds."""
         spans, self._spans = self._spans, None
         self._worker.shutdown(wait=False, cancel_futures=True)
         if spans is not None:

@@ -1,7 +1,7 @@
-"""When clients came and were answered: what a drain goes by that must not leave one of them alone.
+"""The times of requests and answers, by which a drain knows when clients have stopped.
 
-Load balancers hear of a drain late, and later where the machine is busy. Who has come lately tells
-what no fixed delay can: that some of them have not heard.
+Load balancers learn of a drain late, and later on a busy machine. A recent request shows that some
+of them have not learned of it yet. No fixed delay can show that.
 """
 
 import asyncio
@@ -10,26 +10,26 @@ from collections.abc import Callable
 
 
 class Visits:
-    """The moments of the last request and of the last answer; probes are none."""
+    """The times of the last request and of the last answer; probes do not count."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._came_s = self._left_s = -math.inf
 
     def come(self) -> None:
-        """Take note of a request."""
+        """Record a request."""
         self._came_s = self._clock()
 
     def leave(self) -> None:
-        """Take note of the end of an answer."""
+        """Record the end of an answer."""
         self._left_s = self._clock()
 
     def still_s(self, quiet_s: float) -> float:
-        """Return the seconds until nobody will have come or been answered for `quiet_s`."""
+        """Return the seconds until there was neither a request nor an answer for `quiet_s`."""
         return max(self._came_s, self._left_s) + quiet_s - self._clock()
 
     async def cease(self, quiet_s: float, *, until_s: float) -> None:
-        """Wait until nobody has come for `quiet_s`, from now on, or the clock is at `until_s`."""
+        """Wait until no request came for `quiet_s` from now on, or until the clock is `until_s`."""
         began_s = self._clock()
         while True:
             quiet_at_s = max(began_s, self._came_s) + quiet_s

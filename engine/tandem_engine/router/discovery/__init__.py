@@ -1,1 +1,1 @@
-"""Where settings, pods and other routers come from: Kubernetes, or files."""
+"""The sources of settings, pods and other routers: Kubernetes, or files."""

@@ -1,4 +1,4 @@
-"""Settings and endpoints from files, re-read on change: for use outside a cluster."""
+"""Settings and endpoints from files, for use outside a cluster; the files are re-read on change."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ def parse_endpoints(text: bytes) -> list[Endpoint]:
 
 
 class FileSource:
-    """Follows two files."""
+    """Follows both files."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class FileSource:
         self._seen: dict[Path, bytes] = {}
 
     def load(self) -> None:
-        """Read both files now; raises `SettingsError` or `OSError` where one is unusable."""
+        """Read both files now; raises `SettingsError` or `OSError` if one is unusable."""
         text = self._settings_path.read_bytes()
         if self._seen.get(self._settings_path) != text:
             self._seen[self._settings_path] = text
@@ -70,7 +70,7 @@ class FileSource:
             self._fleet.replace(parse_endpoints(text))
 
     async def run(self) -> None:
-        """Re-read on change, for ever; an unusable file leaves things as they were."""
+        """Re-read the files on change, for ever; an unusable file changes nothing."""
         while True:
             try:
                 self.load()

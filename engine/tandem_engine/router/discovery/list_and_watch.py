@@ -1,6 +1,6 @@
 """A small read-only client of the Kubernetes API: list, then watch, for ever.
 
-While the API server is away nothing is reported, so whoever listens keeps the last known state.
+While the API server is away, it reports nothing, so its listeners keep the last known state.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ class Expired(Exception):  # noqa: N818 - the API's own word
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """Where the API server is and how to speak to it; the token is read again for each request."""
+    """The address of the API server and the credentials; the token is read for each request."""
 
     url: str
     token_path: Path
     ca_path: Path
 
     def headers(self) -> dict[str, str]:
-        """Return the credentials as they are now."""
+        """Return the present credentials."""
         token = self.token_path.read_text(encoding="ascii").strip()
         return {"Authorization": f"Bearer {token}", "Accept": "application/json"}
 
     def tls(self) -> ssl.SSLContext | bool:
-        """Return the trust in the cluster's own CA, read again at each listing."""
+        """Return the TLS context of the cluster's own CA, read again at each listing."""
         if not self.url.startswith("https:"):
             return True
         return ssl.create_default_context(cafile=str(self.ca_path))
@@ -53,7 +53,7 @@ class ApiServer:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Called with every listing and every change after it, and when a listing is forbidden."""
+    """Callbacks for each listing, each later change, and a forbidden listing."""
 
     listed: Callable[[list[dict[str, Any]]], None]
     changed: Callable[[str, dict[str, Any]], None]
@@ -61,7 +61,7 @@ class Listeners:
 
 
 class ObjectWatch:
-    """Follows the objects of one path and selector."""
+    """Watches the objects of one path and selector."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ObjectWatch:
         self._listeners = listeners
 
     async def run(self) -> None:
-        """List and watch for ever, backing off with jitter while the server does not answer."""
+        """List and watch for ever, with backoff and jitter while the server does not answer."""
         failures = 0
         version: str | None = None
         while True:
@@ -127,7 +127,7 @@ class ObjectWatch:
         return str(document["metadata"]["resourceVersion"])
 
     async def _changes(self, version: str, tls: ssl.SSLContext | bool) -> AsyncIterator[str]:
-        """Yield the newest resource version: once when the watch stands, then on each event."""
+        """Yield the newest resource version: once the watch is open, and after each event."""
         seconds = random.randint(*_WATCH_S)
         params = {
             **self._selector,

@@ -1,8 +1,8 @@
-"""Which pods are the pool's: those whose ReplicaSet belongs to one of its Deployments.
+"""The pods that belong to the pool: their ReplicaSet belongs to one of its Deployments.
 
-Anybody who may create pods can give them the pool's labels. A pod that names no ReplicaSet of the
-pool gets no request and, as a router, hears nothing. ReplicaSets are known before their pods are
-Ready, and their UIDs are never used twice, so what was once known stays true.
+Every user with the right to create pods can give them the pool's labels. So a pod without a
+ReplicaSet of the pool gets no request and, as a router, no messages. ReplicaSets are known before
+their pods are Ready. Their UIDs are never used twice, so known owners stay valid.
 """
 
 import logging
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class Owners:
-    """The ReplicaSets of one pool, as far as they were listed.
+    """The ReplicaSets of one pool that were listed so far.
 
     Attributes:
-        known: whether it can be told whose a pod is.
+        known: whether the owner of a pod can be decided.
     """
 
     def __init__(self, pool: str) -> None:
@@ -31,7 +31,7 @@ class Owners:
         self.known = False
 
     def add(self, replica_set: Mapping[str, Any]) -> bool:
-        """Take note of a ReplicaSet; tells whether that is news."""
+        """Add a ReplicaSet; return whether it was unknown."""
         metadata = replica_set["metadata"]
         owner = _controller(metadata)
         component, uid = self._deployments.get(str(owner.get("name"))), metadata["uid"]
@@ -41,16 +41,16 @@ class Owners:
         return True
 
     def refuse(self) -> None:
-        """Go by the names of ReplicaSets: this router may not list them.
+        """Decide by the names of ReplicaSets, because this router has no right to list them.
 
-        An operator of before gives no such right, and clients must be served.
+        An older operator does not grant this right, and clients must be served.
         """
         if not self._by_name:
             logger.warning("not allowed to list ReplicaSets: pods are told by their owners' names")
         self._by_name = self.known = True
 
     def own(self, pod: Mapping[str, Any], component: str) -> bool:
-        """Return whether a pod of this role, or a router, is the pool's."""
+        """Return whether a pod of this role, or a router, belongs to the pool."""
         owner = _controller(pod["metadata"])
         if owner.get("kind") != "ReplicaSet":
             return False

@@ -1,1 +1,1 @@
-"""A request on its way through prefill and decode, and its answer on the way back."""
+"""The path of a request through prefill and decode, and of its answer back."""

@@ -1,7 +1,7 @@
-"""Gives KV blocks back that no decode pod will come for; without it they lie there for a lease.
+"""Frees KV blocks that no decode pod will pull; otherwise they stay until their lease ends.
 
-A prefill pod lets go of what no decode pod was told of. Where one was, only that one can say
-whether it still pulls the blocks, so it is the one that is told.
+A prefill pod frees blocks that no decode pod knows of. If a decode pod knows of them, only this pod
+can say whether it still pulls them, so the router asks this pod.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tandem_engine.router.pods.pod import Pod
 
 
 class KvReturn:
-    """Tells pods to let go, beside whatever else is done."""
+    """Asks pods to free blocks, in the background."""
 
     def __init__(self, *, upstream: Upstream, metrics: RouterMetrics) -> None:
         self._upstream = upstream
@@ -24,7 +24,7 @@ class KvReturn:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def unwanted(self, flight: Flight, handover: Handover) -> None:
-        """Have blocks let go by the pod that knows that nobody pulls them, once."""
+        """Free blocks once, through the pod that knows that no pod pulls them."""
         name, pod = handover.name, handover.seen_by
         connect_s = flight.settings.timeouts.connect_s
         if handover.over or name is None:
@@ -37,7 +37,7 @@ class KvReturn:
             self._let_go(pod, remote_id, handover.kv_params, connect_s)
 
     def unanswered(self, pod: Pod, name: str, *, connect_s: float) -> None:
-        """Have a prefill pod let go of what it may have had for an answer that nobody read."""
+        """Ask a prefill pod to free blocks of an answer that the router did not read."""
         if pod.names_leases:
             self._let_go(pod, name, {}, connect_s)
 

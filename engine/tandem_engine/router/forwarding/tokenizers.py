@@ -1,7 +1,7 @@
-"""Has an engine name or count tokens: whichever is ready, at most a few at a time for each.
+"""Sends tokenizer requests to a ready engine, at most a few at a time for each engine.
 
-An engine reads prompts in one place, so what is asked here delays what generates.
-No token is generated, so none of it is judged, and it tells nothing of a pod's health.
+An engine reads prompts in one place, so these requests delay requests that generate. They generate
+no token. So the router does not judge them, and concludes nothing about the pod.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _RETRY_S = 1
 
 
 class Tokenizers:
-    """Asks engines."""
+    """Sends tokenizer requests to engines."""
 
     def __init__(self, *, fleet: EnginePods, upstream: Upstream) -> None:
         self._fleet = fleet
@@ -82,7 +82,7 @@ class Tokenizers:
 
     @asynccontextmanager
     async def _place(self, tried: list[Pod]) -> AsyncIterator[Pod | None]:
-        """Hold a place at a pod that was not asked yet; `None` where there is no such pod."""
+        """Hold a place at a pod that was not asked yet; `None`: there is no such pod."""
         # Only the first in the line looks: with all of them, each change would wake a crowd.
         async with self._line:
             pod = await self._free(tried)
@@ -98,7 +98,7 @@ class Tokenizers:
                 self._changed.set()
 
     async def _free(self, tried: list[Pod]) -> Pod | None:
-        """Wait for the least loaded of those that have a place."""
+        """Wait for a place, and return the least loaded pod that has one."""
         while pods := self._pods(tried):
             free = [pod for pod in pods if self._asked[pod] < _MOST_AT_A_POD]
             if free:
@@ -108,7 +108,7 @@ class Tokenizers:
         return None
 
     def _pods(self, tried: list[Pod]) -> list[Pod]:
-        """Return the pods that were not asked yet: those of decode, or else of prefill."""
+        """Return the pods that were not asked yet: decode pods, or else prefill pods."""
         for role in (Role.DECODE, Role.PREFILL):
             pods = [pod for pod in self._fleet.usable(role) if pod not in tried]
             if pods:

@@ -1,7 +1,7 @@
-"""A deadline that may move on every chunk at the price of one assignment.
+"""A deadline that can move on every chunk at the price of one assignment.
 
-`asyncio.Timeout.reschedule` cancels and makes a timer each time; here the timer looks, when it
-fires, whether the deadline has moved on.
+`asyncio.Timeout.reschedule` cancels and makes a timer each time. Here, when the timer fires, it
+checks whether the deadline has moved.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Watchdog:
             self._arm()
 
     def end(self) -> bool:
-        """Raise at once; return whether that is still to come."""
+        """Raise at once; return whether the block will still see it."""
         self.move(self._loop.time())
         return True
 

@@ -1,1 +1,1 @@
-"""The ports: for clients, and for the operator, Prometheus and other routers."""
+"""The ports: one for clients, and one for the operator, Prometheus and other routers."""

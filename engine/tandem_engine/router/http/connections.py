@@ -1,7 +1,7 @@
-"""The HTTP server under every port: connections in bounds, and errors in OpenAI's shape.
+"""The HTTP server of every port: limits on connections, and errors in OpenAI's shape.
 
-aiohttp waits for the end of a request's head for as long as a connection may be idle, which is an
-hour, since balancers keep theirs open.
+aiohttp limits the time of a request's head only by the idle time of a connection, which is an hour,
+because load balancers keep theirs open.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tandem_engine.router.http.request_id import HEADER, new_id
 from tandem_engine.router.openai.errors import ApiError
 
 SERVER = "tandem-router"
-"""What stands in the header `Server`: no version, which would tell what it can be attacked with."""
+"""The header `Server`. It has no version, because a version would help an attacker."""
 # Beyond this aiohttp refuses by itself; below it the settings decide.
 _HARD_HEADER_BYTES = 256 * 1024
 _PER_REQUEST, _BESIDES = 2, 100
@@ -28,7 +28,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class _Connection(web.RequestHandler):
-    """A connection whose broken requests are answered in OpenAI's shape, and not logged."""
+    """A connection that answers broken requests in OpenAI's shape, and does not log them."""
 
     def __init__(self, server: "_Server", **options: Any) -> None:
         super().__init__(server, **options)
@@ -36,7 +36,7 @@ class _Connection(web.RequestHandler):
         self._head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection, where there is room for one more."""
+        """Accept a connection if there is room for one more."""
         super().connection_made(transport)
         self._server.make_room(self)
 
@@ -46,7 +46,7 @@ class _Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes: of a head, as long as no request comes of them."""
+        """Receive bytes; until a request is complete they are those of its head."""
         super().data_received(data)
         if not self.idle:
             self._head_ended()
@@ -62,7 +62,7 @@ class _Connection(web.RequestHandler):
 
     @property
     def idle_since_s(self) -> float:
-        """Return when it had its last request, on a clock whose zero is of no matter."""
+        """Return the time of its last request, on a clock with any zero."""
         return self._next_keepalive_close_time
 
     def _head_ended(self) -> None:
@@ -83,7 +83,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the answer to what is no HTTP."""
+        """Return the answer to data that is not valid HTTP."""
         response = error_response(
             ApiError(
                 status,
@@ -112,14 +112,14 @@ class _Server(web.Server):
         return _Connection(self, loop=self._loop, **self._kwargs)
 
     def head_s(self) -> float:
-        """Return how long a head may take from its first byte on."""
+        """Return the time limit of a head from its first byte on."""
         settings = self._settings()
         return (settings.timeouts if settings is not None else TimeoutSettings()).head_s
 
     def make_room(self, newcomer: _Connection) -> None:
-        """Close those that have been idle for longest where connections are too many.
+        """Close the connections that are idle for longest if there are too many.
 
-        Where none is idle it is the newcomer that goes.
+        If none is idle, the new one closes.
         """
         settings = self._settings()
         limits = settings.limits if settings is not None else LimitSettings()
@@ -143,7 +143,7 @@ async def listen(
     port: int,
     settings: Callable[[], RouterSettings | None],
 ) -> tuple[web.ServerRunner, int]:
-    """Serve `handler` and return the runner and the port it got."""
+    """Serve `handler`; return the runner and its port."""
 
     async def named(request: web.BaseRequest) -> web.StreamResponse:
         response = await handler(request)

@@ -10,7 +10,7 @@ from tandem_engine.router.openai.errors import ApiError
 
 
 def model_list(settings: RouterSettings, name: str, *, created_s: int) -> web.Response:
-    """Return all models, or the one of this name; raises `ApiError` where there is none."""
+    """Return all models, or the one of this name; raises `ApiError` if there is none."""
     cards = [
         {
             "id": model,

@@ -1,4 +1,4 @@
-"""The paths of the client port, and what is said of those that are none."""
+"""The paths of the client port, and the errors for all others."""
 
 from http import HTTPStatus
 
@@ -20,28 +20,28 @@ _EMBEDDINGS = "/v1/embeddings"
 
 
 def identified(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """Return an answer that tells the id of its request."""
+    """Return an answer with the id of its request."""
     if not response.prepared and HEADER not in response.headers:
         response.headers[HEADER] = id_of(request)
     return response
 
 
 def speaks_anthropic(path: str) -> bool:
-    """Return whether who asks there expects errors in Anthropic's shape."""
+    """Return whether clients of this path expect errors in Anthropic's shape."""
     return path.startswith(EndpointKind.MESSAGES.path)
 
 
 def only(request: web.BaseRequest, method: str) -> None:
-    """Raise `ApiError` for any other method than this."""
+    """Raise `ApiError` for every other method."""
     if request.method != method:
         raise ApiError(405, f"{request.method} is not allowed here; use {method}.", allow=method)
 
 
 def elsewhere(request: web.BaseRequest) -> web.Response:
-    """Send a client to the path without its slash, or raise `ApiError` where there is none.
+    """Redirect a client to the path without its slash, or raise `ApiError` if there is none.
 
-    The method and the body stay. The place has no host: what stands before the router may speak
-    TLS, which it cannot know.
+    The method and the body stay. The `Location` has no host, because a proxy before the router may
+    use TLS.
     """
     path = request.path
     known = path.rstrip("/")

@@ -1,4 +1,4 @@
-"""The id by which client, router and engine speak of one request."""
+"""The id of a request for client, router and engine."""
 
 import re
 import secrets
@@ -10,7 +10,7 @@ _ACCEPTED = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
 
 
 def id_of(request: web.BaseRequest) -> str:
-    """Return the client's own id of its request, where it is one, else a new one."""
+    """Return the client's own id of its request if it is valid, else a new one."""
     given = request.headers.get(HEADER, "")
     return given if _ACCEPTED.fullmatch(given) else new_id()
 

@@ -1,1 +1,1 @@
-"""What clients send and get: checked, kept as bytes, and put together."""
+"""Requests and answers of clients: checked, kept as bytes, and assembled."""

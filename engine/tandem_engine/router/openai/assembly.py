@@ -1,4 +1,4 @@
-"""Puts the chunks of a stream together into the answer of a request that asked for none."""
+"""Assembles the chunks of a stream into the answer to a request that asked for no stream."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _TOKEN_IDS = ("token_ids", "prompt_token_ids")
 
 
 class Assembly:
-    """One answer in the making; choices in any number and any order.
+    """One answer that is being assembled; its choices can be any number, in any order.
 
     Token ids are kept only for a client that asked: the engine streams some of them unasked.
     """
@@ -33,7 +33,7 @@ class Assembly:
         self._usage: dict[str, Any] | None = None
 
     def add(self, chunk: dict[str, Any]) -> None:
-        """Take one chunk of the stream; raises one of `sse.SHAPE_ERRORS`."""
+        """Add one chunk of the stream; raises one of `sse.SHAPE_ERRORS`."""
         for key in ("id", "created", "model", *self._carried):
             if chunk.get(key) is not None:
                 self._head.setdefault(key, chunk[key])
@@ -59,7 +59,7 @@ class Assembly:
                 choice["text"] += piece.get("text") or ""
 
     def answer(self) -> dict[str, Any]:
-        """Return the whole answer as the engine would have given it unstreamed."""
+        """Return the whole answer as the engine would give it without a stream."""
         chat = self._kind is EndpointKind.CHAT
         return {
             "id": self._head.get("id"),

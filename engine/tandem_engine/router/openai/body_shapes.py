@@ -1,4 +1,4 @@
-"""What bodies of the generating endpoints hold, and what each of the two legs is sent of them."""
+"""The bodies of the generating endpoints, and the parts that each of the two legs gets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from tandem_engine.router.openai.prompts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyShape:
-    """One endpoint's bodies.
+    """The bodies of one endpoint.
 
     Attributes:
         output_bounds: fields that bound the tokens of an answer, the one in force first.
-        decode_only: what shapes the answer and not the KV cache: the prefill pod's is thrown away.
-        prefill: what a prefill pod is sent besides: one token, and no stream.
-        decode: what a decode pod is sent besides.
-        has_stream_options: whether the client chooses which usage it is sent.
+        decode_only: fields that shape the answer and not the KV cache; a prefill pod needs none.
+        prefill: further fields for a prefill pod: one token, and no stream.
+        decode: further fields for a decode pod.
+        has_stream_options: whether the client chooses the usage that it gets.
         check: raises `ApiError` for values that no engine may get.
     """
 

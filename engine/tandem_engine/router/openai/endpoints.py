@@ -1,4 +1,4 @@
-"""The endpoints that generate, by the names under which the router counts and learns."""
+"""The generating endpoints, by the names under which the router counts and learns."""
 
 from enum import StrEnum
 

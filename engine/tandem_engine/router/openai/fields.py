@@ -1,7 +1,7 @@
-"""Which fields of a body reach an engine: OpenAI's, and those of vLLM that a client may use.
+"""The fields of a body that reach an engine: OpenAI's, and those of vLLM that a client may use.
 
-The list is closed. An engine takes orders inside a body: where to pull KV blocks from, who goes
-first, under which id. Those come from the router alone.
+The list is closed. Some fields of a body control an engine: the source of KV blocks, the priority,
+the id. Only the router sets these.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ REFUSED: Mapping[str, str] = {
     "conversation": "the router keeps no conversation: send the earlier items again in input",
     "mcp_servers": "no engine calls other servers",
 }
-"""What steers an engine, or cannot be had here, and why."""
+"""Fields that control an engine or are not available here, and why."""
 
 _NAME_BYTES = 100
 
@@ -58,8 +58,8 @@ class Fields:
     """The closed list of one endpoint's fields.
 
     Attributes:
-        passed: what an engine gets as the client wrote it.
-        dropped: what clients send and no engine acts on.
+        passed: fields that an engine gets as the client wrote them.
+        dropped: fields of clients that no engine uses.
     """
 
     passed: frozenset[str]
@@ -70,13 +70,13 @@ CHUNKED = Fields(
     passed=frozenset((_OPENAI + _VLLM_SAMPLING + _VLLM_PROMPT_AND_ANSWER).split()),
     dropped=frozenset(_OF_CLIENTS_ALONE.split()),
 )
-"""Those of completions and chat."""
+"""The fields of completions and chat."""
 
 
 def checked(body: Mapping[str, Any], fields: Fields = CHUNKED) -> dict[str, Any]:
-    """Return what of `body` an engine may get; raises `ApiError` that names the first bad field.
+    """Return the fields of `body` for an engine; raises `ApiError` that names the first bad one.
 
-    A field that is null or false asks for nothing, so it is no fault.
+    A field that is null or false asks for nothing, so it is accepted.
     """
     known = fields.passed
     passed = {name: value for name, value in body.items() if name in known}

@@ -1,7 +1,7 @@
-"""What a JSON text would cost to read, seen before it is read.
+"""The cost to parse a JSON text, estimated before it is parsed.
 
 A few megabytes of empty lists become hundreds of megabytes of objects. Every step here runs at the
-speed of C, and over-counts where it does not count exactly: what it lets pass is within the limits.
+speed of C. It counts exactly or too high, so an accepted text is within the limits.
 """
 
 from array import array
@@ -16,7 +16,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def check_shape(raw: bytes, *, most_elements: int) -> None:
-    """Raise `ApiError` where `raw` has too many values, or has them too deep in each other."""
+    """Raise `ApiError` if `raw` has too many values, or nests them too deeply."""
     opened = raw.count(b"[") + raw.count(b"{")
     values = opened + raw.count(b",")
     if opened <= MOST_DEPTH and values <= most_elements:
@@ -37,7 +37,7 @@ def check_shape(raw: bytes, *, most_elements: int) -> None:
 
 
 def _outside_strings(raw: bytes) -> bytes:
-    """Return what stands outside of strings."""
+    """Return the text outside of strings."""
     if b"\\" in raw:
         raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(raw.split(b'"')[::2])

@@ -1,4 +1,4 @@
-"""Fields of a body in which the router asks engines for KV blocks, and in which engines answer."""
+"""Fields of a body by which the router asks engines for KV blocks, and engines answer."""
 
 KV_PARAMS = "kv_transfer_params"
 
@@ -11,10 +11,10 @@ REMOTE_DECODE = {
     "remote_port": None,
 }
 ENDS_FIELD = "remote_blocks_expiry_time"
-"""Where our engines tell when a lease ends, in seconds of their own clock."""
+"""The end of a lease, in seconds of the engine's clock, as Tandem's engines report it."""
 LEASE_S_FIELD = "tandem_lease_s"
-"""How long it is, as they were started: what the settings say may be newer than they are."""
+"""The length of the lease in this engine; the settings may be newer than the engine."""
 NAME_FIELD = "tandem_lease"
-"""The router's name for a lease to be; engines that can let one go by its name repeat it."""
+"""The router's name for a lease; engines that can free a lease by name repeat it."""
 LET_GO_FIELD = "tandem_let_go"
-"""What nobody will come for: at a prefill pod the router's name, at a decode pod the engine's."""
+"""The lease to free: at a prefill pod by the router's name, at a decode pod by the engine's."""

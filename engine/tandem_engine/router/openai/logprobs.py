@@ -1,6 +1,6 @@
-"""How many logprobs a request may ask for: of one step, of a whole stream, of one document.
+"""Limits on the logprobs of a request: of one step, of a stream, of one document.
 
-One step of an engine is one event for each answer, and engine and router hold each as a whole.
+One step of an engine is one event for each answer. Engine and router hold each event as a whole.
 """
 
 from collections.abc import Mapping
@@ -29,8 +29,8 @@ def check_logprobs(
 ) -> None:
     """Raise `ApiError` for more logprobs than router and engine should hold or send.
 
-    `bound_by` is the field that bounds the tokens of an answer, and `stream` whether each token's
-    are sent alone.
+    `bound_by` is the field that bounds the tokens of an answer. `stream` says whether each token's
+    logprobs are sent alone.
     """
     per_token, field = _per_token(body)
     if per_token == 0:
@@ -65,7 +65,7 @@ def _too_wide(field: str, at_once: int, *, most: int) -> ApiError:
 
 
 def _per_token(body: Mapping[str, Any]) -> tuple[int, str]:
-    """Return how many each token of an answer brings, its own included, and what asked for them."""
+    """Return the logprobs per token of an answer, its own included, and the field that asks."""
     most, by = 0, "logprobs"
     for name in ("logprobs", "top_logprobs"):
         value = body.get(name)

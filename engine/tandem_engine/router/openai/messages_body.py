@@ -1,4 +1,4 @@
-"""Bodies of Anthropic's `/v1/messages`: what of them an engine may get."""
+"""Bodies of Anthropic's `/v1/messages`: the fields that an engine may get."""
 
 from tandem_engine.router.openai.fields import Fields
 
@@ -14,4 +14,4 @@ FIELDS = Fields(
 )
 
 COUNTED = Fields(passed=frozenset(_ASKED.split()), dropped=FIELDS.dropped)
-"""Those of `/v1/messages/count_tokens`."""
+"""The fields of `/v1/messages/count_tokens`."""

@@ -1,4 +1,4 @@
-"""The stream of `/v1/messages`: its counts, and its events put together into one message."""
+"""The stream of `/v1/messages`: its counts, and the assembly of its events into one message."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ _MOST_VALUES = 100_000
 
 
 class MessagesMeaning:
-    """What its events mean."""
+    """The meaning of its events."""
 
     starts = frozenset(("message_start", "ping"))
     ends = frozenset(("message_stop",))
@@ -25,18 +25,18 @@ class MessagesMeaning:
         return any(delta.get(part) for part in _PARTS)
 
     def usage(self, event: Event) -> Event | None:
-        """Return the usage that the event before the last tells."""
+        """Return the usage in the event before the last."""
         usage: Event | None = event.get("usage") if event["type"] == "message_delta" else None
         return usage
 
     def aborted(self, event: Event) -> bool:
-        """Return whether the message ends without a reason: the engine gave it up."""
+        """Return whether the message ends without a reason, because the engine gave it up."""
         return event["type"] == "message_delta" and event["delta"].get("stop_reason") is None
 
     def prompt_tokens(self, usage: Event) -> tuple[int | None, int | None]:
-        """Return the tokens of the prompt, and those of them that a cache had.
+        """Return the prompt tokens, and the cached ones of them.
 
-        Anthropic counts what a cache had apart from the rest of the input.
+        Anthropic counts cached tokens separately from the rest of the input.
         """
         rest, cached = whole(usage.get("input_tokens")), whole(usage.get("cache_read_input_tokens"))
         written = whole(usage.get("cache_creation_input_tokens"))
@@ -44,7 +44,7 @@ class MessagesMeaning:
 
 
 class MessagesAssembly:
-    """One message in the making."""
+    """One message that is being assembled."""
 
     def __init__(self) -> None:
         self._message: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class MessagesAssembly:
         self._joined: dict[tuple[int, str], list[str]] = {}
 
     def add(self, event: Event) -> None:
-        """Take one event; raises one of `sse.SHAPE_ERRORS`."""
+        """Add one event; raises one of `sse.SHAPE_ERRORS`."""
         name = event["type"]
         if name == "message_start":
             self._message = dict(event["message"])
@@ -67,7 +67,7 @@ class MessagesAssembly:
             self._message["usage"] = event["usage"]
 
     def answer(self) -> dict[str, Any]:
-        """Return the whole message as the engine would have given it unstreamed."""
+        """Return the whole message as the engine would give it without a stream."""
         for (index, part), values in self._joined.items():
             joined, block = "".join(values), self._blocks[index]
             if part == "partial_json":
@@ -80,9 +80,9 @@ class MessagesAssembly:
 
 
 def _input_of(arguments: str) -> dict[str, Any]:
-    """Return the arguments of a call, none where the model wrote no whole object.
+    """Return the arguments of a call; none if the model wrote no complete object.
 
-    `max_tokens` may cut them, and a model may write anything: neither is a fault of the engine.
+    `max_tokens` can cut them, and a model can write anything: neither is a fault of the engine.
     """
     try:
         check_shape(arguments.encode(errors="replace"), most_elements=_MOST_VALUES)

@@ -1,4 +1,4 @@
-"""Tokens of a prompt as long as no engine has counted them, learned online."""
+"""Estimates of prompt tokens before an engine has counted them, learned online."""
 
 from tandem_engine.router.openai.prompts import Prompt
 from tandem_routing.estimates import MOST_MOVE, Mean, moved
@@ -13,10 +13,10 @@ _LEAST_PER_BYTE, _MOST_PER_BYTE = 1 / 64, 2.0
 
 
 class PromptSizes:
-    """Tokens of a prompt before an engine has counted them: so many per byte, so many per medium.
+    """Estimated tokens per byte and per medium of a prompt.
 
-    One request that is unlike all others moves neither by more than `MOST_MOVE`, and none moves
-    them out of what a tokenizer can make of a byte.
+    One unusual request changes neither by more than `MOST_MOVE`. No request moves them out of the
+    possible range of a tokenizer.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class PromptSizes:
         self._per_medium = Mean(value=_DEFAULT_TOKENS_PER_MEDIUM, most_move=MOST_MOVE)
 
     def learn(self, prompt: Prompt, *, tokens: int) -> None:
-        """Take one exact count."""
+        """Learn from one exact count."""
         if not prompt.learnable:
             return
         if prompt.media:
@@ -40,6 +40,6 @@ class PromptSizes:
             self._per_byte = moved(self._per_byte, fresh, most=MOST_MOVE)
 
     def estimate(self, prompt: Prompt) -> int:
-        """Return the tokens to expect in a prompt, at least one."""
+        """Return the expected tokens of a prompt, at least one."""
         text = prompt.size * self._per_byte
         return max(1, round(text + prompt.media * (self._per_medium.value or 0.0)))

@@ -1,6 +1,6 @@
-"""Bodies of OpenAI's `/v1/responses`: what of them an engine may get.
+"""Bodies of OpenAI's `/v1/responses`: the fields that an engine may get.
 
-No answer is kept: every request carries all that it is about.
+The router keeps no answer, so every request carries its whole conversation.
 """
 
 from collections.abc import Mapping

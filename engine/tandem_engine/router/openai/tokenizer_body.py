@@ -1,4 +1,4 @@
-"""Bodies of the endpoints that count or name tokens and make none."""
+"""Bodies of the endpoints that count or name tokens and generate none."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tandem_engine.router.openai.messages_body import COUNTED
 from tandem_engine.router.openai.prompts import text_bytes
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of a body, images included."""
+"""Most bytes of a body, images included."""
 _BYTES_PER_TOKEN = 16
 # Of a part of a message: what of it is a medium and no text.
 _MEDIUM = {
@@ -31,7 +31,7 @@ continue_final_message chat_template_kwargs tools
 
 
 class TokenizerKind(StrEnum):
-    """What the tokenizer of an engine is asked for."""
+    """The kinds of requests to an engine's tokenizer."""
 
     TOKENIZE = "tokenize"
     DETOKENIZE = "detokenize"
@@ -51,9 +51,9 @@ _FIELDS: Mapping[TokenizerKind, Fields] = {
 
 
 def tokenizer_body(kind: TokenizerKind, raw: bytes, settings: RouterSettings) -> bytes:
-    """Return what an engine is asked, or raise `ApiError` with a sentence for the client.
+    """Return the body for an engine, or raise `ApiError` with a sentence for the client.
 
-    The model may be left out, where engines let it be.
+    The model can be left out if engines allow that.
     """
     body = read_object(raw, settings.limits)
     if kind is TokenizerKind.COUNT_TOKENS or body.get("model") is not None:
@@ -64,7 +64,7 @@ def tokenizer_body(kind: TokenizerKind, raw: bytes, settings: RouterSettings) ->
 
 
 def _check_size(body: Mapping[str, Any], max_model_len: int | None) -> None:
-    """Refuse what no prompt can be: an engine reads prompts and this one after the other."""
+    """Refuse a text that is too long for a prompt: an engine reads it in turn with prompts."""
     if max_model_len is None:
         return
     size, most = _text_in(body), max_model_len * _BYTES_PER_TOKEN
@@ -78,7 +78,7 @@ def _check_size(body: Mapping[str, Any], max_model_len: int | None) -> None:
 
 
 def _text_in(body: Mapping[str, Any]) -> int:
-    """Return the bytes of text that an engine reads: all but media, in the places for those."""
+    """Return the bytes of text that an engine reads: all but media."""
     messages = body.get("messages")
     if not isinstance(messages, list):
         return text_bytes(body)
@@ -87,7 +87,7 @@ def _text_in(body: Mapping[str, Any]) -> int:
 
 
 def _text_in_content(holder: Any) -> int:
-    """Return the bytes of text of a message, or of the result of a tool."""
+    """Return the bytes of text of a message, or of a tool result."""
     if not isinstance(holder, dict) or not isinstance(holder.get("content"), list):
         return text_bytes(holder)
     rest = {name: value for name, value in holder.items() if name != "content"}

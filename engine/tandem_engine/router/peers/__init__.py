@@ -1,1 +1,1 @@
-"""The pool's other routers, and what they tell of requests that end engines."""
+"""The other routers of the pool, and their messages about requests that end engines."""

@@ -1,9 +1,9 @@
-"""Requests that end engines: which bodies were at two that died, and are refused for a while.
+"""Requests that end engines: bodies that two engines ended with are refused for a while.
 
-A body is known by a keyed digest, the same in all routers that have the pool's key, who tell each
-other of ends and answers. Without that key it never leaves this process. What one client sends
-condemns nothing of another: the digest is of its credentials too. A body that was answered is no
-killer.
+A body is known by a keyed digest. It is the same in all routers with the pool's key, and these
+routers exchange ends and answers. Without that key the digest never leaves this process. The digest
+covers the client's credentials too, so one client cannot block the body of another. A body that an
+engine answered ends no engine.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from tandem_engine.router.openai.errors import ApiError
 from tandem_engine.router.peers.notice import MOST_IN_A_NOTICE, REFUSED_S, Answer, End, Notice
 
 MOST_ENGINES = 2
-"""How many engines one request may end, in all its tries and whoever sends it again."""
+"""Most engines that one request can end, over all its tries and all senders."""
 _MOST_SUSPECTS = 4096
 # A pod that ended takes longer than this to serve again: what is told within it is one end.
 _ONE_END_S = 5.0
@@ -35,7 +35,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Suspect:
-    """What one body did; of many ends the last, as many as matter."""
+    """The record of one body; it keeps only as many of the last ends as matter."""
 
     ended: list[_Ended] = field(default_factory=list)
 
@@ -54,10 +54,10 @@ class _Suspect:
 
 
 class Killers:
-    """Remembers what was at engines when they ended.
+    """Remembers the bodies that engines had when they ended.
 
     Args:
-        pool_key: what all routers of the pool have; `None`: this one keeps to itself.
+        pool_key: the key of all routers of the pool; `None`: this router exchanges nothing.
     """
 
     def __init__(self, clock: Callable[[], float], *, pool_key: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Killers:
         self._suspects: dict[bytes, _Suspect] = {}
 
     def check(self, call: Call, *, credentials: str | None) -> None:
-        """Raise `ApiError` for a request at which two engines ended lately."""
+        """Raise `ApiError` for a request that two engines ended with recently."""
         # Nothing is digested as long as no engine ended.
         if self._suspects and self.has_ended_two(self._digest(call, credentials)):
             raise ApiError(
@@ -77,23 +77,23 @@ class Killers:
             )
 
     def ended(self, call: Call, *, credentials: str | None, pod: str) -> bytes:
-        """Take note that `pod` ended with the request; return the request's digest."""
+        """Record that `pod` ended with the request; return the request's digest."""
         now, digest = self._clock(), self._digest(call, credentials)
         self._forget(now)
         self._take(digest, pod, now)
         return digest
 
     def has_ended_two(self, digest: bytes) -> bool:
-        """Return whether a request ended so many engines that no other should get it."""
+        """Return whether so many engines ended with a request that no other should get it."""
         suspect = self._suspects.get(digest)
         if suspect is None or suspect.last_s <= self._clock() - REFUSED_S:
             return False
         return len(suspect.ended) >= MOST_ENGINES
 
     def answered(self, call: Call, *, credentials: str | None) -> bytes | None:
-        """Take note that the request was answered: it was there when others ended an engine.
+        """Record that the request was answered, so it did not cause the ends before.
 
-        Returns its digest where something had been held against it.
+        Returns its digest if ends had counted against it.
         """
         if not self._suspects:
             return None
@@ -101,7 +101,7 @@ class Killers:
         return None if self._suspects.pop(digest, None) is None else digest
 
     def hear(self, notice: Notice) -> None:
-        """Take what another router of the pool tells."""
+        """Add the ends and answers of another router."""
         now = self._clock()
         self._forget(now)
         for end in notice.ends:
@@ -110,7 +110,7 @@ class Killers:
             self._clear(answer, now - answer.age_s)
 
     def known(self, digests: frozenset[bytes] | None = None) -> Notice:
-        """Return all that is known, the newest of it; with `digests` of these alone."""
+        """Return the newest ends and answers; with `digests`, only those of these."""
         now = self._clock()
         self._forget(now)
         found: list[End] = []
@@ -127,7 +127,7 @@ class Killers:
             del self._suspects[next(iter(self._suspects))]
 
     def _clear(self, answer: Answer, at_s: float) -> None:
-        """Hold against a request no longer what was before it was answered."""
+        """Remove the ends of a body from before its answer."""
         suspect = self._suspects.get(answer.digest)
         if suspect is None:
             return
@@ -148,6 +148,6 @@ class Killers:
 
 
 def derived(pool_key: str, purpose: bytes) -> bytes:
-    """Return a key of its own for `purpose`: who has it has not the pool's."""
+    """Return a key for `purpose`, from which the pool's key cannot be found."""
     whole = hashlib.sha256(pool_key.encode()).digest()
     return hashlib.blake2b(b"tandem routers " + purpose, key=whole, digest_size=32).digest()

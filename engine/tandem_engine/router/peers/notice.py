@@ -1,6 +1,6 @@
-"""What routers of a pool tell each other of requests that end engines: a small closed document.
+"""Messages between routers of a pool about requests that end engines: a small closed document.
 
-Moments are told as ages: no two routers need have the same time.
+Times are sent as ages, because the clocks of two routers differ.
 """
 
 import json
@@ -11,14 +11,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 REFUSED_S = 300.0
-"""For how long a request that ended two engines is refused; what is older matters no more."""
+"""Time for which a request that ended two engines is refused; older ends do not count."""
 MOST_IN_A_NOTICE = 512
 MOST_BYTES = 256 * 1024
-"""So many have room in it, however long their pods' names are."""
+"""Room for all entries, however long the names of their pods are."""
 
 
 class NoticeError(ValueError):
-    """A document that is no notice; nothing of it is taken."""
+    """A document that is not a valid notice; none of it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A request was answered at which engines had ended."""
+    """A request was answered after engines had ended with it."""
 
     digest: bytes
     age_s: float
@@ -40,19 +40,19 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What one router tells others."""
+    """The message of one router to others."""
 
     ends: tuple[End, ...] = ()
     answers: tuple[Answer, ...] = ()
 
     @property
     def digests(self) -> frozenset[bytes]:
-        """Return those that it is about."""
+        """Return the digests in it."""
         ended = frozenset(end.digest for end in self.ends)
         return ended | {answer.digest for answer in self.answers}
 
     def document(self) -> bytes:
-        """Return it as JSON."""
+        """Return the notice as JSON."""
         ends = [
             {"digest": end.digest.hex(), "pod": end.pod, "age_s": _rounded(end.age_s)}
             for end in self.ends

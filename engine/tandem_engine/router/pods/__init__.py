@@ -1,1 +1,1 @@
-"""The engine pods, what became of their work, and which of them get none."""
+"""The engine pods, the results of their work, and the ejection of pods."""

@@ -1,10 +1,10 @@
-"""Which engine pods get no new work, by what became of the work that they had.
+"""The ejection of engine pods by the results of their work.
 
-Envoy's outlier detection is the model: failures in a row, a share of failures in a window, and
-times to first token far beyond the peers' put a pod out, for longer each time. Then a probe makes
-it complete a few tokens, and one request, the trial, says whether it is in again: no other word of
-its own clears a pod. Never more than half of a role are out, but for pods at which nothing works:
-of those a probe makes sure at once.
+The model is Envoy's outlier detection. The router ejects a pod for failures in a row, for a share
+of failures in a window, or for times to first token far above those of its peers. Each further
+ejection lasts longer. Then a probe asks the pod for a few tokens, and one request, the trial,
+decides whether it is back. Nothing else that the pod reports brings it back. At most half of a role
+is ejected, except for pods that serve nothing: a probe checks those at once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -36,7 +36,7 @@ Kind = Callable[[PodHealth], Series]
 
 @dataclass(frozen=True, slots=True)
 class Sick:
-    """A pod that is out or on trial."""
+    """A pod that is ejected or on trial."""
 
     pod: Pod
     why: Why
@@ -44,9 +44,9 @@ class Sick:
 
 
 class Ejection:
-    """Watches the outcomes at every pod.
+    """Watches the results at every pod.
 
-    `ejected` is called with each pod that is put out; `changed` whenever other pods get work.
+    `ejected` is called with each ejected pod; `changed` whenever the set of usable pods changes.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Ejection:
     def begin(
         self, pod: Pod, *, tokens: int, pulls: bool = False, source: Pod | None = None
     ) -> Attempt:
-        """Take note of a request that is sent to `pod`; `close` comes last, however it ends."""
+        """Record a request that is sent to `pod`; `close` is always its last call."""
         health, now = pod.health, self._clock()
         attempt = Attempt(pod, tokens=tokens, now=now, pulls=pulls, source=source)
         if not health.waiting:
@@ -75,7 +75,7 @@ class Ejection:
         return attempt
 
     def first_token(self, attempt: Attempt) -> None:
-        """Take note that the first token is there, or all that a prefill pod makes."""
+        """Record the first token, or the whole answer of a prefill pod."""
         health, now = attempt.pod.health, self._clock()
         health.waiting.pop(attempt, None)
         attempt.given_up = False
@@ -97,7 +97,7 @@ class Ejection:
             self._out(attempt.pod, Why.SLOW)
 
     def well(self, attempt: Attempt) -> None:
-        """Take note that the whole answer came."""
+        """Record that the whole answer came."""
         health = attempt.pod.health
         attempt.settled = True
         health.legs.well(self._clock())
@@ -106,7 +106,7 @@ class Ejection:
             self._clear(attempt.pod)
 
     def failed(self, attempt: Attempt) -> None:
-        """Take note that the engine did not serve a request as it should have."""
+        """Record that the engine did not serve a request as it should have."""
         attempt.settled = True
         now = self._clock()
         for pod in self._culprits(attempt, now):
@@ -124,7 +124,7 @@ class Ejection:
         attempt.pod.health.waiting.pop(attempt, None)
 
     def close(self, attempt: Attempt) -> None:
-        """Take note that the attempt is over; unsettled, it says nothing of the pod."""
+        """Record the end of the attempt; without a result, it says nothing about the pod."""
         health = attempt.pod.health
         health.waiting.pop(attempt, None)
         awaits_pull = attempt.settled and health.why is Why.KV
@@ -132,10 +132,10 @@ class Ejection:
             self._reopen(attempt.pod)
 
     def eject(self, pod: Pod, why: Why) -> bool:
-        """Send nothing to `pod` for a while; return whether it is out.
+        """Send nothing to `pod` for a while; return whether it is ejected.
 
-        One that nothing can reach is probed twice a second, and of one beyond half of its role a
-        probe makes sure at once.
+        A pod that cannot be reached is probed twice a second. A pod beyond half of its role is
+        probed at once.
         """
         health = pod.health
         if health.state is State.OUT:
@@ -151,7 +151,7 @@ class Ejection:
         return True
 
     def due(self) -> list[Pod]:
-        """Return the pods that a probe should ask to complete something."""
+        """Return the pods that a probe should test now."""
         now = self._clock()
         return [
             pod
@@ -160,7 +160,7 @@ class Ejection:
         ]
 
     def next_due_s(self, *, apart_from: Collection[Pod]) -> float | None:
-        """Return when the next pod is due, `None` where none is out."""
+        """Return the time of the next probe; `None` if no pod is ejected."""
         return min(
             (
                 pod.health.until_s
@@ -171,7 +171,7 @@ class Ejection:
         )
 
     def probed(self, pod: Pod, *, seconds: float | None) -> None:
-        """Take how long a probe took to its first token; `None`: it completed nothing."""
+        """Record the time of a probe to its first token; `None`: it failed."""
         health, now = pod.health, self._clock()
         if health.state is not State.OUT:
             return
@@ -182,7 +182,7 @@ class Ejection:
             self.try_again(pod)
 
     def try_again(self, pod: Pod) -> None:
-        """Have the next request say whether `pod` is in again."""
+        """Let the next request decide whether `pod` is back."""
         health = pod.health
         if health.state is State.OUT:
             health.state, health.back_s = State.TRIAL, self._clock()
@@ -191,7 +191,7 @@ class Ejection:
             self._reopen(pod)
 
     def look(self) -> None:
-        """Find pods that are slow or stand still, and let time heal; call it twice a second."""
+        """Eject pods that are slow or hang, and forgive old ejections; call it twice a second."""
         now = self._clock()
         for pod in tuple(self._pods()):
             health = pod.health
@@ -209,10 +209,10 @@ class Ejection:
                 health.end_like(stalled, now=now)
 
     def sick(self) -> list[Sick]:
-        """Return the pods that should serve and are not in.
+        """Return the pods that should serve but are ejected or on trial.
 
-        One that was out once and has completed what a probe asked merely waits for its trial: that
-        nobody comes for a while is no illness.
+        A pod that was ejected once, and has passed its probe, only waits for a trial request. It is
+        not listed, because a pause in traffic is no fault.
         """
         return [
             Sick(pod, health.why, health.since_s)
@@ -248,11 +248,11 @@ class Ejection:
             if now > taken_s + (_ALIBI_S if trial is None else _TRIAL_S):
                 self._reopen(pod)
         elif now > health.back_s + _TRIAL_S and health.why is not Why.KV:
-            # Nobody came, and the probe's tokens are tokens too.
+            # No request came, and the tokens of the probe are enough.
             self._clear(pod)
 
     def _stalled(self, pod: Pod, now: float) -> Attempt | None:
-        """Return what has waited longest where the pod makes no token and its peers do."""
+        """Return the longest waiting attempt if the pod makes no token and its peers do."""
         health = pod.health
         oldest = next(iter(health.waiting), None)
         if oldest is None:
@@ -282,7 +282,7 @@ class Ejection:
         return is_slow(kind(pod.health), waits, self._peers_series(pod, kind), now)
 
     def _slow_s(self, attempt: Attempt, now: float) -> float:
-        """Return beyond which time to its first token the attempt is far slower than at peers."""
+        """Return the time to first token above which the attempt is far slower than at peers."""
         series = self._peers_series(attempt.pod, _pulls if attempt.pulls else _legs)
         return slow_s(attempt.tokens + attempt.ahead, series, now)
 
@@ -298,10 +298,10 @@ class Ejection:
         return failed / ended > _TIMES_PEERS_SHARE * theirs
 
     def _culprits(self, attempt: Attempt, now: float) -> list[Pod]:
-        """Return whom a failure speaks against: of two who met in it, the one without an alibi.
+        """Return the pods at fault: of the two involved, the one that served nothing else recently.
 
-        A decode pod that fails with everybody's KV blocks is itself at fault; a prefill pod is
-        whose blocks fail wherever they go.
+        A decode pod is at fault if it fails with the KV blocks of all prefill pods. A prefill pod
+        is at fault if its blocks fail at all decode pods.
         """
         pod, source = attempt.pod, attempt.source
         if not attempt.pulls or attempt not in pod.health.waiting:
@@ -343,7 +343,7 @@ class Ejection:
         self._changed()
 
     def _longer(self, health: PodHealth, now: float) -> None:
-        """Put off the next probe: for longer each time, but where nothing is lost by asking."""
+        """Delay the next probe, for longer each time, unless a probe costs nothing."""
         if health.why in CERTAIN:
             health.until_s = now + _AGAIN_S
             return

@@ -1,6 +1,7 @@
-"""What became of the work that one engine pod had: the record that `ejection` goes by.
+"""The results of the work of one engine pod, by which `ejection` decides.
 
-Outcomes count, never what a pod says of itself. What a client did wrong, or left, is no outcome.
+Only results count, never the pod's own reports. A client's error, or a client that leaves, is no
+result.
 """
 
 from collections import deque
@@ -25,11 +26,11 @@ class State(StrEnum):
     IN = "in"
     OUT = "out"
     TRIAL = "trial"
-    """One request, which says whether it gets more."""
+    """The pod gets one request, which decides whether it gets more."""
 
 
 class Why(StrEnum):
-    """Why a pod is out."""
+    """The reason of an ejection."""
 
     REFUSED = "refused"
     SILENT = "silent"
@@ -41,11 +42,11 @@ class Why(StrEnum):
 
 
 CERTAIN = frozenset({Why.REFUSED, Why.SILENT})
-"""Nothing reached the pod, so nothing is lost by leaving it out, whatever others do."""
+"""Nothing reaches the pod, so its ejection loses nothing, however many pods are ejected."""
 
 
 class FirstToken(NamedTuple):
-    """How long a prompt took to its first token; `tokens` with those that were before it."""
+    """The time of a prompt to its first token; `tokens` includes the prompts before it."""
 
     at_s: float
     seconds: float
@@ -53,7 +54,7 @@ class FirstToken(NamedTuple):
 
     @property
     def began_s(self) -> float:
-        """Return when it was sent."""
+        """Return the time at which it was sent."""
         return self.at_s - self.seconds
 
     @property
@@ -64,11 +65,11 @@ class FirstToken(NamedTuple):
 
 @dataclass(slots=True)
 class Series:
-    """Outcomes of one kind of work, and how long it took to its first token.
+    """Results of one kind of work, and its times to first token.
 
     Attributes:
         failures: in a row, up to now.
-        well_s: when work of this kind last went well.
+        well_s: time of the last success.
     """
 
     failures: int = 0
@@ -79,22 +80,22 @@ class Series:
     _firsts: deque[FirstToken] = field(default_factory=lambda: deque(maxlen=_MOST_FIRSTS))
 
     def well(self, now: float) -> None:
-        """Take work that went well."""
+        """Record a success."""
         self.failures = 0
         self.well_s = now
         self._outcomes.append((now, True))
 
     def failed(self, now: float) -> None:
-        """Take work that failed."""
+        """Record a failure."""
         self.failures += 1
         self._outcomes.append((now, False))
 
     def first(self, first: FirstToken) -> None:
-        """Take the time to a first token."""
+        """Record a time to first token."""
         self._firsts.append(first)
 
     def counts(self, now: float) -> tuple[int, int]:
-        """Return what failed within the window, and all that ended there."""
+        """Return failures and all results within the window."""
         ended = [well for at_s, well in self._outcomes if at_s > now - WINDOW_S]
         return len(ended) - sum(ended), len(ended)
 
@@ -103,14 +104,14 @@ class Series:
         return [first for first in self._firsts if first.at_s > now - WINDOW_S]
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start again."""
         self.failures = 0
         self._outcomes.clear()
         self._firsts.clear()
 
 
 def work(tokens: int) -> int:
-    """Return what a prompt is to an engine, in tokens."""
+    """Return the work of a prompt for an engine, in tokens."""
     return _LEAST_WORK_TOKENS + tokens
 
 
@@ -118,18 +119,18 @@ class PodHealth:
     """The record of one pod.
 
     Attributes:
-        why, since_s: of the state; since it first left `IN`.
+        why, since_s: reason and time of the first ejection since it last was `IN`.
         until_s: no probe before.
         times: ejections not forgiven yet.
-        back_s: when it last came to be on trial, or in.
-        taken_s: when the trial was taken; `None`: it waits for a request.
+        back_s: time of the last return, to a trial or to work.
+        taken_s: time when the trial began; `None`: it waits for a request.
         trial: the attempt that is the trial.
-        lost_tokens: of work that failed lately: a pod that is idle for that is not idle.
+        lost_tokens: tokens of recent failures, so that a failing pod does not look idle.
         legs: its own work. pulls: decode legs that pull KV blocks, at or from this pod.
-        well_with: when a pull last went well, by the other pod.
+        well_with: time of the last good pull, by the other pod.
         waiting: attempts without a first token.
-        progress_s: when it last made a token.
-        relieved_s: when pulls that stood still were last given up.
+        progress_s: time of its last token.
+        relieved_s: when pulls without progress were last given up.
     """
 
     __slots__ = (
@@ -169,11 +170,11 @@ class PodHealth:
 
     @property
     def admits(self) -> bool:
-        """Return whether a new request may go there."""
+        """Return whether it can take a new request."""
         return self.state is State.IN or (self.state is State.TRIAL and self.taken_s is None)
 
     def entered(self, now: float) -> None:
-        """Take note of a request that goes there: it is the trial, where one is due."""
+        """Record a request that goes there; it is the trial if one is due."""
         if self.state is State.TRIAL and self.taken_s is None:
             self.taken_s = now
 
@@ -183,14 +184,14 @@ class PodHealth:
         yield self.pulls
 
     def give_up(self) -> None:
-        """End what waits for its first token, as far as it lets itself be ended."""
+        """End the waits for a first token that can be ended."""
         for attempt in tuple(self.waiting):
             attempt.abandon()
 
     def end_like(self, stalled: "Attempt", *, now: float) -> None:
-        """End what waits for the same as `stalled`.
+        """End the attempts that wait for the same as `stalled`.
 
-        What pulls no KV blocks itself, and waits behind pulls, has its time once they are gone.
+        An attempt that only waits behind pulls stays, because it has its time once they are gone.
         """
         if not stalled.pulls:
             self.give_up()
@@ -201,7 +202,7 @@ class PodHealth:
         self.relieved_s = now
 
     def forget_before(self, at_s: float) -> None:
-        """Forget pulls that went well before then."""
+        """Forget good pulls from before that time."""
         for name in [name for name, well_s in self.well_with.items() if well_s < at_s]:
             del self.well_with[name]
 
@@ -213,10 +214,10 @@ class Attempt:
         ahead: tokens of the prompts that waited at the pod when it came.
         source: the prefill pod whose KV blocks it pulls.
         pulls: whether it pulls any.
-        tokens_made: how many tokens it has so far.
+        tokens_made: tokens so far.
         give_up: ends the wait for a first token; returns whether it could.
-        given_up: that was done.
-        settled: what it says of the pod is known.
+        given_up: the wait was ended.
+        settled: its result for the pod is recorded.
     """
 
     __slots__ = (
@@ -254,16 +255,16 @@ class Attempt:
 
     @property
     def queued(self) -> bool:
-        """Return whether it waits where others, of the same two pods, were served meanwhile."""
+        """Return whether it only waits in a queue: others at the same two pods were served."""
         health, source = self.pod.health, self.source
         if source is None or self not in health.waiting:
             return False
         return health.well_with.get(source.name, self.began_s) > self.began_s
 
     def first(self, now: float) -> FirstToken:
-        """Return how long it took to its first token, if that comes now."""
+        """Return its time to first token, if that comes now."""
         return FirstToken(now, now - self.began_s, self.tokens + self.ahead)
 
     def abandon(self) -> None:
-        """End the wait for the first token, where it lets itself be ended."""
+        """End the wait for the first token, if it can be ended."""
         self.given_up = self.given_up or self.give_up()

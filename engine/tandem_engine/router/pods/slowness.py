@@ -1,7 +1,7 @@
 """Whether a pod's first tokens take far longer than its peers', or its machine is only busy.
 
-Times count per token of work, those of the prompts before it included. A standstill that several
-requests meet is one, and what befalls all pods, now one and now another, is the machine's.
+Times count per token of work, including the prompts before. One standstill counts once, even if
+several requests meet it. If now one pod and now another is slow, the machine is the cause.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ def is_slow(own: Series, waits: Iterable[FirstToken], peers: Sequence[Series], n
 
     Args:
         own: the pod's own times to first token.
-        waits: what waits there for one, as if it came now.
+        waits: the waits for one there, as if it came now.
         peers: the same kind of work at its peers.
         now: the clock's time.
     """
@@ -45,7 +45,7 @@ def is_slow(own: Series, waits: Iterable[FirstToken], peers: Sequence[Series], n
 
 
 def slow_s(tokens: int, peers: Sequence[Series], now: float) -> float:
-    """Return beyond which time to its first token a prompt is far slower than at the peers."""
+    """Return the time to first token above which a prompt is far slower than at the peers."""
     pace = _pace(peers, now)
     if pace is None:
         return float("inf")

@@ -1,1 +1,1 @@
-"""Asks pods what they are, and decode pods what they measured."""
+"""Probes of pods, and reads of the metrics of decode pods."""

@@ -1,1 +1,1 @@
-"""The queue in front of the pool, and where a request goes from it."""
+"""The queue in front of the pool, and the placement of requests from it."""

@@ -1,13 +1,13 @@
-"""What was let in and is at no decode pod yet: it counts there already."""
+"""Admitted requests that have not reached a decode pod yet; they already count there."""
 
 from tandem_engine.router.scheduling.placement import PrefillPlacement
 from tandem_routing.outstanding import NO_LOAD, Load
 
 
 class Underway:
-    """What this router let in and what is at no decode pod yet, by the revision that is to get it.
+    """Admitted requests before their decode pod, by the revision that will get them.
 
-    Any revision may get what no prefill pod computes.
+    A request without a prefill pod can go to any revision.
     """
 
     def __init__(self) -> None:
@@ -15,18 +15,18 @@ class Underway:
         self._totals: dict[str | None, Load] = {}
 
     def __len__(self) -> int:
-        """Return how many requests these are."""
+        """Return the number of these requests."""
         return len(self._loads)
 
     def begin(self, placement: PrefillPlacement, load: Load) -> None:
-        """Count a request as what it will be to its decode pod."""
+        """Count a request with its load on a decode pod."""
         pod = placement.prefill or placement.decode
         revision = None if pod is None else pod.endpoint.revision
         self._loads[placement] = revision, load
         self._totals[revision] = self._totals.get(revision, NO_LOAD) + load
 
     def end(self, placement: PrefillPlacement) -> bool:
-        """Count it no more; return whether it was counted."""
+        """Stop counting it; return whether it was counted."""
         counted = self._loads.pop(placement, None)
         if counted is None:
             return False
@@ -37,5 +37,5 @@ class Underway:
         return True
 
     def to(self, revision: str) -> Load:
-        """Return all that decode pods of `revision` may get."""
+        """Return the whole load that decode pods of `revision` may get."""
         return self._totals.get(revision, NO_LOAD) + self._totals.get(None, NO_LOAD)

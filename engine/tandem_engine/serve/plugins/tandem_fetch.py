@@ -9,5 +9,5 @@ if __name__ == "__main__":
     from runai_model_streamer import pull_files
 
     uri, folder = sys.argv[1:]
-    # vLLM leaves these out of a repository of the Hub too: the same weights in another format.
+    # vLLM also omits these in a repository of the Hub: the same weights in another format.
     pull_files(f"{uri.rstrip('/')}/", folder, ignore_pattern=["*/original/*"])

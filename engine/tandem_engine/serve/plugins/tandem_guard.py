@@ -1,7 +1,7 @@
-"""Asks callers of vLLM's port for the pool's key, on every path but those that only tell of health.
+"""Requires the pool's key from callers of vLLM's port, except on paths that only show health.
 
-vLLM's own `--api-key` guards some prefixes of paths only: in 0.32.0 `/invocations` answers prompts,
-and `/tokenize` and `/pause` do as they are told, without a key.
+vLLM's own `--api-key` guards only some prefixes of paths. In 0.32.0, `/invocations` answers prompts
+without a key, and `/tokenize` and `/pause` work without it, too.
 """
 
 import hmac
@@ -16,7 +16,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KEY_ENV = "TANDEM_ENGINE_KEY"
 OPEN_PATHS = frozenset({"/health", "/metrics", "/version"})
-"""What probes, Prometheus and the operator read."""
+"""Paths that probes, Prometheus and the operator read."""
 _BODY = (
     b'{"error": {"message": "This engine takes requests from its pool\'s router only; ask it.", '
 )
@@ -24,7 +24,7 @@ _BODY += b'"type": "authentication_error", "code": 401}}'
 
 
 class Guard:
-    """ASGI middleware, made once for each API server process of vLLM."""
+    """An ASGI middleware, made once for each API server process of vLLM."""
 
     def __init__(self, app: App) -> None:
         key = os.environ.get(KEY_ENV, "")
@@ -34,7 +34,7 @@ class Guard:
         self._expected = f"Bearer {key}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what may pass; answer 401 to the rest, before any of its body is read."""
+        """Pass on allowed requests; answer 401 to others, before their body is read."""
         kind = scope["type"]
         if kind not in ("http", "websocket") or self._passes(scope):
             await self._app(scope, receive, send)
@@ -49,5 +49,5 @@ class Guard:
         if scope.get("method") in ("GET", "HEAD") and scope["path"] in OPEN_PATHS:
             return True
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        # All of them: what reads another than the first must not be misled.
+        # All of these headers: a reader of another one than the first must not be misled.
         return bool(given) and all(hmac.compare_digest(each, self._expected) for each in given)

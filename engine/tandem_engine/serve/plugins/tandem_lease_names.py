@@ -1,15 +1,15 @@
-"""Which leases came and which were let go, by name: one of the two is first, nobody knows which."""
+"""The names of leases that came and that were released, in either order."""
 
 
 class Names:
-    """What came under a name, and what was let go under it, whichever was first."""
+    """The request that came under a name, or the release of the name; either may be first."""
 
     def __init__(self, *, kept_s: float) -> None:
         self._kept_s = kept_s
         self._entries: dict[str, tuple[str | None, float]] = {}
 
     def came(self, name: str, request_id: str, *, now: float) -> bool:
-        """Take note of a request; return whether it is still wanted."""
+        """Record a request; return whether it is still wanted."""
         self._forget(now)
         if name in self._entries:
             return self._entries[name][0] is not None
@@ -17,12 +17,12 @@ class Names:
         return True
 
     def let_go(self, name: str, *, now: float) -> str | None:
-        """Return the request that came under a name that nobody wants any more, if it did."""
+        """Return the request that came under a released name, if it came."""
         self._forget(now)
         return self._entries.setdefault(name, (None, now + self._kept_s))[0]
 
     def _forget(self, now: float) -> None:
-        # In the order in which they were made, which is that of their ends.
+        # They are in the order of their creation, which is also that of their ends.
         for name, (_, until_s) in list(self._entries.items()):
             if until_s > now:
                 return

@@ -1,15 +1,15 @@
-"""vLLM's NIXL connector, except that a decode engine believes no block pulled after its lease.
+"""vLLM's NIXL connector, except that a decode engine rejects blocks pulled after their lease.
 
-In vLLM 0.32.0 only the prefill engine notices such a pull, and only logs it. The decode engine goes
-on with whatever is in those blocks by then, and keeps it in its prefix cache for others. Here the
-prefill engine tells until when it keeps the blocks, in the field that vLLM has for the other
-direction, and a pull that ends later counts as one that failed: the prompt is computed again.
+In vLLM 0.32.0 only the prefill engine notices such a pull, and only logs it. The decode engine
+continues with the present content of those blocks, and keeps it in its prefix cache for others.
+Here the prefill engine sends the end of the lease, in vLLM's field for the other direction. A pull
+that ends later counts as failed: the prompt is computed again.
 
-Blocks that no decode engine will come for can be given back. vLLM hands its connector the KV
-parameters of a request that it refuses; those with `LET_GO` name what nobody waits for any more. A
-prefill engine knows it by the name that the router gave the lease with `LEASE`, so that this works
-without its answer too. A decode engine tells the prefill engine, but only where the request never
-came: what did come tells it by its own end, and not before its last block is read.
+Blocks that no decode engine will pull can be returned. vLLM passes the KV parameters of a refused
+request to its connector. `LET_GO` in them names the requests that are no longer wanted. A prefill
+engine knows a request by the lease name that the router gave with `LEASE`, so this works before its
+answer, too. A decode engine informs the prefill engine only if the request never came. A request
+that came informs it by its own end, and only after its last block is read.
 
 Another version of vLLM gets its own connector, unchanged.
 """
@@ -39,7 +39,7 @@ _KEPT_LEASES = 10
 
 log = logging.getLogger("vllm.tandem_nixl_lease")
 
-# vLLM knows by the name NixlConnector what such a connector needs of it.
+# vLLM recognises the needs of such a connector by the name NixlConnector.
 if vllm.__version__.startswith(TESTED):
     from vllm.distributed.kv_transfer.kv_connector.v1.nixl.connector import (
         NixlBaseConnector,
@@ -59,7 +59,7 @@ if vllm.__version__.startswith(TESTED):
         """The pull connector with leases that both sides know."""
 
         def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
-            # The pull connector's own would make a second NIXL agent.
+            # The pull connector's own method would make a second NIXL agent.
             NixlBaseConnector.__init__(self, vllm_config, role, kv_cache_config)
             self.connector_scheduler = self.connector_worker = None
             if role == KVConnectorRole.SCHEDULER:
@@ -70,14 +70,14 @@ if vllm.__version__.startswith(TESTED):
                 self.connector_worker = LeaseWorker(vllm_config, self.engine_id, kv_cache_config)
 
     class LeaseScheduler(NixlPullConnectorScheduler):  # type: ignore[misc]
-        """Tells when leases end, by this engine's clock, and whose blocks nobody will pull."""
+        """The scheduler part: it reports the ends of leases, and blocks that nobody will pull."""
 
         def __init__(self, vllm_config: Any, engine_id: str, kv_cache_config: Any) -> None:
             super().__init__(vllm_config, engine_id, kv_cache_config)
             self._names = Names(kept_s=_KEPT_LEASES * self._kv_lease_duration)
 
         def on_new_request(self, request: Any) -> None:
-            """Have a request pull its blocks, unless they were let go before it came."""
+            """Let a request pull its blocks, unless they were released before it came."""
             params = request.kv_transfer_params or {}
             remote_id = params.get("remote_request_id")
             if params.get("do_remote_prefill") and remote_id and LET_GO not in params:
@@ -89,7 +89,7 @@ if vllm.__version__.startswith(TESTED):
         def request_finished(
             self, request: Any, block_ids: Any
         ) -> tuple[bool, dict[str, Any] | None]:
-            """Return what vLLM says, and the end of the lease where there is one."""
+            """Return vLLM's result, and the end of the lease if there is one."""
             params = request.kv_transfer_params or {}
             if LET_GO in params:
                 self._let_go(request, params)
@@ -121,11 +121,11 @@ if vllm.__version__.startswith(TESTED):
                     "remote_host": "",
                     "remote_port": 0,
                 }
-            # Without blocks: whose they are hears that they were let go.
+            # Without blocks: their owner receives the release.
             self._reqs_need_recv[request.request_id] = (request, [], (), False)
 
     class LeaseWorker(NixlPullConnectorWorker):  # type: ignore[misc]
-        """Refuses what was pulled late, and takes back what nobody will pull."""
+        """The worker part: it rejects late pulls, and takes back blocks that nobody will pull."""
 
         def __init__(self, vllm_config: Any, engine_id: str, kv_cache_config: Any) -> None:
             super().__init__(vllm_config, engine_id, kv_cache_config)
@@ -145,12 +145,12 @@ if vllm.__version__.startswith(TESTED):
             return found
 
         def _ask_clock(self, clock: PeerClock, host: str, port: int) -> None:
-            """Have a prefill engine say what time it is there, in a thread that may wait.
+            """Ask a prefill engine for its time, in a thread that may wait.
 
-            Where it does not say, nothing is known of its leases, and nothing of it believed.
+            Without an answer its leases are not known, and no block of it is accepted.
             """
             path = make_zmq_path("tcp", host, port)
-            # The first answer has the making of the connection in it.
+            # The first answer includes the time of the connection.
             with suppress(zmq.ZMQError), zmq_ctx(zmq.REQ, path) as peer:
                 peer.setsockopt(zmq.RCVTIMEO, _PEER_ANSWERS_MS)
                 for _ in range(3):
@@ -179,7 +179,7 @@ if vllm.__version__.startswith(TESTED):
             return done, failed
 
         def get_transfer_results(self) -> Any:
-            """Return what vLLM found done, and what was given back."""
+            """Return the transfers that vLLM found done, and those that were given back."""
             results = super().get_transfer_results()
             while self._given_back:
                 request_id = self._given_back.pop()
@@ -192,7 +192,7 @@ if vllm.__version__.startswith(TESTED):
             return results
 
         def _refused(self, req_id: str, meta: Any) -> bool:
-            """Return whether the blocks may hold something else by now."""
+            """Return whether the blocks may hold other content by now."""
             ends_s = meta.remote.blocks_expiry_time
             if ends_s is None or not any(meta.local_block_ids):
                 return False

@@ -1,7 +1,8 @@
-"""A vLLM plugin: let NIXL's progress thread pause between polls.
+"""A vLLM plugin that lets NIXL's progress thread pause between polls.
 
-nixl 1.5.1 hard-codes a pause of 0 in its Python API, so each idle engine burns one CPU core. vLLM
-calls `install` in every process before it makes an agent; without the variable nothing changes.
+nixl 1.5.1 hard-codes a pause of 0 in its Python API, so each idle engine uses a whole CPU core.
+vLLM calls `install` in every process before it makes an agent. Without the variable nothing
+changes.
 """
 
 import os
@@ -22,7 +23,7 @@ def install() -> None:
 
 
 class _Bindings:
-    """NIXL's bindings, but for an agent configuration that keeps our pause."""
+    """NIXL's bindings, with an agent configuration that keeps our pause."""
 
     def __init__(self, bindings: Any, pause_us: int) -> None:
         class AgentConfig(bindings.nixlAgentConfig):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""`spec.cost`: what a GPU costs, so that figures can be shown in money."""
+"""`spec.cost`: the price of a GPU, so that figures can be shown in money."""
 
 import re
 from typing import Annotated
@@ -14,7 +14,7 @@ _PLAIN = "^[0-9]*[.]?[0-9]+$"
 
 
 class Cost(ApiModel):
-    """What a GPU costs. It is shown in status and metrics, and changes no decision."""
+    """Price of a GPU. It is shown in status and metrics, and changes no decision."""
 
     per_gpu_hour: Annotated[
         Quantity,
@@ -51,5 +51,5 @@ class Cost(ApiModel):
 
     @property
     def price(self) -> float:
-        """Of one GPU for one hour, in `currency`."""
+        """The price of one GPU for one hour, in `currency`."""
         return float(quantity(self.per_gpu_hour))

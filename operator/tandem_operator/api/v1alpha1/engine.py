@@ -1,4 +1,4 @@
-"""`spec.engine`, and what `spec.prefill.engine` and `spec.decode.engine` may say otherwise."""
+"""`spec.engine`, and the fields that `spec.prefill.engine` and `spec.decode.engine` replace."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar
@@ -23,7 +23,7 @@ class Backend(StrEnum):
 
 
 class Device(StrEnum):
-    """What the engine computes on."""
+    """Hardware that the engine computes on."""
 
     CPU = "CPU"
     NVIDIA = "NVIDIA"
@@ -55,7 +55,7 @@ ExtraArguments = Annotated[tuple[ExtraArgument, ...], Field(max_length=32)]
 
 
 WHOLE_GPUS = {Device.NVIDIA: "nvidia.com/gpu", Device.AMD: "amd.com/gpu"}
-"""What the device plugin of each vendor calls a whole GPU."""
+"""The resource name of a whole GPU at the device plugin of each vendor."""
 _MIG = "/mig-"
 _SHARED = ".shared"
 
@@ -64,7 +64,7 @@ ClaimTemplateName = Annotated[str, Field(max_length=253)]
 
 
 class Accelerator(ApiModel):
-    """What engine pods get of the GPUs: an extended resource, or a claim. Exactly one of both."""
+    """GPUs of engine pods: an extended resource, or a claim. Exactly one of the two."""
 
     resource: (
         Annotated[
@@ -99,18 +99,19 @@ class Accelerator(ApiModel):
 
 
 class Engine(ApiModel):
-    """How every engine pod runs, unless its role has a value of its own."""
+    """Settings of all engine pods, unless their role has its own."""
 
     backend: Backend = Backend.VLLM
     """Inference engine."""
     image: ImageReference | None = None
     """Image of the engine pods: any with vLLM 0.32 or newer and NIXL, such as
-    vllm/vllm-openai:v0.32.0. Without it: the one the operator was installed with, by device."""
+    vllm/vllm-openai:v0.32.0. Without it: the one the operator was installed with for this
+    device."""
     device: Device = Device.NVIDIA
-    """What the engine computes on."""
+    """Hardware that the engine computes on."""
     accelerator: Accelerator | None = None
-    """What GPU pods ask for. Without it: gpusPerReplica of nvidia.com/gpu or amd.com/gpu. An edit
-    rolls the pods of both roles. Budgets, quotas and GPU hours count this resource."""
+    """GPUs that engine pods ask for. Without it: gpusPerReplica of nvidia.com/gpu or amd.com/gpu.
+    An edit rolls the pods of both roles. Budgets, quotas and GPU hours count this resource."""
     dtype: Dtype = Dtype.AUTO
     """Number format of weights and activations; auto takes the model's own."""
     quantization: Quantization | None = None
@@ -135,13 +136,13 @@ class Engine(ApiModel):
     """KV cache of one GPU (on CPU: of one pod) in bytes, as a quantity such as 64Mi. Without
     it, the engine takes the memory that is free. On CPU, set it."""
     extra_args: ExtraArguments = ()
-    """Further options for vLLM, such as --max-num-batched-tokens=4096, one an item. Those that load
-    code, read files, open ports or send data elsewhere are refused, unless the installation
+    """Further options for vLLM, such as --max-num-batched-tokens=4096, one an item. Options that
+    load code, read files, open ports or send data elsewhere are refused, unless the installation
     allows any."""
 
     @property
     def gpu_resource(self) -> str | None:
-        """The extended resource that engine pods ask for; `None` on CPU, or where they claim."""
+        """The extended resource that engine pods ask for; `None` on CPU, or with claims."""
         if self.device is Device.CPU:
             return None
         given = self.accelerator
@@ -149,20 +150,20 @@ class Engine(ApiModel):
 
     @property
     def claim_template(self) -> str | None:
-        """The ResourceClaimTemplate that engine pods claim their GPUs by, if they do."""
+        """The ResourceClaimTemplate of engine pods, if they claim their GPUs."""
         given = self.accelerator
         return None if given is None else given.resource_claim_template_name
 
     @property
     def gpu_part(self) -> str | None:
-        """What of a GPU an engine gets, such as `MIG 1g.10gb`; `None`: all of it, or none."""
+        """The part of a GPU that an engine gets, such as `MIG 1g.10gb`; `None`: no part."""
         resource = self.gpu_resource or ""
         if _MIG in resource:
             return f"MIG {resource.partition(_MIG)[2]}"
         return "shared" if resource.endswith(_SHARED) else None
 
     def with_own(self, own: "RoleEngine | None") -> "Engine":
-        """The engine of a role that has values of its own."""
+        """The engine settings of a role, with its own values."""
         given = {} if own is None else {name: getattr(own, name) for name in type(own).model_fields}
         claim = given.pop("resource_claim_template_name", None)
         if claim is not None:
@@ -173,19 +174,19 @@ class Engine(ApiModel):
 
 
 class RoleEngine(ApiModel):
-    """What the engines of one role have of their own.
+    """Engine settings of one role.
 
-    A field here takes the place of the same field of spec.engine, a list as a whole. Fields that
-    are left out stay as spec.engine has them.
+    Each field replaces the same field of spec.engine; a list is replaced as a whole. Fields that
+    are left out keep the values of spec.engine.
     """
 
     # Not the block size: with 64 tokens beside prefill's 32, vLLM 0.32.0 pulls every block, and on
     # CPU answers with other tokens.
     image: ImageReference | None = None
-    """Image of this role's engine pods. It must hold the same version of vLLM as the other's. A
-    change rolls the pods of both roles."""
+    """Image of this role's engine pods. It must hold the same version of vLLM as the image of the
+    other role. A change rolls the pods of both roles."""
     resource_claim_template_name: ClaimTemplateName | None = None
-    """In place of engine.accelerator's, for a role with another number of GPUs."""
+    """Replaces that of engine.accelerator, for a role with another number of GPUs."""
     quantization: Quantization | None = None
     """Quantization method by vLLM's name, such as fp8."""
     prefix_caching: Flag | None = None
@@ -195,5 +196,5 @@ class RoleEngine(ApiModel):
     kv_cache_memory: PositiveQuantity | None = None
     """KV cache of one GPU (on CPU: of one pod) in bytes, as a quantity such as 64Mi."""
     extra_args: ExtraArguments | None = None
-    """Options for vLLM in place of all those of spec.engine.extraArgs, one an item. Options that
+    """Options for vLLM that replace all those of spec.engine.extraArgs, one an item. Options that
     shape KV blocks or text, such as --kv-cache-dtype=fp8, must be the same for both roles."""

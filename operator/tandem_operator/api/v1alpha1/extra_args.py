@@ -1,7 +1,7 @@
-"""One item of `extraArgs`: one option of vLLM, and none that is Tandem's own.
+"""One item of `extraArgs`: one option of vLLM, and none that Tandem sets.
 
-What else an installation allows is no matter of the CRD:
-`workloads/checks/engine_options.py` knows.
+The CRD does not know the options that an installation allows: `workloads/checks/engine_options.py`
+checks them.
 """
 
 from typing import Annotated
@@ -41,7 +41,7 @@ TANDEMS_OPTIONS = (
     "--ssl-keyfile",
     "--uds",
 )
-"""What has a field of its own, or what engines refuse to be told."""
+"""Options that have their own field, or that engines refuse."""
 
 
 def option_of(argument: str) -> str:

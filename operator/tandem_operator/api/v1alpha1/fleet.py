@@ -1,4 +1,4 @@
-"""`spec.prefill` and `spec.decode`: one class for both, with what any pod of ours may be given."""
+"""`spec.prefill` and `spec.decode`: one class for both, and the parts of any pod of a pool."""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
@@ -14,9 +14,9 @@ class Resources(ApiModel):
     """Compute resources of a container, as in a pod. GPUs come from gpusPerReplica."""
 
     requests: Annotated[dict[str, PositiveQuantity], Field(max_length=16)] | None = None
-    """What the scheduler sets aside, such as cpu: 500m and memory: 2Gi."""
+    """Resources that the scheduler reserves, such as cpu: 500m and memory: 2Gi."""
     limits: Annotated[dict[str, PositiveQuantity], Field(max_length=16)] | None = None
-    """What the container may use at most, such as cpu: 500m and memory: 2Gi."""
+    """Most resources that the container may use, such as cpu: 500m and memory: 2Gi."""
 
 
 Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=64)]
@@ -27,13 +27,16 @@ class TemplateMetadata(ApiModel):
     """Labels and annotations for pods."""
 
     labels: Labels | None = None
-    """Labels; Tandem's own win."""
+    """Labels; Tandem's own take precedence."""
     annotations: Annotations | None = None
-    """Annotations; Tandem's own win."""
+    """Annotations; Tandem's own take precedence."""
 
 
 class PodTemplate(ApiModel):
-    """Merged into the pods that Tandem makes; its own fields win and are named when they do."""
+    """Fields to merge into the pods that Tandem makes.
+
+    Tandem's own fields take precedence, and the pool names each field that they replace.
+    """
 
     metadata: TemplateMetadata | None = None
     """Labels and annotations for the pods."""
@@ -43,7 +46,7 @@ class PodTemplate(ApiModel):
 
 
 class Management(StrEnum):
-    """Who sets a fleet's replica count."""
+    """Owner of a fleet's replica count."""
 
     MANAGED = "Managed"
     EXTERNAL = "External"
@@ -79,13 +82,13 @@ class Fleet(ApiModel):
     out: a replica then counts as 1 unit."""
     management: Management = Management.MANAGED
     """Managed: Tandem sets the replica count. External: a HorizontalPodAutoscaler, KEDA or a person
-    does, through the PoolRole that Tandem then makes, and Tandem only recommends."""
+    sets it, through the PoolRole that Tandem then makes. Tandem then only recommends a count."""
     engine: RoleEngine | None = None
     """Engine settings of this role. A field here replaces the same field of spec.engine."""
     resources: Resources = Resources()
     """Compute resources of the engine container."""
     pod_template: PodTemplate | None = None
-    """What else the engine pods need, such as node selectors or RDMA devices."""
+    """Further fields of the engine pods, such as node selectors or RDMA devices."""
 
     rules: ClassVar = (
         Rule(
@@ -101,5 +104,5 @@ class Fleet(ApiModel):
 
     @property
     def gpus(self) -> int:
-        """GPUs of one replica; 1 unit where replicas hold none."""
+        """GPUs of one replica; 1 unit if replicas hold none."""
         return self.gpus_per_replica or 1

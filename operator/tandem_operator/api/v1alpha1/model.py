@@ -1,4 +1,4 @@
-"""`spec.model`: what is served, and where its weights are."""
+"""`spec.model`: the model of the pool, and the place of its weights."""
 
 from typing import Annotated, ClassVar
 
@@ -31,10 +31,10 @@ class CacheFolder(ApiModel):
 
 
 class ModelCache(ApiModel):
-    """What one engine pod downloaded or compiled, kept for the next one."""
+    """Cache of downloaded weights and compiled code that outlives an engine pod."""
 
     persistent_volume_claim: CacheClaim | None = None
-    """A volume of yours, mounted at /cache. Tandem deletes nothing from it."""
+    """A claim of your own, mounted at /cache. Tandem deletes nothing from it."""
     host_path: CacheFolder | None = None
     """A folder of each node. The namespace needs Pod Security level privileged."""
     size: (
@@ -88,19 +88,20 @@ class Model(ApiModel):
     """The model that the pool serves."""
 
     name: Annotated[str, Field(max_length=128), _name_rule("model.name")]
-    """Name that clients put into the `model` field of their requests."""
+    """Model name that clients write into the `model` field of their requests."""
     aliases: Annotated[
         tuple[Annotated[str, Field(max_length=128), _name_rule("model.aliases")], ...],
         Field(max_length=16),
     ] = ()
-    """More names for the model. Clients may ask for any of them. Answers carry `name`, as the
-    answers of vLLM do. An edit restarts nothing."""
+    """Further names for the model, which clients can use too. Answers carry `name`, as the answers
+    of vLLM do. An edit restarts nothing."""
     source: Annotated[ModelSource, OneForm(in_typed_form)]
-    """Where the weights are."""
+    """Place of the weights."""
     max_model_len: Annotated[Count, Field(ge=16, le=16_777_216)]
-    """Longest request in tokens, prompt and output together. More costs KV cache memory."""
+    """Longest request in tokens, prompt and output together. A higher value costs KV cache
+    memory."""
     cache: ModelCache | None = None
-    """Cache that outlives a pod. Without it, each pod has its own and starts with an empty one."""
+    """Cache that outlives a pod. Without it, each pod starts with an empty cache of its own."""
 
     rules: ClassVar = (
         Rule(
@@ -119,5 +120,5 @@ class Model(ApiModel):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that clients may ask for; engines know the first."""
+        """All names that clients can use; engines know only the first."""
         return (self.name, *self.aliases)

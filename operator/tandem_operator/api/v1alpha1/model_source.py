@@ -1,4 +1,4 @@
-"""`spec.model.source`: where the weights are, in one line or typed, which is the same."""
+"""`spec.model.source`: the place of the weights, as one URI or in a typed form."""
 
 from typing import Annotated, ClassVar
 
@@ -102,7 +102,7 @@ _WITH_CREDENTIALS = ("hf://", *_STREAMED)
 
 
 class ModelSource(ApiModel):
-    """Where the weights are. Exactly one of image, persistentVolumeClaim, huggingFace and uri."""
+    """Place of the weights. Exactly one of image, persistentVolumeClaim, huggingFace and uri."""
 
     image: ImageSource | None = None
     """The weights are part of the engine image."""
@@ -176,7 +176,7 @@ class ModelSource(ApiModel):
 
     @property
     def oci_image(self) -> str | None:
-        """The reference of an image that holds nothing but the weights."""
+        """The reference of an image that holds only the weights."""
         scheme, _, reference = (self.uri or "").partition("://")
         return reference if scheme == "oci" else None
 
@@ -187,9 +187,9 @@ class ModelSource(ApiModel):
 
 
 def in_typed_form(source: ModelSource) -> ModelSource:
-    """The source that its URI is short for, so that either form makes the same pods.
+    """The typed form of a URI, so that both forms make the same pods.
 
-    A URI that no typed form says stays as it is.
+    A URI without a typed form stays as it is.
     """
     scheme, _, rest = (source.uri or "").partition("://")
     # What the rule of the URI lets through suits the typed forms.

@@ -1,4 +1,4 @@
-"""A reference by name alone, of which the field that holds it says the kind."""
+"""A reference by name; the field that holds it gives the kind."""
 
 from typing import Annotated
 
@@ -11,4 +11,4 @@ class NamedObject(ApiModel):
     """An object of the pool's namespace."""
 
     name: Annotated[str, Field(max_length=253)]
-    """Its name."""
+    """Name of the object."""

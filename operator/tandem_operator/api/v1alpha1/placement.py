@@ -1,4 +1,4 @@
-"""`spec.placement`: where pods of all components go, and which of them go first."""
+"""`spec.placement`: the nodes for pods of all components, and their priority."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -19,31 +19,32 @@ TopologyKey = Annotated[
 
 
 class WhenUnsatisfiable(StrEnum):
-    """What becomes of a pod that would stand unevenly."""
+    """Treatment of a pod that would make the spread uneven."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"
     DO_NOT_SCHEDULE = "DoNotSchedule"
 
 
 class TopologySpread(ApiModel):
-    """How evenly the pods of one component stand over nodes, zones or racks."""
+    """Spread of the pods of one component over nodes, zones or racks."""
 
     topology_key: TopologyKey
-    """Node label whose values are the places, such as topology.kubernetes.io/zone."""
+    """Node label whose values are the domains, such as topology.kubernetes.io/zone."""
     max_skew: Annotated[Count, Field(ge=1, le=1000)] = 1
-    """Most pods that one place may have more than another."""
+    """Most pods that one domain may have more than another."""
     when_unsatisfiable: WhenUnsatisfiable = WhenUnsatisfiable.SCHEDULE_ANYWAY
-    """ScheduleAnyway: even where possible. DoNotSchedule: a pod waits until that is possible."""
+    """ScheduleAnyway: spread evenly if possible. DoNotSchedule: a pod waits until that is
+    possible."""
 
 
 class Placement(ApiModel):
-    """Where pods of all components go; their podTemplate wins. An edit replaces the pods."""
+    """Placement of the pods of all components. A podTemplate wins. An edit replaces the pods."""
 
     priority_class_name: DnsName | None = None
     """PriorityClass of the pods, which says which pods are scheduled first and evicted last.
     Without it: the cluster's default."""
     topology_spread: Annotated[list[TopologySpread], Field(max_length=8)] | None = None
-    """How the pods of each component are spread. Without it: over nodes, where that can be."""
+    """Spread of the pods of each component. Without it: over nodes, if possible."""
 
     @property
     def spread(self) -> tuple[TopologySpread, ...]:

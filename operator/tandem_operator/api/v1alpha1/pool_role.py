@@ -1,4 +1,4 @@
-"""PoolRole: an External role of a pool as a target of `/scale`. Tandem makes it and keeps it."""
+"""PoolRole: the `/scale` target of an External role of a pool. Tandem makes it and keeps it."""
 
 from typing import Annotated
 
@@ -9,16 +9,16 @@ from tandem_operator.api.v1alpha1.status import Condition
 from tandem_operator.api.values import Count
 
 EFFECTIVE = "Effective"
-"""The condition that says whether `spec.replicas` is what the fleet gets."""
+"""The condition that says whether the fleet gets `spec.replicas`."""
 
 
 class PoolRoleSpec(ApiModel):
-    """What the owner of the count asks for."""
+    """The count that the owner of the role asks for."""
 
     replicas: Annotated[Count, Field(ge=0, le=2_147_483_647)] | None = None
-    """Replicas that an autoscaler or a person asks for, usually through /scale. Tandem gives the
-    fleet as many, inside minReplicas, maxReplicas and gpuBudget of the pool. Until another client
-    sets it, it follows the Deployment."""
+    """Replicas that an autoscaler or a person asks for, usually through /scale. Tandem gives them
+    to the fleet, inside minReplicas, maxReplicas and gpuBudget of the pool. Until another client
+    sets this field, it follows the Deployment."""
 
 
 class RoleCondition(Condition):
@@ -29,7 +29,7 @@ class RoleCondition(Condition):
 
 
 class PoolRoleStatus(ApiModel):
-    """What the fleet has, and what Tandem would give it."""
+    """The present fleet, and Tandem's recommendation."""
 
     observed_generation: int | None = None
     """metadata.generation that the status describes."""
@@ -55,12 +55,12 @@ class PoolRoleStatus(ApiModel):
 
 
 class PoolRole(ApiModel):
-    """A role of an InferencePool, as what autoscalers and kubectl scale can scale.
+    """A role of an InferencePool as a scale target of autoscalers and kubectl scale.
 
     It exists while management of the role is External. Tandem makes it.
     """
 
     spec: PoolRoleSpec = PoolRoleSpec()
-    """What the owner of the count asks for."""
+    """The count that the owner of the role asks for."""
     status: PoolRoleStatus = PoolRoleStatus()
-    """What the fleet has, and what Tandem would give it."""
+    """The present fleet, and Tandem's recommendation."""

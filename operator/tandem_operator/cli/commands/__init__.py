@@ -1,1 +1,1 @@
-"""A command a file."""
+"""The commands, one module each."""

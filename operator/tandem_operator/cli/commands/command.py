@@ -16,10 +16,10 @@ BARE_OUTPUTS = frozenset({"--json", "--markdown"})
 
 
 class TandemCommand(TyperCommand):
-    """A command that says what is wrong in one sentence, and whose outputs may go to the screen."""
+    """A command that reports an error in one sentence and can print its outputs on the screen."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read an output option that names no file as standard output."""
+        """Read an output option without a file as standard output."""
         arguments: list[str] = []
         for here, after in zip(args, [*args[1:], "--"], strict=False):
             arguments.append(here)
@@ -28,7 +28,7 @@ class TandemCommand(TyperCommand):
         return super().parse_args(ctx, arguments)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run; a fault of the input exits with 2, one of the world with 1."""
+        """Run the command; exit with 2 after a fault of the input, with 1 after any other."""
         try:
             return super().invoke(ctx)
         except BAD_INPUT as error:
@@ -40,7 +40,7 @@ class TandemCommand(TyperCommand):
 
 
 def spelled_out(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with each parameter that is a dataclass of options replaced by its fields."""
+    """Return the function with each dataclass of options replaced by its fields as parameters."""
     hints = get_type_hints(function, include_extras=True)
     bundles: dict[str, type[Any]] = {
         name: kind

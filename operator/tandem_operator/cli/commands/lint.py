@@ -1,4 +1,4 @@
-"""`tandem lint FILE...`: what the API server and the operator would say, before either is asked."""
+"""`tandem lint FILE...`: the findings of the API server and the operator, without asking either."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -70,7 +70,7 @@ def lint(
         any_pod_template=allow_any_pod_template,
         any_extra_args=allow_any_extra_args,
         cache_host_paths=None,
-        # Whether there is one is not known here, and so it is no fault to rely on it.
+        # Lint does not know whether the installation has one, so it is no fault to rely on it.
         prometheus=InstalledPrometheus(url="http://prometheus"),
     )
     linted = lint_files(_files(paths, recursive=recursive), installation)
@@ -85,7 +85,7 @@ def lint(
 
 
 def _files(paths: Sequence[Path], *, recursive: bool) -> Iterator[Path]:
-    """The files that are meant; one that is named counts whatever its ending."""
+    """Yield the files to check; a file that is named counts whatever its ending is."""
     for path in paths:
         if str(path) == STANDARD_INPUT or not path.is_dir():
             yield path

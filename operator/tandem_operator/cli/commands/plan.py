@@ -107,7 +107,7 @@ def plan(
 
 
 def _by_objective(search: Search) -> dict[float, FleetPoint | None]:
-    """The smallest fleet for each objective, from the loosest on; runs are shared."""
+    """Return the smallest fleet for each objective, the loosest first; runs are shared."""
     slo = search.case.spec.slo
     found: dict[float, FleetPoint | None] = {}
     looser: Found | None = None
@@ -119,7 +119,7 @@ def _by_objective(search: Search) -> dict[float, FleetPoint | None]:
 
 
 def stepped(slo: Slo, which: str, factor: float) -> Slo:
-    """The SLO with one bound times a factor."""
+    """Return the SLO with one bound times a factor."""
     if which == "TPOT":
         return replace(slo, tpot_s=slo.tpot_s * factor)
     return replace(
@@ -130,7 +130,7 @@ def stepped(slo: Slo, which: str, factor: float) -> Slo:
 
 
 def _sizes(search: Search) -> tuple[Found | None, list[SloChange]]:
-    """The smallest fleet for the SLO and for each step from it, from the loosest on."""
+    """Return the smallest fleet for the SLO and for each step from it, the loosest first."""
     slo = search.case.spec.slo
     own: Found | None = None
     changes = {}
@@ -152,7 +152,7 @@ def _sizes(search: Search) -> tuple[Found | None, list[SloChange]]:
 
 
 def _points(search: Search, cheapest: Found | None) -> list[FleetPoint]:
-    """The fleets run so far, and those around the cheapest that are worth a look."""
+    """Return the fleets run so far, and the useful neighbours of the cheapest one."""
     slo, low, most = search.case.spec.slo, search.low, search.most
     p, d = search.most
     if cheapest is not None:
@@ -169,7 +169,7 @@ def _inside(size: Size, low: Size, most: Size) -> Size:
 
 
 def show(console: Console, found: CapacityPlan) -> None:
-    """Tables for a person."""
+    """Print tables for a person."""
     for line in case_lines(found.case):
         console.print(line, soft_wrap=True)
     for note in found.case.notes:

@@ -1,4 +1,4 @@
-"""`tandem top`: all pools at a glance, again and again."""
+"""`tandem top`: all pools at a glance, refreshed again and again."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ LEAST_INTERVAL_S = 0.5
 
 
 class TopFormat(StrEnum):
-    """How the pools are written."""
+    """The form of the pools."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -44,10 +44,10 @@ class TopFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """Which pools are shown, and how.
+    """The pools to show, and their form.
 
     Attributes:
-        namespace: `None`: all of them.
+        namespace: their namespace; `None`: all namespaces.
     """
 
     namespace: str | None
@@ -56,11 +56,11 @@ class PoolView:
     wide: bool
 
     def rows(self, pools: Sequence[Mapping[str, Any]]) -> list[PoolRow]:
-        """The pools that are meant, in the order that is meant."""
+        """Return the rows of the chosen pools, in the chosen order."""
         return in_order([row_of(pool) for pool in named(pools, self.patterns)], self.order)
 
     def drawn(self, rows: Sequence[PoolRow], *, now_s: float) -> RenderableType:
-        """The rows as a table; a sentence where there is none."""
+        """Return the rows as a table; a sentence if there is none."""
         if rows:
             every = self.namespace is None
             return pool_table(rows, now_s=now_s, wide=self.wide, with_namespace=every)
@@ -175,7 +175,7 @@ async def _show(console: Console, output: TopFormat, view: PoolView, look: Look)
 
 
 async def _watch(console: Console, every_s: float, view: PoolView, look: Look) -> None:
-    """Draw each look in the place of the one before; one that fails leaves the last one there."""
+    """Redraw each look in place; a look that fails leaves the last one there."""
     rows, seen_s = await look(), time.time()
     fault: str | None = None
     with Live(console=console, auto_refresh=False) as live:

@@ -1,1 +1,1 @@
-"""What is wrong with a pool or with a cluster, and what to do about it: pure."""
+"""The faults of a pool or of a cluster, and their remedies. Pure."""

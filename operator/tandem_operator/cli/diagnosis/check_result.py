@@ -1,4 +1,4 @@
-"""One line of a diagnosis: what was looked at, how it stands, and what to do."""
+"""One line of a diagnosis: the thing that was checked, its state, and the remedy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,22 +7,22 @@ from tandem_operator.cli.input.cluster_facts import Topic
 
 
 class CheckState(StrEnum):
-    """How a thing stands."""
+    """The state of a thing that was checked."""
 
     OK = "ok"
     NOTE = "note"
     """Worth knowing; nothing has to be done."""
     PROBLEM = "problem"
     UNKNOWN = "unknown"
-    """It could not be looked at."""
+    """The check was not possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-        remedy: what to do; empty where there is nothing to do.
+        remedy: the thing to do; empty if there is nothing to do.
     """
 
     topic: Topic
@@ -32,22 +32,22 @@ class CheckResult:
 
 
 def ok(topic: Topic, sentence: str) -> CheckResult:
-    """All is well."""
+    """Return the result of a thing that is well."""
     return CheckResult(topic, CheckState.OK, sentence)
 
 
 def note(topic: Topic, sentence: str, remedy: str = "") -> CheckResult:
-    """Worth knowing."""
+    """Return the result of a thing that is worth knowing."""
     return CheckResult(topic, CheckState.NOTE, sentence, remedy)
 
 
 def problem(topic: Topic, sentence: str, remedy: str) -> CheckResult:
-    """Something is wrong or missing."""
+    """Return the result of a thing that is wrong or missing."""
     return CheckResult(topic, CheckState.PROBLEM, sentence, remedy)
 
 
 def unknown(topic: Topic, why: str) -> CheckResult:
-    """It could not be looked at."""
+    """Return the result of a check that was not possible."""
     return CheckResult(
         topic,
         CheckState.UNKNOWN,

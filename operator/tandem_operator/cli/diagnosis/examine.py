@@ -21,7 +21,7 @@ CHECKS: Mapping[Topic, Callable[[ClusterFacts], Iterator[CheckResult]]] = {
     Topic.METRICS: running.metrics,
     Topic.POOLS: running.pools,
 }
-# What a check reads besides its own part.
+# The parts that a check reads besides its own.
 _NEEDS = {
     Topic.NODES: (Topic.POOLS,),
     Topic.CLAIMS: (Topic.POOLS,),
@@ -33,7 +33,7 @@ OK, PROBLEMS, NOT_ALL = 0, 1, 2
 
 
 def examine(facts: ClusterFacts) -> list[CheckResult]:
-    """What every check finds; a part that could not be read is unknown, and never well."""
+    """Return the results of every check; a part that could not be read is unknown, never well."""
     found: list[CheckResult] = []
     for topic, check in CHECKS.items():
         unread = [each for each in (topic, *_NEEDS.get(topic, ())) if each in facts.unread]
@@ -45,7 +45,7 @@ def examine(facts: ClusterFacts) -> list[CheckResult]:
 
 
 def exit_code(found: Sequence[CheckResult]) -> int:
-    """1 for a problem, 2 if something could not be looked at, else 0."""
+    """Return 1 for a problem, 2 if a check was not possible, else 0."""
     states = {each.state for each in found}
     if CheckState.PROBLEM in states:
         return PROBLEMS

@@ -1,4 +1,4 @@
-"""Have the nodes the GPUs that pools ask for, and what is between them?"""
+"""The checks of nodes: the GPUs that pools ask for, and the network between nodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ TCP = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """GPUs that a pool asks for: a replica, now, and at its most."""
+    """The GPUs that a pool asks for: for one replica, now, and at most."""
 
     title: str
     resource: str
@@ -48,7 +48,7 @@ class Asked:
 
 
 def gpus(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether what pools ask for fits on nodes that take pods, resource by resource."""
+    """Check by resource whether nodes that take pods have room for the GPUs that pools ask for."""
     asked = [each for pool in facts.pools if (each := _asked(pool)) is not None]
     resources = dict.fromkeys((WHOLE_GPUS[Device.NVIDIA], *(each.resource for each in asked)))
     found = _allocatable(facts.nodes)
@@ -107,7 +107,7 @@ def _none(resource: str, nodes: Sequence[Object], asked: Sequence[Asked]) -> Ite
 
 
 def rdma(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether nodes offer RDMA; a note in any case."""
+    """Check whether nodes offer RDMA; the result is a note in any case."""
     found = {
         key: count
         for key, count in _allocatable(facts.nodes, of="rdma", besides="hca").items()
@@ -122,7 +122,7 @@ def rdma(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def _asked(pool: Object) -> Asked | None:
-    """What a pool asks device plugins for; `None` where it asks for nothing, or is not readable."""
+    """Return the devices that a pool asks for; `None` if there are none or it is not readable."""
     try:
         parsed, status = parse_pool(pool), parse_status(pool)
     except (InvalidPoolError, ValidationError):
@@ -147,14 +147,14 @@ def _asked(pool: Object) -> Asked | None:
 
 
 def _open(nodes: Sequence[Object]) -> list[Object]:
-    """Nodes that are not cordoned."""
+    """Return the nodes that are not cordoned."""
     return [node for node in nodes if not (node.get("spec") or {}).get("unschedulable")]
 
 
 def _allocatable(
     nodes: Sequence[Object], *, of: str = "gpu", besides: str = "gpu"
 ) -> Mapping[str, int]:
-    """How much open nodes offer of each resource whose name holds one of two words."""
+    """Return the amounts on open nodes of each resource with one of two words in its name."""
     found: dict[str, int] = {}
     for node in _open(nodes):
         for name in (node.get("status") or {}).get("allocatable") or {}:

@@ -1,4 +1,4 @@
-"""Is Tandem installed, does it run, does it fit this command line, and has it its rights?"""
+"""The checks of the installation: CRDs, operators, their versions, rights and images."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _WAITING_FOR_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImag
 
 
 def server(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether the API server is new enough."""
+    """Check whether the API server is new enough."""
     found = _VERSION.match(facts.server_version)
     wanted = ".".join(map(str, LEAST_KUBERNETES))
     if found is None:
@@ -40,7 +40,7 @@ def server(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def definition(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether the CRDs are there, in force, and those of this command line."""
+    """Check whether the CRDs exist, are in force, and are those of this command line."""
     yield from _defined(KIND, facts.definition, custom_resource_definition(), facts)
     yield from _defined(ROLE_KIND, facts.role_definition, pool_role_definition(), facts)
 
@@ -91,7 +91,7 @@ def _schema(version: Object) -> object:
 
 
 def operator(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether an operator runs, and which one."""
+    """Check whether an operator runs, and which one."""
     if not facts.operators:
         yield problem(Topic.OPERATOR, "there is no Deployment of an operator", INSTALL_OPERATOR)
     for each in facts.operators:
@@ -145,7 +145,7 @@ def _fits(found: OperatorFacts, cli_version: str) -> CheckResult:
 
 
 def operator_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whether each operator may do what its code asks for."""
+    """Check whether each operator has the rights that its code needs."""
     for each in facts.operators:
         if each.refused is None:
             continue
@@ -164,7 +164,7 @@ def operator_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def user_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Which commands the user has no right for."""
+    """Check which commands the user has no right for."""
     where = "in all namespaces" if facts.namespace is None else f"in namespace {facts.namespace}"
     for right, commands in facts.user_refused:
         yield note(
@@ -183,7 +183,7 @@ def _told(right: Right) -> str:
 
 
 def images(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Images that nodes cannot pull."""
+    """Check for images that nodes cannot pull."""
     waiting = list(_unpulled(facts.pods))
     for pod, image, reason, message in waiting:
         yield problem(

@@ -1,1 +1,1 @@
-"""Runs of a case, and what is asked of several runs."""
+"""The runs of a case, and the questions that several runs answer."""

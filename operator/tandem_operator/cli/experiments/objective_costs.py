@@ -1,4 +1,4 @@
-"""What an attainment costs: the same pool on the same traffic, held to other shares of requests."""
+"""The cost of an attainment: one pool on one traffic, under other objectives."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ TITLES = (
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One attainment, what Tandem does for it by seed, and the smallest fixed fleet that keeps it.
+    """One attainment, Tandem's runs for it by seed, and the smallest fixed fleet that keeps it.
 
     Attributes:
-        fixed: on the first of the traffics; `None` where none was looked for, or none keeps it.
+        fixed: for the first traffic; `None` if it was not searched, or if no fleet keeps it.
     """
 
     attainment: float
@@ -31,12 +31,12 @@ class Objective:
 
     @property
     def gpu_hours(self) -> float:
-        """Mean over the seeds."""
+        """Return the mean over the seeds."""
         return sum(each.report.gpu_hours for each in self.runs) / len(self.runs)
 
     @property
     def attained(self) -> float:
-        """Mean over the seeds."""
+        """Return the mean over the seeds."""
         return sum(each.report.attainment for each in self.runs) / len(self.runs)
 
 
@@ -49,21 +49,21 @@ class BudgetTable:
 
     @property
     def of_own(self) -> Objective:
-        """The pool's own."""
+        """Return the pool's own objective."""
         return next(each for each in self.objectives if each.attainment == self.own)
 
     def more(self, objective: Objective) -> Interval | None:
-        """GPU-hours more than the pool's own objective takes."""
+        """Return the GPU-hours that an objective takes beyond the pool's own."""
         return difference(*([r.report.gpu_hours for r in o.runs] for o in (objective, self.of_own)))
 
 
 def stripped(found: Run) -> Run:
-    """A run without its requests: of many, they take all the memory."""
+    """Return the run without its requests: those of many runs would take all the memory."""
     return replace(found, flights=())
 
 
 def held_to(case: Case, attainment: float) -> Case:
-    """The case with another objective."""
+    """Return the case with another objective."""
     return replace(case, spec=replace(case.spec, slo=replace(case.spec.slo, attainment=attainment)))
 
 
@@ -75,7 +75,7 @@ def budget_of(
     on_progress: Callable[[float], None],
     fixed: Mapping[float, FleetPoint | None] | None = None,
 ) -> BudgetTable:
-    """The budget of a pool whose own runs are known, a case and a run for each seed."""
+    """Return the table of a pool whose own runs are known: a case and a run for each seed."""
     own = cases[0].spec.slo.attainment
     fleets = {} if fixed is None else fixed
     found = []
@@ -95,7 +95,7 @@ def _run(case: Case, on_progress: Callable[[float], None]) -> Run:
 
 
 def rows(found: BudgetTable) -> Iterator[tuple[str, ...]]:
-    """Each objective as text."""
+    """Yield each objective as text."""
     base = found.of_own.gpu_hours
     for each in found.objectives:
         is_own = each.attainment == found.own
@@ -112,7 +112,7 @@ def rows(found: BudgetTable) -> Iterator[tuple[str, ...]]:
 
 
 def sentences(found: BudgetTable) -> Iterator[str]:
-    """What each other objective costs, or spares, beside the pool's own."""
+    """Yield what each other objective costs, or saves, compared with the pool's own."""
     base = found.of_own.gpu_hours
     for each in found.objectives:
         if each.attainment == found.own:
@@ -138,7 +138,7 @@ def _over(spread: Interval, base: float) -> str:
 
 
 def to_json(found: BudgetTable) -> list[dict[str, Any]]:
-    """The budget for programs."""
+    """Return the table for programs."""
     rows = []
     for each in found.objectives:
         more = found.more(each)

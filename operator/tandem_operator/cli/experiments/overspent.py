@@ -1,13 +1,13 @@
-"""Attainment that was bought and that nobody asked for."""
+"""Attainment that was bought beyond the objective."""
 
 from tandem_operator.cli.experiments.experiment import Run
 from tandem_operator.cli.units import amount, fleet_name, share
 
 
 def overspent(tandem: Run, fixed: Run) -> str | None:
-    """A sentence where a fixed fleet keeps the objective for less than Tandem, which keeps more.
+    """Return a sentence if Tandem exceeds the objective and a fixed fleet keeps it for less.
 
-    `None` where it does not: then what is above the objective came for nothing.
+    Return `None` otherwise: then the attainment above the objective was free.
     """
     wanted = tandem.case.spec.slo.attainment
     reached, kept = tandem.report.attainment, fixed.report.attainment

@@ -1,4 +1,4 @@
-"""The policies that a command can name, each with the settings that its users would start from."""
+"""The policies that a command can name, each with the settings that its users would begin with."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -13,14 +13,14 @@ from tandem_operator.sim.baselines.hpa import Hpa, HpaSettings, keda
 from tandem_operator.sim.baselines.signals import Signal
 from tandem_operator.sim.policy import Policy, Static, Tandem
 
-# Half of what a replica could serve: the other half is for the time a new one takes to start.
+# Half of the load that a replica could serve; the other half is for a new one's start-up time.
 CONCURRENCY_SHARE = 0.5
 LATENCY_SHARE = 0.8
 LEAST_CONCURRENCY = 1.0
 
 
 class PolicyName(StrEnum):
-    """What decides replica counts."""
+    """The rule that decides replica counts."""
 
     TANDEM = "tandem"
     HOLD = "hold"
@@ -33,12 +33,12 @@ class PolicyName(StrEnum):
 
 
 def policy_for(name: PolicyName, case: Case) -> Policy:
-    """The policy, fresh."""
+    """Return a new instance of the policy."""
     return _MADE[name](case)
 
 
 def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
-    """What those set beside Tandem are given that is Tandem's or nobody's, in sentences."""
+    """Yield sentences on what the other policies get from Tandem, or know from the simulator."""
     others = [name for name in names if name is not PolicyName.TANDEM]
     if not others:
         return
@@ -72,7 +72,7 @@ def lent(names: Sequence[PolicyName], case: Case) -> Iterator[str]:
 
 
 def latency_settings(case: Case, share: float = LATENCY_SHARE) -> HpaSettings:
-    """TTFT and TPOT kept at a share of their bounds."""
+    """Return settings that keep TTFT and TPOT at a share of their bounds."""
     slo = case.spec.slo
     prompt, _ = _mean_tokens(case)
     target = {Role.PREFILL: slo.ttft_bound_s(prompt), Role.DECODE: slo.tpot_s}
@@ -83,7 +83,7 @@ def latency_settings(case: Case, share: float = LATENCY_SHARE) -> HpaSettings:
 
 
 def concurrency(case: Case, share: float = CONCURRENCY_SHARE) -> Mapping[Role, float]:
-    """A share of the requests that a replica can hold and still keep both bounds."""
+    """Return a share of the requests that a replica can hold within both bounds."""
     profile, slo = case.profile, case.spec.slo
     prompt, output = _mean_tokens(case)
     held = {

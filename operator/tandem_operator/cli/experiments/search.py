@@ -1,9 +1,9 @@
-"""Search static fleets: which is the smallest that keeps an SLO, and what each fleet gives.
+"""Search static fleets: the smallest one that keeps an SLO, and the results of each fleet.
 
-More replicas of a role never hurt, and a tighter bound never helps: so what one run showed spares
-many others. Runs are kept, so that no fleet is simulated twice under one TTFT bound. A TPOT bound
-is judged later: in the run of a static fleet whose router goes by TTFT alone it only changes which
-requests are good, and so from which answers the router learns how long answers are.
+More replicas of a role never hurt, and a tighter bound never helps. So the result of one run saves
+many others. Runs are kept, so no fleet is simulated twice under one TTFT bound. A TPOT bound is
+judged later. In a static fleet whose router uses only TTFT, the TPOT bound changes only which
+requests are good. From these answers the router learns the length of answers.
 """
 
 from bisect import bisect_right
@@ -24,13 +24,13 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class FleetPoint:
-    """What one fleet gives.
+    """The results of one fleet.
 
     Attributes:
         within: whether bounds and budget of the pool allow it.
         run: the run, without its requests.
         ttft_needed_s, tpot_needed_s: targets that the wanted share of requests would keep, each
-            bound by itself; `None` where too few were answered.
+            bound by itself; `None` if too few requests were answered.
     """
 
     fleet: Fleet
@@ -44,19 +44,19 @@ class FleetPoint:
 
     @property
     def meets(self) -> bool:
-        """Whether enough requests keep both bounds."""
+        """Return whether enough requests keep both bounds."""
         return self.attainment >= self.wanted
 
     @property
     def tokens_per_gpu_s(self) -> float:
-        """Output tokens per second and GPU."""
+        """Return the output tokens per second and GPU."""
         held_s = sum(self.run.report.gpu_seconds.values())
         return self.run.report.output_tokens / held_s if held_s > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A run with what it takes to judge it under any TPOT bound."""
+    """A run with the data that judge it under any TPOT bound."""
 
     run: Run
     in_time: int
@@ -72,7 +72,7 @@ class _Judged:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The smallest fleet, and the least that each role needs however large the other is."""
+    """The smallest fleet, and the least count that each role needs however large the other is."""
 
     point: FleetPoint
     least: Size
@@ -80,7 +80,7 @@ class Found:
 
 @dataclass(slots=True)
 class Search:
-    """Every fleet that was run. `on_progress` hears of each new run."""
+    """Every fleet that was run. `on_progress` is called for each new run."""
 
     case: Case
     on_progress: OnProgress = lambda _: None
@@ -88,7 +88,7 @@ class Search:
     _judged: dict[tuple[float, float, Size], _Judged] = field(default_factory=dict)
 
     def at(self, size: Size, slo: Slo) -> FleetPoint:
-        """What a fleet gives under an SLO."""
+        """Return the results of a fleet under an SLO."""
         fleet = {Role.PREFILL: size[0], Role.DECODE: size[1]}
         key = (slo.ttft_s, slo.ttft_s_per_thousand_prompt_tokens, size)
         judged = self._judged.get(key)
@@ -106,16 +106,17 @@ class Search:
         )
 
     def points(self, slo: Slo) -> list[FleetPoint]:
-        """All fleets that were run under these TTFT bounds, smallest first."""
+        """Return all fleets that were run under these TTFT bounds, smallest first."""
         ttft = (slo.ttft_s, slo.ttft_s_per_thousand_prompt_tokens)
         found = [self.at(size, slo) for *bounds, size in list(self._judged) if (*bounds,) == ttft]
         return sorted(found, key=lambda p: (p.gpus, p.fleet[Role.PREFILL]))
 
     def smallest(self, slo: Slo, *, tighter_than: Found | None = None) -> Found | None:
-        """The fleet with the fewest GPUs that keeps the SLO; `None`: none within the bounds does.
+        """Return the fleet with the fewest GPUs that keeps the SLO; `None` if there is none.
 
-        First each role alone beside the largest other one, which gives the least that it needs;
-        then the pairs from there on, by their GPUs. `tighter_than` is what a looser SLO needs.
+        The search tries each role alone beside the largest other role, which gives its least count.
+        Then it tries the pairs from there on, by their GPUs. `tighter_than` is the need of a looser
+        SLO.
         """
         low, most = self.low if tighter_than is None else tighter_than.least, self.most
         if not self.at(most, slo).meets:
@@ -140,18 +141,18 @@ class Search:
 
     @property
     def low(self) -> Size:
-        """The least replicas that the pool allows."""
+        """Return the least replicas that the pool allows."""
         roles = self.case.spec.roles
         return max(1, roles[Role.PREFILL].min_replicas), max(1, roles[Role.DECODE].min_replicas)
 
     @property
     def most(self) -> Size:
-        """The most replicas that the pool allows, its GPU budget aside."""
+        """Return the most replicas that the pool allows, without regard to its GPU budget."""
         roles = self.case.spec.roles
         return roles[Role.PREFILL].max_replicas, roles[Role.DECODE].max_replicas
 
     def _least(self, slo: Slo, size: Callable[[int], Size], low: int, high: int) -> int:
-        """The least count that keeps the SLO; `high` is known to, `low` is likely to."""
+        """Return the least count that keeps the SLO; `high` surely keeps it, `low` likely does."""
         if self.at(size(low), slo).meets:
             return low
         step = 1
@@ -187,7 +188,7 @@ class Search:
         per_token_s = slo.ttft_s_per_thousand_prompt_tokens / 1000.0
         answered = [flight for flight in done.flights if flight.ttft_s is not None]
         return _Judged(
-            # Requests are many and every run would keep its own.
+            # A run has many requests, and each run would keep its own.
             run=replace(done, flights=()),
             in_time=len(kept) - len(tpots_s),
             tpots_s=tuple(tpots_s),
@@ -200,16 +201,16 @@ class Search:
 
 
 def fixed_case(case: Case, fleet: Fleet, slo: Slo) -> Case:
-    """The case as a fleet of fixed size is tried on it."""
-    # The budget is judged, not enforced: a fleet above it would stand there unscheduled.
+    """Return the case for a fleet of fixed size."""
+    # The budget is judged, not enforced: else pods of a fleet above it would stay unscheduled.
     spec = replace(case.spec, slo=slo, gpu_budget=None)
-    # What the fleet gives by itself, whatever the TPOT bound.
+    # The results of the fleet by itself, whatever the TPOT bound is.
     router = replace(case.router, decode_gate=False, overflow=False)
     return replace(case, spec=spec, router=router, start=fleet)
 
 
 def _needed(values_s: list[float], done: Run) -> float | None:
-    """The bound that the wanted share of all requests keeps."""
+    """Return the bound that the wanted share of all requests keeps."""
     place = ceil(done.case.spec.slo.attainment * done.report.requests) - 1
     return sorted(values_s)[place] if 0 <= place < len(values_s) else None
 

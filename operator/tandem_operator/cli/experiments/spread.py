@@ -1,7 +1,7 @@
-"""What a difference is worth: its interval over several traffics of one kind, paired seed by seed.
+"""The interval of a difference over several traffics of one kind, paired seed by seed.
 
-One traffic is one draw. What two specs differ by on it may be what they differ by on all such
-traffic, or the luck of that draw; only several draws tell the two apart.
+One traffic is one draw. A difference of two specs on it may hold for all such traffic, or come from
+the luck of that draw. Only several draws tell the two apart.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from statistics import mean, stdev
 from tandem_operator.cli.units import UNKNOWN
 
 NO_DIFFERENCE = "no difference that this traffic can show"
-# Student's t at 97.5 %, by degrees of freedom; that of the last holds for more of them.
+# Student's t at 97.5 %, by degrees of freedom; the last value also serves for more.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The mean of a difference, and where that of all such traffic lies with 95 % confidence."""
+    """The mean of a difference, and the range of its true mean with 95 % confidence."""
 
     mean: float
     low: float
@@ -28,21 +28,21 @@ class Interval:
 
     @property
     def shown(self) -> bool:
-        """Whether there is a difference beyond what chance makes."""
+        """Return whether the difference is larger than chance explains."""
         return self.low > NOTHING or self.high < -NOTHING
 
     @property
     def none_at_all(self) -> bool:
-        """Whether no seed showed any."""
+        """Return whether no seed showed any difference."""
         return max(abs(self.low), abs(self.high)) <= NOTHING
 
     def times(self, factor: float) -> "Interval":
-        """The same in another unit."""
+        """Return the same interval in another unit."""
         ends = sorted((self.low * factor, self.high * factor))
         return Interval(self.mean * factor, ends[0], ends[1], self.seeds)
 
     def to_json(self) -> dict[str, float | bool]:
-        """For programs."""
+        """Return the interval for programs."""
         return {
             "mean": self.mean,
             "low": self.low,
@@ -53,7 +53,7 @@ class Interval:
 
 
 def interval(differences: Sequence[float]) -> Interval | None:
-    """The interval of a difference; `None` for fewer than two seeds, which tell nothing of it."""
+    """Return the interval of a difference; `None` for fewer than two seeds: they give no spread."""
     count = len(differences)
     if count < 2:
         return None
@@ -64,21 +64,21 @@ def interval(differences: Sequence[float]) -> Interval | None:
 
 
 def difference(new: Sequence[float | None], old: Sequence[float | None]) -> Interval | None:
-    """The interval of new less old, seed by seed; `None` where one of them is not known."""
+    """Return the interval of new less old, seed by seed; `None` if one value is not known."""
     if any(value is None for value in (*new, *old)):
         return None
     return interval([(b or 0.0) - (a or 0.0) for a, b in zip(old, new, strict=True)])
 
 
 def percent(found: Interval | None, to: float | None) -> str:
-    """The ends of an interval as shares of `to`: `+8.0% to +16.3%`."""
+    """Return the ends of an interval as shares of `to`: `+8.0% to +16.3%`."""
     if found is None or not to:
         return UNKNOWN
     return _ends(found.times(100.0 / to), "%", digits=1)
 
 
 def points(found: Interval | None) -> str:
-    """The ends of an interval of shares: `-0.10 to +0.25 points`."""
+    """Return the ends of an interval of shares: `-0.10 to +0.25 points`."""
     return UNKNOWN if found is None else _ends(found.times(100.0), " points", digits=2)
 
 

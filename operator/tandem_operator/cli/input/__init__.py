@@ -1,1 +1,1 @@
-"""What a command is told: manifests, traffic, profiles, a live pool, options."""
+"""The input of a command: manifests, traffic, profiles, a live pool, options."""

@@ -1,4 +1,4 @@
-"""A cluster as the person at the keyboard may see it: which one, and what can go wrong with it."""
+"""Access to a cluster with the user's rights: which cluster, and errors in plain words."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +18,7 @@ CLUSTER = "Cluster"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which pool of which cluster."""
+    """One pool of one cluster."""
 
     pool: str
     namespace: str | None
@@ -28,7 +28,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """Which cluster, and where in it."""
+    """The cluster, and the namespace in it."""
 
     namespace: Annotated[
         str | None,
@@ -57,7 +57,7 @@ class ClusterOptions:
 
     @property
     def given(self) -> str | None:
-        """An option that was given, if any was."""
+        """Return an option that was given, if there is one."""
         options = {
             "--namespace": self.namespace,
             "--context": self.context,
@@ -66,13 +66,13 @@ class ClusterOptions:
         return next((option for option, value in options.items() if value is not None), None)
 
     def where(self, pool: str) -> Where:
-        """That pool of this cluster."""
+        """Return the place of that pool of this cluster."""
         return Where(pool, self.namespace, self.context, self.kubeconfig)
 
 
 @contextlib.asynccontextmanager
 async def connected(where: Where) -> AsyncIterator[tuple["Kube", str]]:
-    """The cluster, and the namespace that is meant.
+    """Yield the cluster, and the chosen namespace.
 
     Raises:
         FailedError: there is no cluster to ask.
@@ -96,7 +96,7 @@ async def connected(where: Where) -> AsyncIterator[tuple["Kube", str]]:
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """What an API server refuses or does not answer, as one sentence."""
+    """Turn a refusal of an API server, or its silence, into one sentence."""
     import aiohttp  # noqa: PLC0415
 
     from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415

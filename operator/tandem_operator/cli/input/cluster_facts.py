@@ -1,4 +1,4 @@
-"""What a cluster says of itself, as plain data: what `tandem doctor` judges."""
+"""The facts that a cluster reports, as plain data: the input of `tandem doctor`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Object = Mapping[str, Any]
 
 
 class Topic(StrEnum):
-    """A part of the cluster that is read at once, or cannot be read."""
+    """A part of the cluster that is read as a whole, or cannot be read."""
 
     SERVER = "API server"
     DEFINITION = "CRD"
@@ -33,11 +33,11 @@ class OperatorFacts:
     """One Deployment of an operator.
 
     Attributes:
-        version: as its label says.
-        namespaces: those that it serves; empty: all.
+        version: the value of its label.
+        namespaces: the namespaces that it serves; empty: all.
         gateway_routes: whether it writes HTTPRoutes.
         refused: rights that its account lacks, each with its namespace; `None`: unknown.
-        prometheus: URL of the server that it asks for pools that name none; empty: it has none.
+        prometheus: URL of the server for pools that name none; empty: it has none.
     """
 
     namespace: str
@@ -54,27 +54,27 @@ class OperatorFacts:
 
     @property
     def title(self) -> str:
-        """As kubectl names it."""
+        """Return its name as kubectl shows it."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """Everything that was read, and why the rest was not.
+    """Everything that was read, and the reasons for unread parts.
 
     Attributes:
-        namespace: the only one whose pools are looked at; `None`: all.
+        namespace: the only namespace whose pools are checked; `None`: all.
         definition: the CRD of pools; `None` where there is none.
-        role_definition: that of PoolRoles.
-        user_refused: what the user may not do, and the commands that need it.
-        pods: of operators and pools.
+        role_definition: the CRD of PoolRoles.
+        user_refused: rights that the user lacks, and the commands that need them.
+        pods: pods of operators and pools.
         monitors: the kinds of the Prometheus Operator that the cluster knows.
         serves_routes: whether the cluster knows HTTPRoute, if a pool asks for a Gateway.
         claim_templates: the ResourceClaimTemplates that pools name; `None` where there is none.
         services: whether each Service exists that a pool or an operator names as its Prometheus.
         unread_tokens: Secrets with a token for Prometheus that a pool names and no operator may
             read, as namespace and name.
-        unread: why a part could not be read.
+        unread: the reason why a part could not be read.
     """
 
     cli_version: str

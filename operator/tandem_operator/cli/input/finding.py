@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """Whether a pool like this would run."""
+    """The effect of a finding: whether a pool like this would run."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -16,7 +16,7 @@ class Finding:
     """One thing to change.
 
     Attributes:
-        field: the way to it in the object: `spec.slo.ttft.target`.
+        field: its path in the object: `spec.slo.ttft.target`.
     """
 
     file: str

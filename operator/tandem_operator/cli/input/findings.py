@@ -1,4 +1,4 @@
-"""What the API server and the operator would say of the pools in a file, asking neither."""
+"""The faults that the API server and the operator would find in the pools of a file."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,10 +28,10 @@ from tandem_operator.workloads.world import Installation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linted:
-    """What was found in several files, and how much was read.
+    """The findings in several files, and the amount that was read.
 
     Attributes:
-        skipped: objects that are no pool of Tandem.
+        skipped: number of objects that are not pools of Tandem.
         unreadable: why a file could not be read to its end, a sentence each.
     """
 
@@ -42,7 +42,7 @@ class Linted:
 
 
 def lint_files(paths: Iterable[Path], installation: Installation) -> Linted:
-    """The findings of all files; one that cannot be read keeps none of the others from it."""
+    """Return the findings of all files; a file that cannot be read does not stop the others."""
     findings: list[Finding] = []
     unreadable: list[str] = []
     placed: list[tuple[Path, YamlObject]] = []
@@ -67,7 +67,7 @@ def lint_files(paths: Iterable[Path], installation: Installation) -> Linted:
 
 
 def is_meant_for_tandem(found: YamlObject) -> bool:
-    """Whether an object is an InferencePool of Tandem, or would be but for a typo in its head."""
+    """Return whether an object is an InferencePool, perhaps with a typo in kind or version."""
     version, kind = found.word("apiVersion"), found.word("kind")
     group, _, _ = version.partition("/")
     if group == GROUP:
@@ -77,7 +77,7 @@ def is_meant_for_tandem(found: YamlObject) -> bool:
 
 
 def findings_of(found: YamlObject, *, file: str, installation: Installation) -> list[Finding]:
-    """The findings of one object in the order of its lines, one for each field.
+    """Return the findings of one object in the order of its lines, one for each field.
 
     Raises:
         YamlError: the object holds what JSON cannot.
@@ -90,14 +90,14 @@ def findings_of(found: YamlObject, *, file: str, installation: Installation) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """An object that is meant to be a pool, in its file."""
+    """An object that is meant to be a pool, and its file."""
 
     found: YamlObject
     file: str
     installation: Installation
 
     def findings(self) -> Iterator[Finding]:
-        """By the API server first: where two speak of a field, the first is told."""
+        """Yield the API server's findings first: if two findings name a field, the first counts."""
         for twice in self.found.repeated():
             yield Finding(file=self.file, line=twice.line, field=twice.path, sentence=str(twice))
         if self.found.word("kind") == ROLE_KIND:
@@ -116,7 +116,7 @@ class _Pool:
 
     def _of_operator(self, obj: Mapping[str, Any]) -> Iterator[Finding]:
         try:
-            # An unknown field hides nothing of what the operator would say of the others.
+            # An unknown field hides no finding of the operator in other fields.
             pool = parse_pool({**obj, **_HEAD})
         except InvalidPoolError:
             return
@@ -177,7 +177,7 @@ def _schema_faults(obj: Mapping[str, Any]) -> tuple[Fault, ...]:
 
 
 def _template_faults(obj: Mapping[str, Any]) -> Iterator[Objection]:
-    """Of the specs of pod templates, about which the CRD says nothing."""
+    """Yield the faults in specs of pod templates, which the CRD does not check."""
     for component in COMPONENTS:
         value: Any = obj
         steps = ("spec", str(component), "podTemplate", "spec")
@@ -187,11 +187,11 @@ def _template_faults(obj: Mapping[str, Any]) -> Iterator[Objection]:
 
 
 def _named(sentence: str) -> str:
-    """The field that a rule of the object as a whole begins with: the CRD cannot point to it."""
+    """Return the field at the start of a rule about the whole object: the CRD cannot name it."""
     return sentence.partition(" ")[0]
 
 
 def _steps(path: str) -> Steps:
-    """The way that `containers[0].env` or `containers[engine].env` stands for."""
+    """Return the steps of a path such as `containers[0].env` or `containers[engine].env`."""
     found = re.findall(r"\[([^\]]*)\]|([^.\[\]]+)", path)
     return tuple(int(item) if item.isdecimal() else item or name for item, name in found)

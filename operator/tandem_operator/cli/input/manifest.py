@@ -1,4 +1,4 @@
-"""Read one InferencePool from a YAML file; what is wrong is told with file and line."""
+"""The reader of one InferencePool in a YAML file; errors name file and line."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ STANDARD_INPUT = "-"
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, or of standard input for `-`.
+    """Return the text of a file, or of standard input for `-`.
 
     Raises:
         BadInputError: the file cannot be read.
@@ -30,13 +30,13 @@ def read_text(path: Path) -> str:
 
 
 def read_pool(path: Path) -> InferencePool:
-    """The pool in a file that holds exactly one, as for `kubectl apply`.
+    """Return the pool in a file that holds exactly one, as for `kubectl apply`.
 
     Raises:
         BadInputError: no YAML, no pool or several, or a pool that Tandem cannot run.
     """
     named = [found for found in yaml_objects(path) if found.word("kind") == KIND]
-    # The Gateway API has an InferencePool too. Alone it may be ours with a wrong apiVersion.
+    # The Gateway API has an InferencePool too. A single one may be ours with a wrong apiVersion.
     pools = [found for found in named if is_pool(_plain(found, path))] or named
     if len(pools) != 1:
         what = "no InferencePool" if not pools else f"{len(pools)} InferencePools"
@@ -50,21 +50,21 @@ def read_pool(path: Path) -> InferencePool:
 
 
 def is_pool(obj: Mapping[str, Any]) -> bool:
-    """Whether an object is Tandem's InferencePool, of whatever version."""
+    """Return whether an object is Tandem's InferencePool, of any version."""
     group, _, _ = str(obj.get("apiVersion", "")).partition("/")
     return (group, obj.get("kind")) == (GROUP, KIND)
 
 
 def objects(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file as plain data."""
+    """Return the objects in a file as plain data."""
     return [_plain(found, path) for found in yaml_objects(path)]
 
 
 def yaml_objects(path: Path) -> Iterator[YamlObject]:
-    """The objects in a file.
+    """Yield the objects in a file.
 
     Raises:
-        BadInputError: no YAML, or a key given twice, of which YAML would keep the last in silence.
+        BadInputError: no YAML, or a repeated key: YAML would silently keep only the last.
     """
     text = read_text(path)
     try:

@@ -1,6 +1,6 @@
-"""Requests that no fleet can serve: longer than the model's context or than a replica's KV cache.
+"""Requests that no fleet can serve: longer than the model's context or a replica's KV cache.
 
-The simulator refuses them on arrival, as engines do; replicas change nothing about that.
+The simulator refuses them on arrival, as engines do. More replicas change nothing about that.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Oversize:
     """The requests of a trace that are too long.
 
     Attributes:
-        requests: requests of the trace in all.
-        limit: what they exceed, and by its own number.
-        remedy: what would let them in.
+        requests: all requests of the trace.
+        limit: the limit that they exceed, with its value.
+        remedy: the change that would admit them.
     """
 
     count: int
@@ -29,12 +29,12 @@ class Oversize:
 
     @property
     def most_attainment(self) -> float:
-        """The share of requests that can be good at best."""
+        """Return the largest share of requests that can be good."""
         return 1.0 - self.count / self.requests
 
     @property
     def note(self) -> str:
-        """The fact in a sentence."""
+        """Return the fact in a sentence."""
         return (
             f"{self._fact} (the longest has {self.longest_tokens:,} tokens); no fleet can serve"
             " them."
@@ -42,7 +42,7 @@ class Oversize:
 
     @property
     def answer(self) -> str:
-        """What it means for an SLO that asks for more than the rest."""
+        """Return the consequence for an SLO with a higher objective than that share."""
         return (
             f"No fleet can keep the SLO: {self._fact}. At most {share(self.most_attainment)} can be"
             f" good with any number of replicas. {self.remedy}, or remove them from the trace."
@@ -55,7 +55,7 @@ class Oversize:
 
 
 def oversize_of(trace: Trace, spec: PoolSpec, profile: EngineProfile) -> Oversize | None:
-    """The requests that are too long; `None` where all fit."""
+    """Return the requests that are too long; `None` if all fit."""
     capacity = profile.kv_capacity_tokens
     most = min(capacity, spec.max_model_len)
     lengths = (r.prompt_tokens + r.output_tokens for r in trace.requests)

@@ -1,4 +1,4 @@
-"""Names of live pools for the shell to complete, by the options that stand before them."""
+"""The names of live pools for completion in the shell, by the options before them."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ PATIENCE_S = 3.0
 
 
 def pool_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The names that begin so; none where pools cannot be listed, for a shell wants no sentence."""
+    """Return the names that begin so; none if pools cannot be listed: a shell shows no sentence."""
     given = ctx.params
     kubeconfig = given.get("kubeconfig")
     cluster = ClusterOptions(

@@ -1,4 +1,4 @@
-"""What there is to explain a pool from: the object, its Events, the operator's memory of it."""
+"""The evidence that explains a pool: the object, its Events, the operator's memory of it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -46,12 +46,12 @@ class PostedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known of a pool.
+    """All known facts about a pool.
 
     Attributes:
-        pool: `None` where the spec makes no sense; `fault` says why.
+        pool: `None` if the spec makes no sense; `fault` says why.
         events: oldest first.
-        memory: `None` where there is none, or it cannot be read; `memory_fault` says why.
+        memory: `None` if there is none, or it cannot be read; `memory_fault` says why.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Evidence:
 
     @property
     def news(self) -> Any:
-        """What a watcher wants to hear of when it changes."""
+        """Return the parts whose change is news for a watcher."""
         conditions = self.status.conditions or []
         return (
             self.status.decision,
@@ -76,7 +76,7 @@ class Evidence:
 
 
 def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
-    """The evidence that a saved file holds.
+    """Return the evidence in a saved file.
 
     Raises:
         BadInputError: no such pool, or several.
@@ -111,7 +111,7 @@ def from_file(path: Path, name: str | None, namespace: str | None) -> Evidence:
 
 
 class Lookout:
-    """A way to look at a pool in its cluster, again and again."""
+    """A way to look at a pool in its cluster again and again."""
 
     def __init__(self, kube: "Kube", *, namespace: str, pool: str) -> None:
         self._kube = kube
@@ -121,7 +121,7 @@ class Lookout:
         self._may_watch = True
 
     async def look(self) -> Evidence:
-        """The pool as it is now.
+        """Return the pool as it is now.
 
         Raises:
             FailedError: no such pool, no right to read it, or no answer.
@@ -138,9 +138,9 @@ class Lookout:
         return _evidence(pool, events, memory)
 
     async def changed(self) -> None:
-        """Wait until the pool is another than the one seen last, or for a while.
+        """Wait until the pool differs from the last look, or for a fixed time.
 
-        Who may read the pool and not watch it waits for the while.
+        A user who may read the pool but not watch it waits for the fixed time.
 
         Raises:
             SilentClusterError: the API server does not answer.
@@ -167,7 +167,7 @@ class Lookout:
 
 @asynccontextmanager
 async def gather(where: Where) -> AsyncIterator[Lookout]:
-    """The pool that is meant, to look at.
+    """Yield a lookout for the chosen pool.
 
     Raises:
         FailedError: no cluster.
@@ -177,10 +177,10 @@ async def gather(where: Where) -> AsyncIterator[Lookout]:
 
 
 async def live_pool(kube: "Kube", namespace: str, name: str) -> Object:
-    """The pool as the cluster has it.
+    """Return the pool as stored in the cluster.
 
     Raises:
-        FailedError: no such pool; the sentence names those that there are.
+        FailedError: no such pool; the sentence names the existing ones.
     """
     from tandem_operator.kube.kinds import POOL  # noqa: PLC0415
 
@@ -196,14 +196,14 @@ async def live_pool(kube: "Kube", namespace: str, name: str) -> Object:
 
 
 async def live_memory(kube: "Kube", namespace: str, name: str) -> tuple[Memory | None, str | None]:
-    """What the operator remembers of a pool, and why it cannot be read if it cannot."""
+    """Return the operator's memory of a pool, or the reason why it cannot be read."""
     from tandem_operator.kube.kinds import CONFIG_MAP  # noqa: PLC0415
 
     return _memory(await kube.get(CONFIG_MAP, namespace=namespace, name=_memory_name(name)))
 
 
 async def _elsewhere(kube: "Kube") -> str:
-    """The pools of all namespaces; nothing for who may not list them."""
+    """Return the pools of all namespaces as text; empty if the user may not list them."""
     from tandem_operator.kube.client import ApiServerError  # noqa: PLC0415
 
     try:
@@ -253,7 +253,7 @@ def _is_about(event: Object, name: str, uid: str | None) -> bool:
 
 
 def _posted(event: Object) -> PostedEvent:
-    """An Event of either API group."""
+    """Return an Event of either API group."""
     times = (event.get("eventTime"), event.get("lastTimestamp"), event.get("firstTimestamp"))
     created = (event.get("metadata") or {}).get("creationTimestamp")
     at = next((str(each) for each in (*times, created) if each), "")
@@ -270,7 +270,7 @@ def _listed(pools: Iterable[Object]) -> str:
 
 
 def _is_in(obj: Object, namespace: str) -> bool:
-    """Whether it is in that namespace, or says of none."""
+    """Return whether an object is in that namespace, or names none."""
     named = (obj.get("metadata") or {}).get("namespace")
     return named in (None, "", namespace)
 

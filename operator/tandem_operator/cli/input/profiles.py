@@ -1,4 +1,4 @@
-"""Engine profiles by name: those that ship with Tandem, or a file of one's own."""
+"""Engine profiles by name: those that ship with Tandem, or a file of the user."""
 
 import difflib
 import json
@@ -23,7 +23,7 @@ class ProfileFile:
     """A profile that ships with Tandem.
 
     Attributes:
-        table: which table of the file; `None` where the file holds one profile.
+        table: its table in the file; `None` if the file holds one profile.
         gpus: GPUs of one replica.
     """
 
@@ -34,7 +34,7 @@ class ProfileFile:
 
 @cache
 def shipped() -> dict[str, ProfileFile]:
-    """All of them by name, the measured ones first."""
+    """Return all shipped profiles by name, the measured ones first."""
     found = {name: ProfileFile(f"{name}.json", None, gpus=1) for name in MEASURED}
     for table in json.loads(_shipped_text(ESTIMATES))["tables"]:
         model = table["model"].rsplit("/", 1)[-1]
@@ -47,7 +47,7 @@ def shipped() -> dict[str, ProfileFile]:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """How fast a replica is, and how it starts where that is told with it."""
+    """The speed of a replica, and its start-up time if that is known."""
 
     profile: EngineProfile
     cold_start: ColdStart | None
@@ -56,10 +56,10 @@ class Engines:
 def engines_of(
     name: str, *, kv_tokens: int | None = None, kv_gb_per_s: float | None = None
 ) -> Engines:
-    """The profile of that name, or in the file of that name.
+    """Return the profile of that name, or in the file of that name.
 
-    A file of several tables is read as `FILE#system/model/tpN`. `kv_gb_per_s` is how fast KV blocks
-    move between two pods, in 10^9 bytes per second.
+    A table in a file with several is named `FILE#system/model/tpN`. `kv_gb_per_s` is the speed of
+    KV transfers between two pods, in 10^9 bytes per second.
 
     Raises:
         BadInputError: neither a shipped profile nor a file.
@@ -80,7 +80,7 @@ def engines_of(
 
 
 def profile_of(name: str) -> EngineProfile:
-    """The profile of that name alone, as it is."""
+    """Return only the profile of that name, unchanged."""
     return engines_of(name).profile
 
 
@@ -93,7 +93,7 @@ def engines_in(
     kv_tokens: int | None = None,
     kv_gb_per_s: float | None = None,
 ) -> Engines:
-    """The profile in a text, as options change it.
+    """Return the profile in a text, changed by the options.
 
     Raises:
         BadInputError: an option that makes no sense.
@@ -110,7 +110,7 @@ def engines_in(
 
 
 def file_of(name: str) -> str:
-    """The file that a profile's name is, if it is none of Tandem's own."""
+    """Return the file that a profile's name stands for, if it is not a shipped profile."""
     return name.partition("#")[0]
 
 
@@ -126,12 +126,12 @@ def _over_network(profile: EngineProfile, gb_per_s: float) -> EngineProfile:
 
 
 def names_with(beginning: str) -> list[str]:
-    """Names of shipped profiles, for the shell to complete."""
+    """Return names of shipped profiles, for completion in the shell."""
     return [name for name in shipped() if name.startswith(beginning)]
 
 
 def note_on(name: str, spec: PoolSpec) -> list[str]:
-    """Where a shipped profile is of other replicas than the pool's, in sentences."""
+    """Return how a shipped profile's replicas differ from the pool's, in sentences."""
     known = shipped().get(name)
     if known is None:
         return []

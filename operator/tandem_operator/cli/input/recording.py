@@ -1,4 +1,4 @@
-"""The traffic of a live pool, as its routers tell it: read from each, laid on one clock, merged."""
+"""The traffic of a live pool from its routers: read from each, put on one clock, and merged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KEPT_S = 1200.0
 FORBIDDEN, NOT_FOUND = 403, 404
-# Less is the time that an answer took, and no other clock.
+# A smaller difference is the time of the answer, and not another clock.
 SKEW_TOLERATED_S = 2.0
 SHORT_BY_S = 5.0
 
@@ -27,11 +27,11 @@ OnProgress = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a pool's routers told.
+    """The requests that a pool's routers reported.
 
     Attributes:
-        span_s: how much of the past it holds.
-        notes: what is missing in it, in sentences.
+        span_s: the length of the recorded time.
+        notes: the missing parts, in sentences.
     """
 
     recorded: RecordedTrace
@@ -41,7 +41,7 @@ class Recording:
 
     @property
     def summary(self) -> str:
-        """The record in a sentence."""
+        """Return the record in a sentence."""
         trace = self.recorded.trace
         count = len(trace.requests)
         prompt = sum(r.prompt_tokens for r in trace.requests) / count
@@ -57,7 +57,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class _RouterPages:
-    """One router's requests on this process's clock, and since when they are all there."""
+    """One router's requests on this process's clock, and the time since which they are complete."""
 
     router: str
     complete_since_s: float
@@ -65,7 +65,7 @@ class _RouterPages:
 
 
 def since_of(option: str, text: str) -> float:
-    """How much of the past is meant.
+    """Return the length of the past in an option.
 
     Raises:
         BadInputError: more than routers keep.
@@ -85,10 +85,10 @@ async def record_pool(
     now_s: float,
     on_progress: OnProgress,
 ) -> Recording:
-    """The requests of the last `since_s` seconds; `on_progress` hears of each page.
+    """Return the requests of the last `since_s` seconds; `on_progress` is called for each page.
 
     Raises:
-        FailedError: no router tells of any request.
+        FailedError: no router reports any request.
         ApiServerError: the API server refuses.
     """
     from tandem_operator.kube.kinds import POD  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Pools of one folder that want the same requests of a Gateway."""
+"""The pools of one folder that want the same requests of a Gateway."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -15,7 +15,7 @@ _STEPS = ("spec", "router", "gateway")
 
 
 def shared_hosts_of(placed: Sequence[tuple[Path, YamlObject]]) -> Iterator[Finding]:
-    """A warning at the second of each two such pools. Folders may be of different clusters."""
+    """Yield a warning at the second of two such pools. Folders may be of different clusters."""
     for _, beside in groupby(placed, key=lambda each: each[0].parent):
         found: dict[int, tuple[Path, YamlObject]] = {}
         pools: list[InferencePool] = []

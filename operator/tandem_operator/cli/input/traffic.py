@@ -1,4 +1,4 @@
-"""The traffic that a command is asked about: a recorded trace, or one made from a few numbers."""
+"""The traffic for a command: a recorded trace, or a generated one from a few numbers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ MOST_REQUESTS = 1_000_000
 
 
 class Shape(StrEnum):
-    """How the rate of made traffic varies."""
+    """The way in which the rate of generated traffic varies."""
 
     POISSON = "poisson"
     SINE = "sine"
@@ -48,21 +48,21 @@ class Shape(StrEnum):
 
 # The shapes without a peak.
 LEVEL = (Shape.POISSON, Shape.AGENTS, Shape.SHIFT)
-# Of spikes, the longest silence and the longest spike are so many times the shortest.
+# The longest silence and the longest spike are so many times the shortest.
 SILENCES, SPIKES = 60.0, 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Traffic from a few numbers.
+    """Traffic generated from a few numbers.
 
     Attributes:
         rate_rps: the usual rate, and the lowest one.
         peak_rps: the highest one.
-        period_s: length of a wave, a day, of a stay in a state, or of the longest silence.
-        at_s: when a burst, a step, a ramp or a shift begins.
-        for_s: how long a burst, a ramp or the longest spike takes.
-        then_prompt_tokens, then_output_tokens: what a shift changes the lengths to.
+        period_s: length of a wave, a day, a stay in a state, or the longest silence.
+        at_s: start of a burst, a step, a ramp or a shift.
+        for_s: length of a burst, a ramp or the longest spike.
+        then_prompt_tokens, then_output_tokens: lengths after a shift.
     """
 
     shape: Shape
@@ -81,7 +81,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTraffic:
-    """Traffic from a file. `form` is told from the file's first line where it is `None`."""
+    """Traffic from a file. If `form` is `None`, the file's first line shows the format."""
 
     path: Path
     form: TraceFormat | None
@@ -90,7 +90,7 @@ class RecordedTraffic:
 
 
 def trace_of(traffic: Made | RecordedTraffic, *, seed: int) -> Trace:
-    """The requests.
+    """Return the requests.
 
     Raises:
         BadInputError: numbers that make no traffic, or a file that cannot be read.
@@ -100,7 +100,7 @@ def trace_of(traffic: Made | RecordedTraffic, *, seed: int) -> Trace:
 
 
 def times(trace: Trace, factor: float, *, seed: int) -> Trace:
-    """A trace at so many times its load.
+    """Return a trace at so many times its load.
 
     Raises:
         BadInputError: a factor that makes no traffic, or too much of it.
@@ -119,7 +119,7 @@ def times(trace: Trace, factor: float, *, seed: int) -> Trace:
 
 
 def describe(trace: Trace) -> str:
-    """The traffic in a few words."""
+    """Return the traffic in a few words."""
     count = max(1, len(trace.requests))
     prompt = sum(r.prompt_tokens for r in trace.requests) / count
     output = sum(r.output_tokens for r in trace.requests) / count
@@ -227,7 +227,7 @@ def _mix(made: Made, prompt_tokens: float, output_tokens: float) -> Mix:
 
 
 def _session_gap_s(kind: Agents) -> float:
-    """Mean time between two calls of one agent, its rests spread over the calls of a session."""
+    """Return the mean time between two calls of one agent, with its rests spread over the calls."""
     return ((kind.calls - 1.0) * kind.think_s + kind.rest_s) / kind.calls
 
 

@@ -1,4 +1,4 @@
-"""Objects of a YAML text as kubectl sends them, with the lines of their fields."""
+"""The objects of a YAML text as kubectl sends them, with the lines of their fields."""
 
 import copy
 import json
@@ -12,11 +12,11 @@ import yaml
 from tandem_operator.cli.input.yaml_scalars import MERGE, NULL, KubectlLoader
 
 _LARGEST_OBJECT = 10_000_000
-"""Characters of one object with its aliases written out; the API server takes 3 MB."""
+"""Most characters of one object with its aliases written out; the API server takes 3 MB."""
 
 
 class YamlError(ValueError):
-    """The text is no YAML, or none that JSON can say."""
+    """The text is not YAML, or holds something that JSON cannot."""
 
     def __init__(self, problem: str, line: int | None) -> None:
         self.where = "" if line is None else f":{line}"
@@ -25,7 +25,7 @@ class YamlError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKey:
-    """A key that an object has twice; YAML would keep the last in silence."""
+    """A key that an object has twice; YAML would silently keep only the last."""
 
     key: str
     path: str
@@ -38,17 +38,17 @@ class RepeatedKey:
 
 @dataclass(frozen=True, slots=True)
 class YamlObject:
-    """One object; it is read no further than it is asked for."""
+    """One object; only the requested parts of it are read."""
 
     node: yaml.Node
 
     def word(self, field: str) -> str:
-        """The text of a field of the object itself; empty where there is none."""
+        """Return the text of a field at the top of the object; empty if it has none."""
         found = _child(self.node, field)
         return found.value if isinstance(found, yaml.ScalarNode) else ""
 
     def plain(self) -> dict[str, Any]:
-        """As plain data; empty where this is no object.
+        """Return the object as plain data; empty if this is no object.
 
         Raises:
             YamlError: it holds something that JSON cannot.
@@ -74,9 +74,9 @@ class YamlObject:
         return value if isinstance(value, dict) else {}
 
     def line(self, steps: Sequence[int | str] = ()) -> int:
-        """The line of the field at the end of `steps`; of the last part of the way that is there.
+        """Return the line of the field at the end of `steps`, or of the last part that exists.
 
-        A step into a list is a place, or the `name` of an item.
+        A step into a list is a position, or the `name` of an item.
         """
         node, line = self.node, _line(self.node)
         for step in steps:
@@ -89,8 +89,8 @@ class YamlObject:
         return line
 
     def repeated(self) -> Iterator[RepeatedKey]:
-        """Keys that stand twice."""
-        # Aliases let a node stand in several places, within itself too.
+        """Yield the keys that appear twice."""
+        # Aliases let a node appear in several places, also within itself.
         seen: set[int] = set()
         open_nodes = [("", self.node)]
         while open_nodes:
@@ -106,7 +106,7 @@ class YamlObject:
 
 
 def objects_in(text: str) -> Iterator[YamlObject]:
-    """The objects of a text: its documents, and the items of its Lists.
+    """Yield the objects of a text: its documents, and the items of its Lists.
 
     Raises:
         YamlError: it is no YAML from here on.
@@ -133,7 +133,7 @@ def objects_in(text: str) -> Iterator[YamlObject]:
 
 
 def _written_out(node: yaml.Node, known: dict[int, int | None]) -> int:
-    """Characters of a node, about, once each alias stands for a copy.
+    """Return about how many characters a node has with each alias written out.
 
     Raises:
         ValueError: the node holds itself.
@@ -176,7 +176,7 @@ def _line(node: yaml.Node) -> int:
 
 @lru_cache(maxsize=64)
 def _fields(node: yaml.Node) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """Key and value of each field by its name, of two the first; a list has none."""
+    """Return key and value of each field by its name, the first of two; a list has none."""
     if not isinstance(node, yaml.MappingNode):
         return {}
     named = [each for each in node.value if isinstance(each[0], yaml.ScalarNode)]

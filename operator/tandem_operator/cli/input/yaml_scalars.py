@@ -1,4 +1,4 @@
-"""YAML whose plain words mean what they mean to kubectl, which PyYAML reads otherwise.
+"""YAML whose plain words have the meaning that kubectl gives them; PyYAML reads them differently.
 
 kubectl takes `y` for true, `1e3` and `0o17` for numbers, and a date and `10:30` for text, as
 `resolve.go` of sigs.k8s.io/yaml's goyaml.v2 has it.
@@ -15,12 +15,12 @@ _TRUE = frozenset({"y", "yes", "true", "on"})
 _FALSE = frozenset({"n", "no", "false", "off"})
 _LARGEST = 2**64
 _LEAST_WITH_EXPONENT = 1e21
-"""Go writes whole numbers below it to JSON with all their digits."""
+"""The least whole number with an exponent: Go writes smaller ones with all their digits."""
 _NUMBER_STARTS = "+-0123456789"
 
 
 class KubectlLoader(yaml.SafeLoader):
-    """Composes and constructs as kubectl does."""
+    """A loader that composes and constructs as kubectl does."""
 
 
 def _any_case(words: frozenset[str]) -> str:

@@ -1,1 +1,1 @@
-"""What a command shows: rows, sentences, pages, files."""
+"""The output of a command: rows, sentences, pages, files."""

@@ -1,4 +1,4 @@
-"""Where all marks of a plot are; `templates/chart.svg` draws them."""
+"""The positions of all marks of a plot; `templates/chart.svg` draws them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Point = tuple[float, float]
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1080.0, 78.0, 14.0, 12.0, 24.0
-# Of names: the width of a letter and the height of a line at most, and how far from their point.
+# For texts: the largest width of a letter and height of a line, and the distance from their point.
 LETTER, LINE = 7.0, 14.0
 ASIDE, ABOVE, BELOW = 8.0, -6.0, 16.0
 
@@ -41,7 +41,7 @@ class Axis:
     zero: float = 0.0
 
     def place(self, value: float) -> float:
-        """Share of the length, 0 at the low end, kept inside the plot."""
+        """Return the position as a share of the length, 0 at the low end, kept inside the plot."""
         low, high = self._scaled(self.low), self._scaled(self.high)
         share = (self._scaled(value) - low) / (high - low)
         return min(1.0, max(0.0, share))
@@ -50,7 +50,7 @@ class Axis:
         return math.log10(max(value, 1e-6)) if self.log else value
 
     def ticks(self, *, parts: int) -> list[float]:
-        """Round values to put a line at, about `parts` of them where steps are equal."""
+        """Return round values for lines, about `parts` of them if steps are equal."""
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             factors = (1, 2, 5) if self.high / self.low < 50 else (1,)
@@ -63,7 +63,7 @@ class Axis:
         return [tick for tick in candidates if self.low <= tick <= self.high * (1 + 1e-9)]
 
     def label(self, value: float) -> str:
-        """A tick's text."""
+        """Return a tick's text."""
         shown = value - self.zero
         if self.unit == "s":
             return f"{1000 * shown:g} ms" if shown < 1 else f"{shown:g} s"
@@ -93,17 +93,17 @@ class Label:
         return (self.x, self.x + width) if self.right else (self.x - width, self.x)
 
     def is_inside(self, height: float) -> bool:
-        """Whether all of it is on the plot."""
+        """Return whether the whole label is on the plot."""
         left, right = self._sides
         return left >= LEFT and right <= WIDTH and LINE <= self.y <= height - BOTTOM
 
     def is_over(self, other: "Label") -> bool:
-        """Whether the two share any ground."""
+        """Return whether the two labels overlap."""
         (left, right), (its_left, its_right) = self._sides, other._sides
         return left < its_right and its_left < right and abs(self.y - other.y) < LINE
 
     def covers(self, x: float, y: float) -> bool:
-        """Whether it lies over the middle of a dot."""
+        """Return whether the label covers the middle of a dot."""
         left, right = self._sides
         return left <= x <= right and self.y - LINE <= y <= self.y
 
@@ -171,14 +171,14 @@ class Chart:
         return round(self._height - BOTTOM - self._axes[1].place(value) * span, 1)
 
     def line(self, points: Iterable[Point], *, css: str) -> "Chart":
-        """Straight lines from point to point."""
+        """Add straight lines from point to point."""
         text = " ".join(f"{self._x(x)},{self._y(y)}" for x, y in points)
         if text:
             self._marks.append(Polyline(css, text))
         return self
 
     def steps(self, points: Sequence[Point], *, css: str) -> "Chart":
-        """A value that holds until the next point, and the last one to the end."""
+        """Add a value that holds until the next point, and the last one to the end."""
         held: list[Point] = []
         for number, (x, y) in enumerate(points):
             until = points[number + 1][0] if number + 1 < len(points) else self._axes[0].high
@@ -188,7 +188,7 @@ class Chart:
     def dots(
         self, points: Iterable[tuple[float, float, str]], *, css: str, radius: float = 2.0
     ) -> "Chart":
-        """One dot per point, with a text that shows when the pointer rests on it."""
+        """Add one dot per point, with a text that shows when the pointer rests on it."""
         for at_x, at_y, text in points:
             x, y = self._x(at_x), self._y(at_y)
             self._dots.append((x, y))
@@ -196,7 +196,7 @@ class Chart:
         return self
 
     def markers(self, points: Iterable[tuple[float, float, str, str]], *, css: str) -> "Chart":
-        """Numbered marks, each with a text of its own."""
+        """Add numbered marks, each with a text of its own."""
         for at_x, at_y, label, text in points:
             self._marks.append(Marker(css, self._x(at_x), self._y(at_y), text, label))
         return self
@@ -204,9 +204,9 @@ class Chart:
     def names(
         self, points: Iterable[tuple[float, float, str]], *, css: str, needed: bool = False
     ) -> "Chart":
-        """A short text beside each point, over everything else and never over another name.
+        """Add a short text beside each point, over everything else and never over another text.
 
-        One for which there is no room is left out, unless it is `needed`: name those first.
+        A text without room is left out, unless it is `needed`: add those first.
         """
         for at_x, at_y, text in points:
             label = self._placed(self._x(at_x), self._y(at_y), text, css=css, needed=needed)
@@ -235,7 +235,7 @@ class Chart:
         return next(iter((*clear, *free)), labels[0] if needed else None)
 
     def svg(self) -> "Markup":
-        """The whole plot."""
+        """Return the whole plot."""
         x_axis, y_axis = self._axes
         return render(
             "chart.svg",
@@ -255,6 +255,6 @@ class Chart:
 
     def _column(self, value: float) -> Tick:
         at, text = self._x(value), self._axes[0].label(value)
-        # The middle of the last one may stand where its second half would be cut.
+        # The middle of the last one may be at a place where its second half would be cut.
         cut = at + 0.5 * LETTER * len(text) > WIDTH
         return Tick(WIDTH if cut else at, text)

@@ -1,4 +1,4 @@
-"""The results of `tandem doctor` as lines: a mark, the thing, how it stands, what to do."""
+"""The results of `tandem doctor` as lines: a mark, the thing, its state, the remedy."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ STYLES = {
 
 
 def show_results(console: Console, found: Sequence[CheckResult]) -> None:
-    """A line for each result, its remedy below it, and a summary."""
+    """Print a line for each result, its remedy below it, and a summary."""
     table = Table.grid(padding=(0, 2))
     for no_wrap in (True, True, False):
         table.add_column(no_wrap=no_wrap, overflow="fold")
@@ -33,7 +33,7 @@ def show_results(console: Console, found: Sequence[CheckResult]) -> None:
 
 
 def summary(found: Sequence[CheckResult]) -> str:
-    """How much is wrong, in a sentence."""
+    """Return the number of problems, in a sentence."""
     counts = Counter(each.state for each in found)
     problems, unseen = counts[CheckState.PROBLEM], counts[CheckState.UNKNOWN]
     told = f"{problems} problem{'s' * (problems != 1)}" if problems else "No problem was found"

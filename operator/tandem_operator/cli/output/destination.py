@@ -1,4 +1,4 @@
-"""Where results go: files, standard output, the terminal; progress while there is none yet."""
+"""The destinations of results: files, standard output, the terminal; and progress before them."""
 
 import json
 import sys
@@ -21,8 +21,8 @@ FILE_WIDTH = 160
 
 
 def screen(*outputs: str | None) -> Console:
-    """Where tables go: standard output, or standard error where an output has taken that."""
-    # What is printed quotes Kubernetes and users: brackets in it are no markup.
+    """Return the console for tables: standard output, or standard error if an output uses that."""
+    # Printed texts quote Kubernetes and users: brackets in them are no markup.
     console = Console(stderr=STANDARD_OUTPUT in outputs, markup=False, highlight=False)
     console.push_render_hook(WrittenOut())
     if not console.is_terminal:
@@ -31,7 +31,7 @@ def screen(*outputs: str | None) -> Console:
 
 
 def paper(console: Console) -> Console:
-    """A console whose text is kept, in the width and colours of another."""
+    """Return a console that keeps its text, in the width and colours of another."""
     kept = Console(
         file=StringIO(),
         force_terminal=True,
@@ -45,7 +45,7 @@ def paper(console: Console) -> Console:
 
 
 def write_json(target: str | None, value: Any) -> None:
-    """Write a value as JSON, if anybody asked for it."""
+    """Write a value as JSON, if the user asked for it."""
     if target is not None:
         write(target, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
@@ -68,12 +68,12 @@ def write(target: str, text: str) -> None:
 def check_outputs(
     outputs: Mapping[str, str | None], *, inputs: Mapping[str, Path | str | None]
 ) -> None:
-    """Refuse outputs that would be lost or destroy something, before minutes are spent on them.
+    """Refuse outputs that would be lost or destroy something, before a long run begins.
 
-    Both are by the option that names them.
+    Outputs and inputs are given by the option that names them.
 
     Raises:
-        BadInputError: a folder is missing, a file is none, or is read or written besides.
+        BadInputError: a folder is missing, a path is no file, or another option uses the file.
     """
     wanted = {option: target for option, target in outputs.items() if target is not None}
     for option, target in wanted.items():
@@ -107,28 +107,28 @@ _EXAMPLES = {
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, by links too; a device keeps nothing to lose."""
+    """Return whether two paths lead to one file, also by links; a device has nothing to lose."""
     if one.exists() and other.exists():
         return one.is_file() and one.samefile(other)
     return one.resolve() == other.resolve()
 
 
 class Bars:
-    """Progress of runs that follow one another, a bar each."""
+    """The progress of consecutive runs, with a bar each."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     @contextmanager
     def run(self, name: str, *, span_s: float) -> Iterator[OnProgress]:
-        """A bar for one run; tell it the simulated time."""
+        """Show a bar for one run; call it with the simulated time."""
         task = self._progress.add_task(name, total=max(1.0, span_s))
         yield lambda at_s: self._progress.update(task, completed=min(at_s, span_s))
         self._progress.remove_task(task)
 
     @contextmanager
     def steps(self, name: str) -> Iterator[OnProgress]:
-        """A bar for steps whose number is not known; each call is one."""
+        """Show a bar for steps whose number is not known; each call is one step."""
         task = self._progress.add_task(name, total=None)
         yield lambda _: self._progress.advance(task)
         self._progress.remove_task(task)
@@ -136,7 +136,7 @@ class Bars:
 
 @contextmanager
 def bars() -> Iterator[Bars]:
-    """Progress bars on standard error, gone when the work is done; none where nobody watches."""
+    """Show progress bars on standard error until the work is done; none without a terminal."""
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),

@@ -1,7 +1,7 @@
 """Tables of figures for a terminal of any width; no figure is ever cut.
 
-Where the width does not do, titles wrap first, then the space between columns goes, then columns go
-below each other, each time beside the names of their rows.
+If the width is not enough, first titles wrap, and then the space between columns goes. At last
+columns go below each other, each time beside the names of their rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ class FigureTable:
     """Rows of text, the first cell of each its name.
 
     Attributes:
-        titles: of the columns, that of the names included.
+        titles: titles of the columns, that of the names included.
         styles: one for each row, or nothing.
     """
 
@@ -33,7 +33,7 @@ class FigureTable:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        """The table as one, or in several parts below each other."""
+        """Yield the table in one part, or in several parts below each other."""
         if self.title:
             yield Text(self.title, style="table.title")
         every = range(1, len(self.titles))
@@ -49,7 +49,7 @@ class FigureTable:
             yield self._table([0, *part], between, options.max_width)
 
     def _parts(self, width: int) -> list[list[int]]:
-        """As many columns below each other as there is room for, in their order."""
+        """Return the columns of each part: as many as there is room for, in their order."""
         parts: list[list[int]] = [[]]
         for column in range(1, len(self.titles)):
             if parts[-1] and self._least([0, *parts[-1], column], SPACES) > width:
@@ -58,11 +58,11 @@ class FigureTable:
         return parts
 
     def _least(self, columns: Sequence[int], between: int) -> int:
-        """The least width that cuts nothing."""
+        """Return the least width that cuts nothing."""
         return sum(map(self._needed, columns)) + (len(columns) - 1) * (between + LINE)
 
     def _needed(self, column: int) -> int:
-        """The width of a column whose title wraps and whose cells do not."""
+        """Return the width of a column whose title wraps and whose cells do not."""
         words = (cell_len(word) for word in self.titles[column].split())
         return max([1, *words, *(cell_len(row[column]) for row in self.rows)])
 

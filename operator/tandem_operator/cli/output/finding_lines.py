@@ -11,7 +11,7 @@ from tandem_operator.cli.output.printable import printable
 
 
 class LintFormat(StrEnum):
-    """How findings are written."""
+    """The form of findings."""
 
     TEXT = "text"
     JSON = "json"
@@ -19,7 +19,7 @@ class LintFormat(StrEnum):
 
 
 def rendered(linted: Linted, form: LintFormat) -> Iterator[str]:
-    """The lines for standard output."""
+    """Yield the lines for standard output."""
     if form is LintFormat.JSON:
         yield json.dumps(asdict(linted), indent=1)
         return
@@ -28,13 +28,13 @@ def rendered(linted: Linted, form: LintFormat) -> Iterator[str]:
 
 
 def told_beside(linted: Linted) -> Iterator[str]:
-    """The lines for standard error: what could not be read, and the summary."""
+    """Yield the lines for standard error: files that could not be read, and the summary."""
     yield from map(printable, linted.unreadable)
     yield summary(linted)
 
 
 def summary(linted: Linted) -> str:
-    """How much was read, and how much of it is wrong."""
+    """Return how much was read, and how much of it is wrong."""
     return (
         f"{_count(len(linted.findings), 'finding')} in {_count(linted.pools, 'InferencePool')};"
         f" {_count(linted.skipped, 'other object')} skipped"
@@ -56,7 +56,7 @@ def _annotation(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    """Escaped as GitHub's own toolkit does it."""
+    """Return the text escaped as GitHub's own toolkit does it."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

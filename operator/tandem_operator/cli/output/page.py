@@ -1,4 +1,4 @@
-"""Pages that need nothing but themselves: a template each, and all that is put in is escaped."""
+"""Pages without external files: a template each; all inserted text is escaped."""
 
 from functools import cache
 from pathlib import Path
@@ -14,16 +14,16 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def render(template: str, *, folder: Path = TEMPLATES, **values: Any) -> "Markup":
-    """The text of a template in a folder, which may build on those that all pages share."""
+    """Return the text of a template in a folder; it may extend the templates of all pages."""
     from markupsafe import Markup  # noqa: PLC0415
 
-    # Only escaped text comes out of an environment that escapes.
+    # An environment with escaping returns only escaped text.
     return Markup(_environment(folder).get_template(template).render(values))  # noqa: S704
 
 
 @cache
 def _environment(folder: Path) -> "Environment":
-    # Most commands draw nothing, and to import it takes a tenth of a second.
+    # Most commands draw nothing, and the import takes a tenth of a second.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(

@@ -28,7 +28,7 @@ ROOM_FOR_NAMES = 1.2
 
 
 def plan_page(found: CapacityPlan) -> str:
-    """The page."""
+    """Return the page."""
     case = found.case
     width_s = bin_width_s(case)
     fleets = [*map(fleet_cells, near(found)), tandem_cells(found.tandem)]

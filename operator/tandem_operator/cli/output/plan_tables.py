@@ -1,4 +1,4 @@
-"""What a plan says, as data, sentences and rows of text."""
+"""The results of a plan, as data, sentences and rows of text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ class SloChange:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """All that a plan says.
+    """All results of a plan.
 
     Attributes:
         cheapest: the smallest fleet for the pool's own SLO.
         largest: the largest fleet that the replica bounds allow.
         points: every fleet that was run for it, smallest first.
-        tandem: what the live core would do on the same traffic.
-        budget: what other attainments would cost.
+        tandem: the run of the live core on the same traffic.
+        budget: the cost of other attainments.
     """
 
     case: Case
@@ -54,7 +54,7 @@ class CapacityPlan:
 
 
 def frontiers(points: Sequence[FleetPoint]) -> dict[str, list[FleetPoint]]:
-    """By latency, the fleets that no other beats in both p95 and output tokens per GPU-second."""
+    """Return by latency the fleets that no other beats in both p95 and tokens per GPU-second."""
     found: dict[str, list[FleetPoint]] = {}
     for name in ("TTFT", "TPOT"):
         best: list[FleetPoint] = []
@@ -67,13 +67,13 @@ def frontiers(points: Sequence[FleetPoint]) -> dict[str, list[FleetPoint]]:
 
 
 def p95_s(point: FleetPoint, name: str) -> float | None:
-    """TTFT or TPOT p95."""
+    """Return the p95 of TTFT or TPOT."""
     report = point.run.report
     return (report.ttft_s if name == "TTFT" else report.tpot_s)["p95"]
 
 
 def answer(found: CapacityPlan) -> str:
-    """The plan in a sentence."""
+    """Return the plan in a sentence."""
     case, cheapest = found.case, found.cheapest
     slo = case.spec.slo
     if (barred := _barred(found)) is not None:
@@ -106,13 +106,13 @@ def answer(found: CapacityPlan) -> str:
 
 
 def asked_for(found: CapacityPlan) -> Iterator[str]:
-    """Whether Tandem buys more than was asked for."""
+    """Yield whether Tandem buys more than the SLO asks for."""
     if found.cheapest is not None and (said := overspent(found.tandem, found.cheapest.run)):
         yield said
 
 
 def _barred(found: CapacityPlan) -> Oversize | None:
-    """The requests that are too long, where these alone break the SLO."""
+    """Return the requests that are too long, if only these break the SLO."""
     oversize = found.case.oversize
     if oversize is None or oversize.most_attainment >= found.case.spec.slo.attainment:
         return None
@@ -120,7 +120,7 @@ def _barred(found: CapacityPlan) -> Oversize | None:
 
 
 def near(found: CapacityPlan) -> list[FleetPoint]:
-    """The fleets worth showing: not those that were run to find what one role alone needs."""
+    """Return the fleets worth showing, without those that only showed one role's own need."""
     middle = found.largest if found.cheapest is None else found.cheapest
     return [
         point
@@ -130,7 +130,7 @@ def near(found: CapacityPlan) -> list[FleetPoint]:
 
 
 def fleet_cells(point: FleetPoint) -> tuple[str, ...]:
-    """One fleet as text."""
+    """Return one fleet as text."""
     report = point.run.report
     meets = "yes" if point.meets else "no"
     return (
@@ -147,7 +147,7 @@ def fleet_cells(point: FleetPoint) -> tuple[str, ...]:
 
 
 def tandem_cells(tandem: Run) -> tuple[str, ...]:
-    """What Tandem does, as a row among fleets."""
+    """Return Tandem's run as a row among fleets."""
     report = tandem.report
     held_s = sum(report.gpu_seconds.values())
     return (
@@ -164,7 +164,7 @@ def tandem_cells(tandem: Run) -> tuple[str, ...]:
 
 
 def change_rows(found: CapacityPlan) -> Iterator[tuple[str, ...]]:
-    """Each step of the SLO as text, the SLO itself first."""
+    """Yield each step of the SLO as text, the SLO itself first."""
     own = SloChange("as it is", found.case.spec.slo, found.cheapest)
     none = "none within the bounds" if _barred(found) is None else "none at all"
     for change in (own, *found.changes):
@@ -184,7 +184,7 @@ def change_rows(found: CapacityPlan) -> Iterator[tuple[str, ...]]:
 
 
 def to_json(found: CapacityPlan) -> dict[str, Any]:
-    """The plan for programs."""
+    """Return the plan for programs."""
     frontier = {
         name.lower(): [fleet_name(point.fleet) for point in points]
         for name, points in frontiers(near(found)).items()

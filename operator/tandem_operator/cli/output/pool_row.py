@@ -1,4 +1,4 @@
-"""One pool in a few figures, from the object that the API server has. Unknown is `None`."""
+"""One pool in a few figures, from its object in the API server. Unknown is `None`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +32,7 @@ _LATE = ConditionType.SLO_MET
 
 
 class Urgency(StrEnum):
-    """How urgently somebody should look at a pool."""
+    """The urgency of a look at a pool."""
 
     FINE = "fine"
     LOOK = "look"
@@ -41,7 +41,7 @@ class Urgency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FleetRow:
-    """One role: Ready pods, replicas asked for and wanted, and the most that the spec allows."""
+    """One role: Ready pods, replicas asked for and wanted, and the maximum of the spec."""
 
     ready: int | None
     current: int | None
@@ -52,14 +52,14 @@ class FleetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """All that `tandem top` shows of a pool.
+    """All figures of a pool in `tandem top`.
 
     Attributes:
-        state: Ready, or what is wrong, the worst first.
-        slo: the bounds in force; `None` where the spec cannot be read.
-        gpus: those that it holds; `None` on CPU.
-        requests_per_s: what arrives, by the share of its capacity that a role uses.
-        decided_s: when the last decision was made, in epoch seconds.
+        state: Ready, or the faults, the worst first.
+        slo: the bounds in force; `None` if the spec cannot be read.
+        gpus: the GPUs that it holds; `None` on CPU.
+        requests_per_s: the arrival rate, from the share of its capacity that a role uses.
+        decided_s: time of the last decision, in epoch seconds.
     """
 
     namespace: str
@@ -86,14 +86,14 @@ class PoolRow:
     sentence: str | None
 
     def to_json(self, *, now_s: float) -> dict[str, Any]:
-        """For programs."""
+        """Return the row for programs."""
         fields = asdict(self)
         age_s = None if self.decided_s is None else round(max(0.0, now_s - self.decided_s))
         return fields | {"decision_age_s": age_s}
 
 
 def row_of(obj: Mapping[str, Any]) -> PoolRow:
-    """The row of one pool. A spec or a status that cannot be read leaves its figures out."""
+    """Return the row of one pool. Figures that cannot be read are left out."""
     state: tuple[str, ...] | None = None
     try:
         pool = parse_pool(obj)
@@ -147,7 +147,7 @@ def _fleet(status: RoleStatus | None, most: int | None) -> FleetRow:
 
 
 def _bad(status: PoolStatus) -> list[Condition]:
-    """Bad conditions, those first that keep the pool from serving, lateness last."""
+    """Return bad conditions: first those that keep the pool from serving, lateness last."""
     bad = [each for each in status.conditions or () if is_bad(each)]
     return sorted(bad, key=lambda each: (each.kind not in _DOWN, each.kind is _LATE))
 
@@ -169,7 +169,7 @@ def _urgency(status: PoolStatus) -> Urgency:
 
 
 def _arrivals(figures: FiguresStatus) -> float | None:
-    """The rate by which a role is used."""
+    """Return the arrival rate, from the use of a role's capacity."""
     roles = (
         (figures.prefill_capacity_requests_per_second, figures.prefill_utilization_ratio),
         (figures.decode_capacity_requests_per_second, figures.decode_utilization_ratio),
@@ -179,7 +179,7 @@ def _arrivals(figures: FiguresStatus) -> float | None:
 
 
 def epoch_s(time: str) -> float | None:
-    """Epoch seconds of a time of the API."""
+    """Return the epoch seconds of a time of the API."""
     try:
         return datetime.fromisoformat(time).timestamp()
     except ValueError:
@@ -187,7 +187,7 @@ def epoch_s(time: str) -> float | None:
 
 
 class RowOrder(StrEnum):
-    """What the rows are sorted by: the rows that need a look first."""
+    """The order of the rows: the rows that need a look come first."""
 
     NAME = "name"
     STATE = "state"
@@ -215,7 +215,7 @@ def _negative(value: float | None) -> float | None:
 
 
 def in_order(rows: Sequence[PoolRow], order: RowOrder) -> list[PoolRow]:
-    """The rows sorted; those whose figure is unknown come last."""
+    """Return the rows sorted; those with an unknown figure come last."""
 
     def key(row: PoolRow) -> tuple[bool, float, str, str]:
         value = _KEYS[order](row)

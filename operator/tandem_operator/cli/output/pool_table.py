@@ -1,4 +1,4 @@
-"""The table of `tandem top`: figures of every pool, then the last decision of each."""
+"""The table of `tandem top`: the figures of every pool, then the last decision of each."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ MORE_TITLES = (
 def pool_table(
     rows: Sequence[PoolRow], *, now_s: float, wide: bool, with_namespace: bool
 ) -> RenderableType:
-    """All of it; `wide`: nothing is left out or cut."""
+    """Return the whole table; `wide`: nothing is left out or cut."""
     names = [
         printable(f"{row.namespace}/{row.name}" if with_namespace else row.name) for row in rows
     ]

@@ -1,4 +1,4 @@
-"""Text of others on a terminal: it must not move the cursor, change colours or begin a line."""
+"""Safe text on a terminal: it must not move the cursor, change colours or begin a line."""
 
 from collections.abc import Iterable
 
@@ -7,17 +7,17 @@ from rich.segment import Segment
 
 
 def printable(text: str) -> str:
-    """The text with each control character written out."""
+    """Return the text with each control character written out."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 class WrittenOut(RenderHook):
-    """Writes out control characters in all that a console prints, and keeps the console's own."""
+    """A console hook that writes out control characters of texts, but keeps the console's own."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Each of them, with its text made harmless as it is drawn."""
+        """Return each of them, with its text made harmless as it is drawn."""
         return [_Drawn(each) for each in renderables]
 
 
@@ -31,6 +31,6 @@ class _Drawn:
 
 def _harmless(segments: Iterable[Segment]) -> Iterable[Segment]:
     for text, style, control in segments:
-        # The layout ends lines: it has broken foreign text at its own newlines.
+        # The layout ends lines: it has split foreign text at its own newlines.
         safe = text if control else "\n".join(map(printable, text.split("\n")))
         yield Segment(safe, style, control)

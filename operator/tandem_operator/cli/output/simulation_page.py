@@ -23,7 +23,7 @@ Bins = dict[float, list[SimulatedFlight]]
 
 
 def simulation_page(case: Case, runs: Sequence[Run]) -> str:
-    """The page."""
+    """Return the page."""
     width_s = bin_width_s(case)
     return render(
         "simulation.html",
@@ -41,7 +41,7 @@ def simulation_page(case: Case, runs: Sequence[Run]) -> str:
 
 
 def bin_width_s(case: Case) -> float:
-    """The width of the bins that a trace is drawn in."""
+    """Return the width of a bin of the plotted trace."""
     return next((w for w in BIN_STEPS_S if w * BINS >= case.trace.span_s), BIN_STEPS_S[-1])
 
 
@@ -55,12 +55,12 @@ def _latencies(each: Run, width_s: float) -> Iterator[tuple[str, Chart]]:
 
 
 def time_axis(case: Case) -> Axis:
-    """Minutes since the start."""
+    """Return the axis of minutes since the start."""
     return Axis(low=0.0, high=max(case.trace.span_s, 1.0) / MINUTE_S, unit=" min")
 
 
 def rate_chart(case: Case, width_s: float) -> Chart:
-    """Arrivals per second."""
+    """Return the plot of arrivals per second."""
     counts: dict[float, int] = {}
     for request in case.trace.requests:
         start_s = request.at_s // width_s * width_s
@@ -75,7 +75,7 @@ def rate_chart(case: Case, width_s: float) -> Chart:
 
 
 def replica_chart(each: Run) -> Chart:
-    """Replicas ready and asked for, each change marked."""
+    """Return the plot of replicas ready and asked for, with each change marked."""
     moments, changes = each.report.moments, each.changes
     counts = [
         *(max(*m.asked.values(), *m.ready.values()) for m in moments),
@@ -103,7 +103,7 @@ def replica_chart(each: Run) -> Chart:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """The points of a staircase at which its height changes, and the last."""
+    """Return the points of a staircase at which its height changes, and the last."""
     kept = [point for i, point in enumerate(points) if i == 0 or point[1] != points[i - 1][1]]
     return kept if kept and kept[-1] == points[-1] else [*kept, points[-1]]
 

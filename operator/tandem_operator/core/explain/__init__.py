@@ -1,1 +1,1 @@
-"""A tick in sentences and numbers."""
+"""The sentences and numbers of a tick."""

@@ -1,4 +1,4 @@
-"""What counts give at the load that decides: the one that was, the one taken, its neighbours."""
+"""Predictions at the deciding load: for the old count, the new count, and its neighbours."""
 
 from tandem_operator.core.explain.sentences import LatencyOutlook, percent, seconds
 from tandem_operator.core.explain.tick_result import View, rounded
@@ -15,7 +15,7 @@ LEAST_TOLD_ROOM = 1.05
 
 
 def outlook(view: View, role: Role) -> LatencyOutlook | None:
-    """What the present and the new count would give at the load that decides."""
+    """Return the predicted latency of the present and the new count at the deciding load."""
     situation, forecast, allowed = view.situation, view.forecast, view.allowed[role]
     if situation is None or forecast is None:
         return None
@@ -43,7 +43,7 @@ def outlook(view: View, role: Role) -> LatencyOutlook | None:
 
 
 def out_of_reach(view: View, role: Role) -> str | None:
-    """What no number of replicas of `role` keeps, in words; `None` where some number may."""
+    """Return in words the bound that no number of replicas of `role` keeps; `None` if some can."""
     situation = view.situation
     if situation is None or situation.reachable(role):
         return None
@@ -100,7 +100,7 @@ def _load(
 
 
 def _observed_s(view: View, role: Role, bound_s: float) -> float | None:
-    """The p95 measured lately, where it broke the bound and this role is to blame."""
+    """Return the recent p95, if it broke the bound and this role is to blame."""
     latency, minute = view.latency, view.minute
     if latency is None or minute.finished == 0:
         return None
@@ -112,7 +112,7 @@ def _observed_s(view: View, role: Role, bound_s: float) -> float | None:
 
 
 def capacity_rps(view: View, role: Role, ready: int) -> float | None:
-    """Requests per second that the ready replicas serve inside the SLO."""
+    """Return the requests per second that the Ready replicas serve inside the SLO."""
     situation = view.situation
     if situation is None or ready == 0:
         return None
@@ -131,14 +131,14 @@ def capacity_rps(view: View, role: Role, ready: int) -> float | None:
 
 
 def utilization(view: View, role: Role, ready: int) -> float | None:
-    """Share of the ready replicas' time that the present rate takes."""
+    """Return the share of the Ready replicas' time that the present rate uses."""
     if view.situation is None or view.rate_rps is None or ready == 0:
         return None
     return rounded(view.rate_rps * view.situation.demands[role].busy / ready, 2)
 
 
 def alternatives(view: View, role: Role, allowed: Allowed) -> tuple[str, ...]:
-    """What the neighbouring counts would cost in late requests, where something changes."""
+    """Return the late requests at neighbouring counts, if the count changes."""
     if view.situation is None or view.forecast is None or allowed.to == allowed.current:
         return ()
     situation, rate_rps = view.situation, view.forecast.peak.mean_rps

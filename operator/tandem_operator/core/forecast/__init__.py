@@ -1,1 +1,1 @@
-"""How much will arrive until a start-up time is over, and how sure that is."""
+"""The forecast: the rate of arrivals until a start-up time is over, and its uncertainty."""

@@ -1,4 +1,4 @@
-"""What was foreseen and what then came: open predictions, past errors, each expert's losses."""
+"""Predictions against the real rates: open predictions, past errors, each expert's losses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ PENDING_KEPT = 2 * FAR_KEPT
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A prediction whose time has not come yet."""
+    """A prediction that cannot be compared with the real rate yet."""
 
     made_s: float
     due_s: float
@@ -24,10 +24,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """What came of a prediction: the experts' rates and the rate that was.
+    """The error of a prediction: the experts' rates and the real rate.
 
-    `weight` is small where the level jumped in between: that tells of the jump, which is known by
-    now, and little of what is to come.
+    `weight` is small if the level jumped in between. Such an error shows the jump, which is known
+    by now, and says little about the future.
     """
 
     at_s: float
@@ -39,7 +39,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Faded sum and weight of one expert's pinball losses."""
+    """Sum and weight of one expert's pinball losses, with fading."""
 
     total: float
     weight: float
@@ -50,7 +50,7 @@ class Track:
     """The forecaster's record: open predictions, past misses, losses by expert.
 
     Attributes:
-        since_s: when the first arrival was seen that anything is known of.
+        since_s: time of the first known arrival.
     """
 
     pending: tuple[Pending, ...] = ()
@@ -60,10 +60,10 @@ class Track:
     since_s: float | None = None
 
     def foreseen(self, near: Pending, far: Pending) -> "Track":
-        """The record with what the experts say now of soon, and of when a start is over."""
+        """Return the record with the present predictions, for soon and for the end of a start."""
         pending = (*self.pending, near)
-        # As many wait at once as are kept, however long a start takes and however often is looked:
-        # the oldest must live until it is due.
+        # The number of open predictions is limited, whatever the start-up time and the interval of
+        # looks: the oldest must stay until it is due.
         last_s = max((p.made_s for p in self.pending if not p.near), default=None)
         apart_s = (far.due_s - far.made_s) / FAR_KEPT
         if last_s is None or not 0.0 <= far.made_s - last_s < apart_s:
@@ -79,7 +79,7 @@ def score(
     *,
     tuning: Tuning = TUNING,
 ) -> Track:
-    """Compare the predictions that came due with what then arrived."""
+    """Compare the predictions whose time has come with the real arrivals."""
     window_s, quantile = tuning.forecast.score_window_s, tuning.forecast.pinball_share
     due = [p for p in track.pending if p.due_s + window_s / 2 <= arrivals.end_s]
     if not arrivals.complete or not due:
@@ -122,9 +122,9 @@ def score(
 
 
 def _kept(misses: Sequence[Miss]) -> tuple[Miss, ...]:
-    """The latest of both kinds: predictions of soon come due more often than those of a long start.
+    """Return the latest of both kinds; predictions of soon are compared more often.
 
-    What one kind leaves of its half the other may use.
+    One kind can use the part of its half that the other leaves.
     """
     near, far = ([m for m in misses if m.near is kind] for kind in (True, False))
     far = far[-max(ERRORS_KEPT, 2 * ERRORS_KEPT - len(near)) :]

@@ -1,4 +1,4 @@
-"""Find the last sudden change of level in the arrivals, and tell it from a ramp."""
+"""Find the last sudden change of level in the arrivals, and distinguish it from a ramp."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def last_step_s(counts: Sequence[float], *, tuning: Tuning = TUNING) -> int | None:
-    """Seconds since the level last jumped, or `None`."""
+    """Return the seconds since the level last jumped, or `None`."""
     for window_s in tuning.forecast.step_windows_s:
         age = _jump_on_a_curve(tuple(counts[-window_s:]), tuning=tuning)
         if age is not None:
@@ -17,13 +17,13 @@ def last_step_s(counts: Sequence[float], *, tuning: Tuning = TUNING) -> int | No
     return None
 
 
-# The forecast and the sample ask the same in one tick, of two windows.
+# The forecast and the sample need the same in one tick, for two windows.
 @lru_cache(maxsize=2)
 def _jump_on_a_curve(recent: tuple[float, ...], *, tuning: Tuning = TUNING) -> int | None:
-    """Length of the end of `recent` that stands off the parabola through all of it.
+    """Return the length of the end of `recent` that differs from the parabola through all of it.
 
-    A parabola with a step in it must explain the window better than the parabola alone, by more
-    than chance does; more noise than Poisson's makes for more chance.
+    A parabola with a step must fit the window better than a parabola alone, by more than chance.
+    More noise than Poisson's means more chance.
     """
     numbers = tuning.forecast
     size = len(recent)
@@ -43,7 +43,7 @@ def _jump_on_a_curve(recent: tuple[float, ...], *, tuning: Tuning = TUNING) -> i
         levers = [lever + row[at] for lever, row in zip(levers, basis, strict=True)]
         if age < numbers.step_least_age_s or abs(tail) < numbers.step_least_excess_requests:
             continue
-        # The part of a step that no parabola can take, and the squares that it takes away.
+        # The part of a step that a parabola cannot explain, and the squares that it removes.
         own = age - sum(lever * lever for lever in levers)
         gain = tail * tail / own
         if gain > best_gain:
@@ -52,10 +52,10 @@ def _jump_on_a_curve(recent: tuple[float, ...], *, tuning: Tuning = TUNING) -> i
     return best_age if best_gain > numbers.step_certain_ratio * noise else None
 
 
-# Of each length up to both windows.
+# For each length up to both windows.
 @lru_cache(maxsize=360)
 def _parabolas(size: int) -> tuple[tuple[float, ...], ...]:
-    """Level, slope and curvature over `size` seconds: orthogonal, each of length one."""
+    """Return level, slope and curvature over `size` seconds: orthogonal, each of length one."""
     basis: list[tuple[float, ...]] = []
     for degree in range(3):
         row = [(2.0 * i / size - 1.0) ** degree for i in range(size)]

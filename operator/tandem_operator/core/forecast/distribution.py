@@ -1,4 +1,4 @@
-"""What is forecast: the rate at some horizons, each with equally likely samples around it."""
+"""The forecast: the rate at some horizons, each with equally likely samples around it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +14,7 @@ class Level:
     samples_rps: tuple[float, ...]
 
     def towards(self, other: "Level", share: float) -> "Level":
-        """The level with `share` of the way to the rates of `other`."""
+        """Return the level, moved by `share` of the way to the rates of `other`."""
         pairs = zip(self.samples_rps, other.samples_rps, strict=True)
         return replace(
             self,
@@ -29,8 +29,8 @@ class Forecast:
 
     Attributes:
         lead_s: the longest start-up time.
-        jumped: whether the rate jumped up just now, beyond doubt.
-        room: what the rates of the levels hold already for a jump, as a factor.
+        jumped: whether the rate surely jumped up just now.
+        room: the room for a jump that the rates already contain, as a factor.
     """
 
     lead_s: float
@@ -41,34 +41,34 @@ class Forecast:
 
     @property
     def hasty(self) -> bool:
-        """Whether growth waits for no second look: after a jump, and while new traffic climbs.
+        """Return whether growth needs no second look: after a jump, and while new traffic climbs.
 
-        On a first climb what one tick wants and the next does not is wanted for good soon after.
+        On a first climb, later ticks soon confirm a need of one tick.
         """
         return self.jumped or self.room > 1.0
 
     @property
     def peak(self) -> Level:
-        """The level with the highest mean."""
+        """Return the level with the highest mean."""
         return max(self.levels, key=lambda level: level.mean_rps)
 
     def at(self, horizon_s: float) -> Level:
-        """The level nearest to `horizon_s`."""
+        """Return the level nearest to `horizon_s`."""
         return min(self.levels, key=lambda level: abs(level.horizon_s - horizon_s))
 
     @property
     def risk(self) -> float:
-        """How far above its mean the rate may lie after the start-up time, as a share of it."""
+        """Return how far the rate may exceed its mean after the start-up time, as a share of it."""
         lead = self.at(self.lead_s)
         least_rps = self.tuning.forecast.least_risk_rate_rps
         return max(lead.samples_rps) / max(lead.mean_rps, least_rps) - 1.0
 
     def proven(self) -> "Forecast":
-        """The forecast with less beyond the start-up time where it has come true so far."""
+        """Return the forecast with less beyond the start-up time, if it was right so far."""
         return self.looking_ahead(min(1.0, self.risk / self.tuning.forecast.proven_risk_share))
 
     def looking_ahead(self, share: float) -> "Forecast":
-        """The forecast with `share` of what it says beyond the start-up time."""
+        """Return the forecast with `share` of its part beyond the start-up time."""
         lead = self.at(self.lead_s)
         return replace(
             self,

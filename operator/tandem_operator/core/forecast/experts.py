@@ -1,7 +1,7 @@
-"""Simple forecasters of the arrival rate; each answers for all horizons at once.
+"""Simple forecasters of the arrival rate; each predicts all horizons at once.
 
-None is right everywhere: means win at rest and after a step, damped lines on ramps, sines on
-anything periodic. The mixture in `forecaster.py` decides which to believe.
+None is right everywhere: means are best on level traffic and after a step, damped lines on ramps,
+and sines on periodic traffic. The mixture in `forecaster.py` weights them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ class Expert(Protocol):
         *,
         tuning: Tuning = TUNING,
     ) -> list[float]:
-        """The rate at each of the horizons."""
+        """Return the rate at each of the horizons."""
         ...
 
 
 def mean(window_s: int, *, requests: int) -> Expert:
-    """The mean of the last `window_s` seconds, or of as many more as hold `requests` requests.
+    """Return the mean of the last `window_s` seconds, or of more until it has `requests` requests.
 
-    At one request a second, half a minute tells the rate no better than within a fifth.
+    At one request a second, half a minute gives the rate only within a fifth.
     """
 
     def predict(
@@ -48,10 +48,10 @@ def mean(window_s: int, *, requests: int) -> Expert:
 
 
 def line(window_s: int, *, slope_share: float = 1.0) -> Expert:
-    """A damped straight line through the last `window_s` seconds.
+    """Return a damped straight line through the last `window_s` seconds.
 
-    The slope is shrunk by its own significance under Poisson noise: at a few requests per second
-    a window's slope is mostly chance, and extrapolating chance buys replicas.
+    The slope is shrunk by its significance under Poisson noise. At a few requests per second the
+    slope of a window is mostly chance, and extrapolated chance would add replicas.
     """
 
     def predict(
@@ -81,9 +81,9 @@ class Hired:
     """An expert in the mixture.
 
     Attributes:
-        worth: its weight before any of its predictions came due. Rest and steps are more common
-            than ramps, and a line that is wrong is wrong by more.
-        needs_s: history without which it is not asked: a slope through half a window is chance.
+        worth: its weight before any of its predictions was compared. Level traffic and steps are
+            more common than ramps, and a wrong line has a larger error.
+        needs_s: history that it needs: a slope through half a window is chance.
     """
 
     predict: Expert
@@ -108,10 +108,10 @@ def predict_all(
     step_age_s: int | None = None,
     tuning: Tuning = TUNING,
 ) -> dict[str, list[float]]:
-    """The rates at every horizon of every expert that has enough history.
+    """Return the rates at every horizon of every expert that has enough history.
 
-    After a step `step_age_s` ago, means and lines see only what came since: a line laid over a step
-    takes it for a ramp.
+    After a step `step_age_s` ago, means and lines use only the time since: a line over a step would
+    look like a ramp.
     """
     since = counts if step_age_s is None else counts[-step_age_s:]
     return {

@@ -16,7 +16,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 SEASON, REPEAT = "season", "repeat"
 NO_HISTORY = DemandHistory()
-# The mean pinball loss of a normal error per deviation of it, whichever its quantile.
+# The mean pinball loss of a normal error, per standard deviation, for any quantile.
 LOSS_PER_DEVIATION = 0.4
 NORMAL = (-1.2, -0.8, -0.5, -0.2, 0.0, 0.2, 0.5, 0.8, 1.2)
 
@@ -30,13 +30,13 @@ def forecast(
     history: DemandHistory = NO_HISTORY,
     tuning: Tuning = TUNING,
 ) -> tuple[Forecast | None, Track]:
-    """The forecast and the record after it; `None` while too little is known."""
+    """Return the forecast and the next record; `None` while too little is known."""
     counts = arrivals.counts
     numbers = tuning.forecast
     step_age_s = last_step_s(counts, tuning=tuning)
     since_s = track.since_s
     if since_s is None and counts:
-        # No router yet is no traffic yet, and no age either.
+        # Without any router there is no traffic, and no age either.
         since_s = arrivals.end_s - len(counts)
     scored = replace(score(track, arrivals, step_age_s, now_s, tuning=tuning), since_s=since_s)
     if since_s is None or len(counts) < numbers.min_history_s:
@@ -84,7 +84,7 @@ def forecast(
         )
     record = replace(scored, at_s=now_s, since_s=since_s)
     if arrivals.complete:
-        # What was foreseen from half of the traffic says nothing of foresight.
+        # A prediction from half of the traffic says nothing about the quality of predictions.
         said = {s: {n: r[i] for n, r in predictions.items()} for i, s in enumerate(horizons_s)}
         near_s = horizons_s[1]
         record = record.foreseen(
@@ -97,9 +97,9 @@ def forecast(
 
 
 def _room_to_climb(*, known_s: float, growth: float, tuning: Tuning = TUNING) -> float:
-    """The factor on all rates while traffic climbs that is too new to know how far it climbs.
+    """Return the factor on all rates while young traffic climbs.
 
-    `growth` is what is forecast, as a share of the present rate.
+    `growth` is the predicted growth, as a share of the present rate.
     """
     numbers = tuning.forecast
     none, clear = numbers.no_growth_share, numbers.clear_growth_share
@@ -109,7 +109,7 @@ def _room_to_climb(*, known_s: float, growth: float, tuning: Tuning = TUNING) ->
 
 
 def _jumped_up(counts: Sequence[float], step_age_s: int | None, *, tuning: Tuning = TUNING) -> bool:
-    """Whether the last step is news, and upwards."""
+    """Return whether the last step is recent and upwards."""
     if step_age_s is None or step_age_s > tuning.forecast.jump_news_s:
         return False
     before = counts[-2 * step_age_s : -step_age_s]
@@ -123,7 +123,7 @@ def _horizons_s(lead_s: float, *, tuning: Tuning = TUNING) -> list[float]:
 
 
 def _ceiling_rps(counts: Sequence[float], *, tuning: Tuning = TUNING) -> float:
-    """No trend leads far above what was just seen, chance allowed for: a jump is no trend."""
+    """Return the highest rate that a trend can predict: a jump is not a trend."""
     recent = counts[-15:]
     level = sum(recent) / len(recent)
     return tuning.forecast.most_growth_ratio * (level + sqrt(level / len(recent)))
@@ -136,16 +136,17 @@ def _weights(
     *,
     tuning: Tuning = TUNING,
 ) -> dict[str, float]:
-    """How much to believe each expert, from its losses and what it was worth at first."""
+    """Return the weight of each expert, from its losses and its first weight."""
     trust, caution = tuning.forecast.scores_to_trust, tuning.forecast.season_caution_ratio
     scored = [loss for loss in track.losses.values() if loss.weight > 0.0]
     overall = sum(o.total for o in scored) / sum(o.weight for o in scored) if scored else 0.0
     # The luckiest of few scores is not the best: each expert starts from the average of all. Only a
-    # season has shown on the whole history what it is worth.
+    # season has shown its quality on the whole history.
     first = dict.fromkeys(predictions, overall)
     for name, each in seasons.items():
         first[name] = caution * LOSS_PER_DEVIATION * each.error_rps
-    # Rest is foreseen well by all. What moved within a period would have surprised the others.
+    # All experts predict calm traffic well. A change within a period would have surprised the
+    # others.
     moved_rps = max((each.moved_rps for each in seasons.values()), default=0.0)
     unscored = Loss(0.0, 0.0)
     losses = {
@@ -181,7 +182,7 @@ def _errors(
     near: bool,
     tuning: Tuning = TUNING,
 ) -> list[float]:
-    """Quantiles of the mixture's own errors with today's weights, in units of sqrt(rate x mean)."""
+    """Return quantiles of the mixture's own errors, in units of sqrt(rate x mean)."""
     numbers = tuning.forecast
     errors: list[tuple[float, float]] = []
     for miss in track.misses:
@@ -197,7 +198,7 @@ def _errors(
         mixed /= weight
         scale = sqrt(max(mixed, 0.25 * floor_rps) * floor_rps)
         age = miss.weight * exp(-max(0.0, now_s - miss.at_s) / numbers.error_memory_s)
-        # A step is rare, and no news once it is there: it may widen the margin, not double it.
+        # A step is rare, and known once it has come: it may widen the margin, but not double it.
         error = (miss.actual_rps - mixed) / scale
         errors.append((min(numbers.most_error, max(-numbers.most_error, error)), age))
     if len(errors) > 10:
@@ -206,7 +207,7 @@ def _errors(
         chance = 1.0 / (numbers.score_window_s * floor_rps)
         shrink = sqrt(max(0.1, 1.0 - chance / max(variance, 1e-9)))
         errors = [(e * shrink, age) for e, age in errors]
-    # Who was seldom wrong yet has seldom been asked yet.
+    # An expert with few errors may only have few predictions.
     prior, least = numbers.error_prior_predictions, numbers.least_error
     unseen = prior / (prior + sum(age for _, age in errors))
     spread = least + unseen * (numbers.first_error - least)
@@ -222,7 +223,7 @@ def _errors(
 
 
 def _quantiles(ordered: Sequence[tuple[float, float]], count: int) -> list[float]:
-    """Values at the middles of `count` equal shares of the weight."""
+    """Return the values at the middles of `count` equal shares of the weight."""
     total = sum(weight for _, weight in ordered)
     wanted = [total * (i + 0.5) / count for i in range(count)]
     found: list[float] = []

@@ -1,6 +1,6 @@
-"""Foresee a season of any shape: what followed one period ago, read from hours of demand.
+"""Predict a season of any shape from hours of demand: the traffic one period ago.
 
-Sines know the last twenty minutes and one shape. Here the period is the lag that explains the
+Sines use the last twenty minutes and have one shape. Here the period is the lag that explains the
 latest bins best (autocorrelation), and the forecast is the seasonal naive one.
 """
 
@@ -11,7 +11,7 @@ from tandem_operator.core.forecast.seasonality_of_minutes import Season, binned
 from tandem_operator.core.observe.demand_history import BUCKET_S, UNKNOWN, DemandHistory
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-# Periods are looked for in bins of so many buckets, and the best one is then read to a bucket.
+# The search for periods uses bins of so many buckets; the best period is then refined to a bucket.
 COARSE = 3
 BIN_S = COARSE * BUCKET_S
 
@@ -24,9 +24,9 @@ def repeat(
     lead_s: float,
     tuning: Tuning = TUNING,
 ) -> Season | None:
-    """The rates after `end_s` if the past repeats itself; `None` while no period explains it.
+    """Return the rates after `end_s` if the past repeats; `None` if no period explains it.
 
-    `horizons_s` are in seconds after `end_s`. What is above or below the last period now fades.
+    `horizons_s` are in seconds after `end_s`. The present difference from the last period fades.
     """
     numbers = tuning.forecast
     buckets = _filled(history.requests, tuning=tuning)
@@ -34,7 +34,7 @@ def repeat(
         return None
     late_by_s = end_s - history.end_s
     if abs(late_by_s) >= numbers.repeat_least_period_s:
-        # The operator was away, or a clock was set: what came since is not known.
+        # The operator was away, or a clock was set: the traffic since then is not known.
         return None
     bins = binned(buckets, COARSE)
     least_s = max(numbers.repeat_least_period_s, *horizons_s)
@@ -46,7 +46,7 @@ def repeat(
     lag = min((at for at in near if at <= longest), key=lambda at: _error(buckets, at))
 
     def before(after_s: float) -> float:
-        """Requests per bucket one period before so many seconds after the last bucket."""
+        """Return the requests per bucket one period before that time after the last bucket."""
         return _around(buckets, len(buckets) - 0.5 + after_s / BUCKET_S - lag)
 
     latest, memory_s = numbers.repeat_latest_buckets, numbers.season_residual_memory_s
@@ -57,7 +57,7 @@ def repeat(
     return Season(
         rates_rps=tuple(max(0.0, rate) / BUCKET_S for rate in rates),
         error_rps=_error(buckets, lag) / BUCKET_S,
-        # Both of what is compared vary by chance.
+        # Both compared values vary by chance.
         noise_rps=sqrt(2.0 * max(mean, 1.0)) / BUCKET_S,
         amplitude_rps=0.5 * (high - low) / BUCKET_S,
         mean_rps=mean / BUCKET_S,
@@ -67,7 +67,7 @@ def repeat(
 
 
 def _filled(counts: Sequence[int], *, tuning: Tuning = TUNING) -> list[float]:
-    """The counts with each hole as the count before it; none where there are too many holes."""
+    """Return the counts with each hole filled by the count before it; none with too many holes."""
     if counts.count(UNKNOWN) > tuning.forecast.repeat_most_unknown_share * len(counts):
         return []
     filled: list[float] = []
@@ -78,7 +78,7 @@ def _filled(counts: Sequence[int], *, tuning: Tuning = TUNING) -> list[float]:
 
 
 def _period(bins: Sequence[float], *, least: int, tuning: Tuning = TUNING) -> int | None:
-    """The lag in bins, of `least` or more, that explains the latest of them best."""
+    """Return the lag in bins, at least `least`, that explains the latest bins best."""
     numbers = tuning.forecast
     longest = len(bins) - numbers.repeat_least_overlap_s // BIN_S
     if longest < least:
@@ -95,18 +95,18 @@ def _period(bins: Sequence[float], *, least: int, tuning: Tuning = TUNING) -> in
 
 
 def _error(bins: Sequence[float], lag: int) -> float:
-    """The deviation of the latest bins from those one lag before: one period, or what there is."""
+    """Return the deviation of the latest bins from those one lag before."""
     size = min(lag, len(bins) - lag)
     return _apart(bins[-size:], bins[len(bins) - size - lag : len(bins) - lag])
 
 
 def _moved(buckets: Sequence[float], steps: int) -> float:
-    """How far what came so many buckets later was from what was there."""
+    """Return how far the counts move within so many buckets."""
     return _apart(buckets[:-steps], buckets[steps:])
 
 
 def _apart(one: Sequence[float], other: Sequence[float]) -> float:
-    """The root of the mean squared difference; 0 where there is nothing to compare."""
+    """Return the root of the mean squared difference; 0 if there is nothing to compare."""
     return dist(one, other) / sqrt(len(one)) if one else 0.0
 
 
@@ -115,16 +115,16 @@ def _spread(bins: Sequence[float]) -> float:
 
 
 def _range(bins: Sequence[float]) -> tuple[float, float]:
-    """What all but a twentieth at each end lie between: a spike is no season."""
+    """Return the range without a twentieth at each end: a spike is not a season."""
     ordered = sorted(bins)
     out = len(bins) // 20
     return ordered[out], ordered[-1 - out]
 
 
 def _around(buckets: Sequence[float], at: float) -> float:
-    """The mean of the three buckets around a place, between whole ones read on a line.
+    """Return the mean of three buckets around a place, interpolated between whole buckets.
 
-    What lies before the first bucket or after the last is like these.
+    A place before the first bucket or after the last has their value.
     """
     place = min(max(at - 0.5, 0.0), len(buckets) - 1.0)
     first = int(place)

@@ -1,4 +1,4 @@
-"""Find the season in the arrival rate: sines, the best one's period read between those tried."""
+"""Find the season in the arrival rate: sines, with the best period between the tried ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ WAVES_KEPT = 48
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """What sines say of the rates ahead, and how well the best one explains the past.
+    """The prediction of sines, and how well the best one explains the past.
 
     Attributes:
         error_rps: its deviation on most bins of the past.
-        noise_rps: what chance alone would leave.
-        moved_rps: how far the rate moved within a start-up time, in the mean square of a period.
+        noise_rps: the deviation by chance alone.
+        moved_rps: change of the rate within a start-up time, as a mean square over a period.
     """
 
     rates_rps: tuple[float, ...]
@@ -34,7 +34,7 @@ class Season:
 
     @property
     def seen(self) -> bool:
-        """Whether there is a season at all: clear, and little or hardly more than chance beside."""
+        """Return whether the season is clear, and its error small or hardly above chance."""
         numbers = self.tuning.forecast
         left_rps = max(
             numbers.season_most_error_ratio * self.noise_rps,
@@ -51,11 +51,11 @@ def season(
     step_age_s: int | None = None,
     tuning: Tuning = TUNING,
 ) -> Season | None:
-    """Sines, mixed by how well they explain the history, once a whole period of one was seen.
+    """Return sines, mixed by how well they explain the history; each needs a whole period.
 
-    Single bursts are held back in the fit: they belong to no season. What is above or below the
-    sine now fades with the horizon, unless the level has just jumped. `None` while the history is
-    shorter than every period.
+    Single bursts are limited in the fit, because they belong to no season. The present difference
+    from the sine fades with the horizon, unless the level has just jumped. Returns `None` if the
+    history is shorter than every period.
     """
     numbers, tried_s = tuning.forecast, periods_s(tuning=tuning)
     bins = binned(counts, BIN_S)[-BINS:]
@@ -87,7 +87,7 @@ def season(
         ridge_s = min(numbers.season_ridge_s, numbers.season_ridge_requests / scale)
         basis = _Basis(_Wave(period_s, numbers.season_memory_s), size, ridge_s)
         fits[period_s] = _fitted(bins, basis, horizons_s, noise_rps, jump, tuning=tuning)
-    # That there is a season shows in a whole period; how long it is may still be open.
+    # A whole period shows that there is a season; its length may still be uncertain.
     best = min((f for p, f in fits.items() if p <= seen_s), key=lambda fit: fit.cost)
     least = min(fit.cost for fit in fits.values())
     beliefs = [exp(-(fit.cost - least) / (4.0 * scale)) for fit in fits.values()]
@@ -106,7 +106,7 @@ def season(
 
 
 def periods_s(*, tuning: Tuning = TUNING) -> tuple[float, ...]:
-    """The periods that are tried, shortest first."""
+    """Return the periods that are tried, shortest first."""
     numbers = tuning.forecast
     return tuple(
         numbers.season_shortest_period_s * numbers.season_period_ratio**i
@@ -132,17 +132,17 @@ class _Fit:
 
     @property
     def error_rps(self) -> float:
-        """Its deviation on most bins."""
+        """Return its deviation on most bins."""
         numbers = self.tuning.forecast
         usual = _usual(sorted(map(abs, self.residuals)), share=numbers.season_explained_share)
         return usual / numbers.season_explained_deviations
 
 
 def _between(period_s: float, fits: Mapping[float, _Fit], *, tuning: Tuning = TUNING) -> float:
-    """Where a parabola through the costs of `period_s` and its neighbours is lowest.
+    """Return where a parabola through the costs of `period_s` and its neighbours is lowest.
 
-    What a period beside the true one leaves grows with the rate, and chance only with its root:
-    where more than chance is left, the true one may not have been among those that were tried.
+    The error of a period beside the true one grows with the rate, but chance grows only with its
+    root. So with more error than chance, the true period may lie between the tried ones.
     """
     tried_s, ratio = periods_s(tuning=tuning), tuning.forecast.season_period_ratio
     at = tried_s.index(period_s)
@@ -163,7 +163,7 @@ def _fitted(
     *,
     tuning: Tuning = TUNING,
 ) -> _Fit:
-    """One sine, fitted twice: the second time without what stands out beyond chance."""
+    """Return one sine, fitted twice: the second time without bins beyond chance."""
     numbers = tuning.forecast
     c = basis.solve(bins)
     residuals = basis.residuals(bins, c)
@@ -186,7 +186,7 @@ def _fitted(
         turn = 2.0 * pi * in_s / basis.period_s
         return c[0] + c[1] * cos(turn) + c[2] * sin(turn)
 
-    # What stands out now fades; what jumped may stay, and nothing is known yet of how long.
+    # A present difference fades. A jump may stay, and its length is not known yet.
     beside_rps, memory_s = sum(residuals[-3:]) / 3.0, numbers.season_residual_memory_s
     if jump is not None:
         beside_rps, memory_s = jump.rate_rps - sine_rps(-0.5 * jump.age_s), inf
@@ -200,12 +200,12 @@ def _fitted(
 
 
 def _usual(sizes: Sequence[float], *, share: float) -> float:
-    """What `share` of the `sizes`, the smallest first, stay under."""
+    """Return the value that `share` of the sorted `sizes` stay under."""
     return sizes[int(share * len(sizes))]
 
 
 def binned(counts: Sequence[float], width: int) -> list[float]:
-    """The mean of each whole `width` counts, the newest last."""
+    """Return the mean of each whole `width` counts, the newest last."""
     size = len(counts)
     return [sum(counts[at : at + width]) / width for at in range(size % width, size, width)]
 
@@ -213,7 +213,7 @@ def binned(counts: Sequence[float], width: int) -> list[float]:
 class _Wave:
     """One period's sine and cosine at the middles of the last `BINS` bins, the newest last.
 
-    Histories of every length look at the end of the same rows.
+    Histories of every length use the end of the same rows.
     """
 
     def __init__(self, period_s: float, memory_s: float) -> None:
@@ -244,12 +244,12 @@ class _Basis:
         self.inverse = _inverse(gram)
 
     def solve(self, bins: Sequence[float]) -> list[float]:
-        """Level, cosine and sine that explain `bins` best."""
+        """Return level, cosine and sine that explain `bins` best."""
         moments = [_dot(row, bins) for row in self.weighted]
         return [_dot(row, moments) for row in self.inverse]
 
     def residuals(self, bins: Sequence[float], c: Sequence[float]) -> list[float]:
-        """What the sine `c` leaves of each bin."""
+        """Return each bin minus the sine `c`."""
         level, cosine, sine = c
         return [
             z - level - cosine * x - sine * y
@@ -273,7 +273,7 @@ def _basis(period_s: float, size: int, memory_s: float, ridge_s: float) -> _Basi
 
 
 def _inverse(m: list[list[float]]) -> list[list[float]]:
-    """Inverse of a symmetric positive definite 3 x 3 matrix by cofactors."""
+    """Return the inverse of a symmetric positive definite 3 x 3 matrix, by cofactors."""
     (a, b, c), (_, d, e), (_, _, f) = m
     cofactors = [
         [d * f - e * e, c * e - b * f, b * e - c * d],

@@ -1,1 +1,1 @@
-"""From what is wanted to what may be done now, and which pods come and go meanwhile."""
+"""From the desired counts to the counts that may be set now, and the order of pods meanwhile."""

@@ -1,4 +1,4 @@
-"""What the guard allows for one role."""
+"""The guard's result for one role."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from tandem_operator.core.decision import Reason
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """One role's count after the guard, and what kept it from its target.
+    """One role's count after the guard, and the obstacle between it and its target.
 
     `reason` is `None` for growth: its cause is in the models, not in the guard.
     """

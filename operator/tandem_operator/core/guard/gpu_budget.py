@@ -1,4 +1,4 @@
-"""The user's budget of GPUs: an excess goes at once, and growth waits until there is room."""
+"""The GPU budget of the spec: an excess goes at once, and growth waits until there is room."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from tandem_operator.core.spec import PoolSpec
 
 
 def room_of(spec: PoolSpec, fleets: Mapping[Role, RolePods]) -> int:
-    """GPUs of the budget that no pod holds or may claim, terminating ones included."""
+    """Return GPUs of the budget that no pod holds or may claim, terminating pods included."""
     if spec.gpu_budget is None:
         return 10**9
     held = sum(fleets[role].held * spec.roles[role].gpus_per_replica for role in Role)
@@ -24,15 +24,15 @@ def within_budget(
     *,
     target: Mapping[Role, int] | None = None,
 ) -> dict[Role, Allowed]:
-    """The counts after the budget: an excess goes at once, and growth waits until there is room.
+    """Return the counts inside the budget: an excess goes at once, and growth waits for room.
 
-    `target` is the pair to end at, where one was chosen.
+    `target` is the chosen pair of counts, if there is one.
     """
     if spec.gpu_budget is None:
         return dict(allowed)
     fitted = _trim(spec, allowed, target or {})
     room = room_of(spec, fleets)
-    # The role that lacks most, relative to what it has, is served first.
+    # The role that lacks most, relative to its count, is served first.
     growing = sorted(
         (r for r in Role if spec.roles[r].managed and fitted[r].to > fitted[r].current),
         key=lambda r: (-fitted[r].to / max(1, fitted[r].current), r),
@@ -57,7 +57,7 @@ def _cut(plan: Allowed, to: int) -> Allowed:
 def _trim(
     spec: PoolSpec, allowed: Mapping[Role, Allowed], target: Mapping[Role, int]
 ) -> dict[Role, Allowed]:
-    """Cut what is asked until it fits: growth, then what is above target, then the larger fleet."""
+    """Cut the counts until they fit: growth, then excess over target, then the larger fleet."""
     fitted = dict(allowed)
 
     def gpus(role: Role) -> int:

@@ -1,4 +1,4 @@
-"""Growth must have been wanted for long enough: two ticks, or four where the need is small."""
+"""Growth must have been wanted for long enough: two ticks, or four if the need is small."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the guard remembers of one role: the targets of each choice of its plans."""
+    """The guard's memory of one role: the targets of each choice of its plans."""
 
     wants: Wants = field(default_factory=Wants)
     keeps: Wants = field(default_factory=Wants)
@@ -27,7 +27,7 @@ def remember(
     now_s: float,
     tuning: Tuning = TUNING,
 ) -> dict[Role, Past]:
-    """The past with this tick's targets."""
+    """Return the past with this tick's targets."""
     numbers = tuning.guard
     unseen_s = numbers.unseen_s
     kept_s = max(spec.stabilization_s, numbers.trade_s) + 2.0 * unseen_s
@@ -52,7 +52,7 @@ def remember(
 
 
 def confirmed(past: Past, target: int, *, asked: int, now_s: float, tuning: Tuning = TUNING) -> int:
-    """What of a growth has been wanted for long enough; the target itself where nothing grows."""
+    """Return the part of a growth that was wanted for long enough; without growth, the target."""
     if target <= asked:
         return target
     sures = past.sures.within(tuning.guard.confirm_s, now_s)

@@ -1,10 +1,10 @@
-"""From what is wanted to what may be done now: confirm growth, delay shrinking, never exceed.
+"""From the desired counts to the counts that may be set now: confirm growth, delay shrinking.
 
-Growth acts when two ticks agree, at once where it is urgent, and after a quarter of a minute where
-a little less load would not call for it: such a need often is chance. Shrinking needs fresh data
-and a whole stabilisation window, and goes no further than what the most demanding tick of that
-window needed. The user's bounds and budget hold always, stale data or not: they are orders, not
-guesses.
+Growth happens when two ticks agree. If it is urgent, it happens at once. If a little less load
+would not need it, it happens after a quarter of a minute, because such a need often is chance.
+Shrinking needs fresh data and a whole stabilisation window. It stops at the need of the most
+demanding tick of that window. Bounds and budget of the spec always hold, also with stale data: they
+are orders, not guesses.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the guard must know besides the choice.
+    """Facts that the guard needs besides the choice.
 
     Attributes:
-        enough_history: whether enough is known of the traffic for anything to shrink.
+        enough_history: whether enough is known of the traffic for any shrink.
     """
 
     fleets: Mapping[Role, RolePods]
@@ -37,7 +37,7 @@ class Scene:
 
 
 def hold(spec: PoolSpec, fleets: Mapping[Role, RolePods], reason: Reason) -> dict[Role, Allowed]:
-    """Counts when nothing may be decided: as they are, inside the user's bounds and budget."""
+    """Return the present counts inside bounds and budget, when no decision is possible."""
     allowed = {role: _bounded(spec.roles[role], fleets[role], reason) for role in Role}
     return within_budget(spec, fleets, allowed)
 
@@ -51,7 +51,7 @@ def guard(
     *,
     tuning: Tuning = TUNING,
 ) -> dict[Role, Allowed]:
-    """The counts that may be set now."""
+    """Return the counts that may be set now."""
     due = {
         role: choice.target[role]
         if role in scene.urgent
@@ -107,9 +107,9 @@ def _bounded(bounds: RoleSpec, fleet: RolePods, otherwise: Reason) -> Allowed:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One role on its way from what is asked to its target.
+    """One role on its way from its present count to its target.
 
-    `due` is what of the target is agreed on. `trade` marks a role whose spare replicas the other
+    `due` is the confirmed part of the target. `trade` marks a role whose spare replicas the other
     role needs: it waits a shorter window.
     """
 
@@ -148,7 +148,7 @@ class _Move:
 
     def _grow(self) -> Allowed:
         if self.fleet.blocked:
-            # Asking for more of what the cluster cannot start only deepens the queue.
+            # More requests for pods that the cluster cannot start only make the queue longer.
             return self._stay(Reason.CAPACITY_BLOCKED, "capacity")
         target = self.due
         if target <= self.current:
@@ -160,7 +160,7 @@ class _Move:
 
     def _shrink(self) -> Allowed:
         if self.past.keeps.runs[-1].target >= self.current:
-            # One less would do for the present load, but not for a little more of it.
+            # One replica less is enough for the present load, but not for a little more of it.
             return self._stay(Reason.STARTING_PODS if self.fleet.starting else Reason.STEADY)
         if not self.scene.may_shrink:
             return self._stay(Reason.STALE_METRICS)
@@ -174,7 +174,7 @@ class _Move:
             return self._stay(Reason.STABILIZING)
         spare = self.current - max(kept)
         if self.fleet.starting:
-            # Only what serves nobody yet may go: Kubernetes removes pods that are not ready first.
+            # Only pods that do not serve yet may go: Kubernetes removes NotReady pods first.
             spare = min(spare, len(self.fleet.starting))
         if spare <= 0:
             return self._stay(Reason.STABILIZING)

@@ -1,8 +1,8 @@
-"""The only Ready pod of a role stands on a node that is being emptied: another comes, then it goes.
+"""The node of a role's only Ready pod is being drained: another pod starts, then this one goes.
 
-A disruption budget that keeps the last pod would keep the node from being emptied for ever. So the
-role holds one replica more, inside the GPU budget like any other, until the relief is Ready; then
-the pod on that node is the one that goes. Nobody else's replica is given up for it.
+A disruption budget that keeps the last pod would block the drain for ever. So the role holds one
+replica more, inside the GPU budget, until the new pod is Ready. Then Tandem removes the pod on that
+node. No other role or pool gives up a replica for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from tandem_operator.core.spec import Mode, PoolSpec
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """What is done for pods on nodes that are being emptied.
+    """The measures for pods on nodes that are being drained.
 
     Attributes:
-        roles: those that hold a replica more for it, to be remembered.
-        blocked: those that would, had the budget room.
+        roles: roles that hold a replica more for a drain, to be remembered.
+        blocked: roles that would, if the budget had room.
     """
 
     allowed: Mapping[Role, Allowed]
@@ -38,14 +38,14 @@ def relieve(
     under_way: Sequence[Role],
     wanted: Mapping[Role, int] | None,
 ) -> Relief:
-    """The counts with relief.
+    """Return the counts with one replica more for each drain that needs it.
 
     Args:
         spec: the pool's, with the budget that a surge may use.
         fleets: the pods by role.
         allowed: the counts without relief.
         under_way: the roles that hold a replica more for it since an earlier tick.
-        wanted: what the load alone wants; `None` where that is not known.
+        wanted: the counts for the load alone; `None` if not known.
     """
     counts, roles, blocked = dict(allowed), [], []
     for role in Role:
@@ -75,7 +75,7 @@ def relieve(
 
 
 def _alone(fleet: RolePods) -> bool:
-    """Whether its only Ready pod is to go."""
+    """Return whether its only Ready pod must go."""
     return len(fleet.ready) == 1 and fleet.ready[0].leaving
 
 

@@ -1,4 +1,4 @@
-"""Pods in the place of those that are sick: capacity is what serves, not what was asked for."""
+"""Replicas in place of sick pods: only pods that serve are capacity."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,10 +10,10 @@ from tandem_operator.core.spec import PoolSpec
 
 
 def with_stand_ins(choice: Choice, fleets: Mapping[Role, RolePods], *, spec: PoolSpec) -> Choice:
-    """The choice with one replica more for each sick one, up to `maxReplicas`.
+    """Return the choice with one replica more for each sick one, up to `maxReplicas`.
 
-    Kubernetes removes pods that are not Ready first: once one recovers or is gone, the replica
-    that stood in for it is spare.
+    Kubernetes removes pods that are not Ready first. So when a sick pod recovers or is gone, the
+    extra replica is spare.
     """
     target = {
         role: max(count, min(count + len(fleets[role].sick), spec.roles[role].max_replicas))

@@ -1,9 +1,9 @@
 """Replacing a fleet's pods after an edit, without ever holding more GPUs than the budget.
 
-A Deployment does not count pods that terminate: it makes the next pod in the moment in which it
-stops one. So each next pod is let go only where the budget has room for the overlap; until then
-the Deployment is paused. A fleet at its budget gives up a replica for as long as the rollout lasts.
-The roles go on by turns, so that pods of the new revision find partners soon.
+A Deployment does not count terminating pods: it makes the next pod at the moment at which it stops
+one. So Tandem allows each next pod only if the budget has room for the overlap. Until then it
+pauses the Deployment. A fleet at its budget gives up a replica during the rollout. The roles take
+turns, so that pods of the new revision soon find partners.
 """
 
 from collections.abc import Mapping
@@ -17,27 +17,28 @@ UNBOUNDED_GPUS = 10**9
 
 
 class RolloutStep(StrEnum):
-    """What a role's Deployment may do next."""
+    """The next step that a role's Deployment may take."""
 
     SURGE = "Surge"
     """Start the new pod, then stop an old one."""
     IN_PLACE = "InPlace"
     """Stop an old pod, and start the new one meanwhile."""
     STOP_FIRST = "StopFirst"
-    """Start the new pod once the old one is gone: the role serves nobody meanwhile."""
+    """Stop the old pod, and start the new one once it is gone: the role does not serve
+    meanwhile."""
     WAIT = "Wait"
-    """Nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turnover:
-    """How far one role has come.
+    """The progress of one role's rollout.
 
     Attributes:
-        asked: the replicas that it has or is about to be asked for, whichever is more.
-        pods: those that do not leave.
-        old: those of them that are to be replaced.
-        starting: those of the others that are not Ready.
+        asked: its present or next replica count, whichever is more.
+        pods: pods that do not terminate.
+        old: those of them that must be replaced.
+        starting: other pods of them that are not Ready.
         leaving: pods that terminate.
     """
 
@@ -49,27 +50,27 @@ class Turnover:
 
     @property
     def held(self) -> int:
-        """Replicas that hold their GPUs, or may claim them at any moment."""
+        """Return replicas that hold their GPUs, or may claim them at any moment."""
         return max(self.asked, self.pods) + self.leaving
 
     @property
     def rolling(self) -> bool:
-        """Whether pods are to be replaced, or the only one was stopped for it."""
+        """Return whether pods must be replaced, or the only one was stopped for it."""
         return self.old > 0 or (self.asked == 1 and self.pods == 0 and self.leaving > 0)
 
     @property
     def between(self) -> bool:
-        """Whether it serves with less than is asked for, since new pods are not Ready yet."""
+        """Return whether it serves with too few pods, because new pods are not Ready yet."""
         return self.rolling and (self.starting > 0 or self.pods < self.asked)
 
     @property
     def done_share(self) -> float:
-        """How much of it is new."""
+        """Return the share of new pods."""
         return 1.0 - self.old / max(1, self.pods)
 
     @property
     def surge(self) -> int:
-        """Replicas on top of `held` while the next pod comes first.
+        """Return replicas beyond `held` if the next pod starts first.
 
         When it is Ready an old pod terminates, and if that was not the last, one more is made.
         """
@@ -77,10 +78,10 @@ class Turnover:
 
 
 def with_reserve(spec: PoolSpec, fleets: Mapping[Role, Turnover]) -> PoolSpec:
-    """The spec with a budget less what a rollout under way needs, and with minimums that fit.
+    """Return the spec with the budget minus the needs of a running rollout, and fitting minimums.
 
-    What is free now is kept too, as far as it spares a replica. Nothing is reserved where counts
-    are not Tandem's to set, or where fewer replicas would be none.
+    A part that is free now is kept too, as far as it saves a replica. Nothing is reserved if Tandem
+    does not set the counts, or if fewer replicas would be none.
     """
     rolling = [role for role in Role if fleets[role].rolling]
     if spec.gpu_budget is None or spec.mode is not Mode.AUTO or not rolling:
@@ -111,13 +112,13 @@ def _least(spec: PoolSpec, role: Role, fleet: Turnover) -> int:
 def next_steps(
     spec: PoolSpec, fleets: Mapping[Role, Turnover], *, surge_gpus: int | None
 ) -> dict[Role, RolloutStep]:
-    """What each role's Deployment may do until the next tick.
+    """Return the step that each role's Deployment may take until the next tick.
 
     Args:
         spec: as `with_reserve` returned it.
-        fleets: how far each role has come, with the counts that this tick asks for.
-        surge_gpus: the most that pods which come first may hold, by the namespace's quota; a quota
-            refuses what is too much by itself, so nothing waits for it.
+        fleets: the progress of each role, with the counts of this tick.
+        surge_gpus: the most GPUs of pods that start first, by the namespace's quota; a quota
+            refuses an excess by itself, so no step waits for it.
     """
     budget_gpus = UNBOUNDED_GPUS
     if spec.gpu_budget is not None:
@@ -146,12 +147,12 @@ def next_steps(
 
 
 def _without_surge(fleet: Turnover, *, room: int, room_is_made: bool, between: bool) -> RolloutStep:
-    """One role's step where nothing comes first; `between`: the other's pods are being replaced."""
+    """Return one role's step if no pod can start first; `between`: the other role replaces pods."""
     if between:
         return RolloutStep.WAIT
     if fleet.asked <= 1:
         return RolloutStep.STOP_FIRST
     if room >= 1:
         return RolloutStep.IN_PLACE
-    # Nobody will make room: who set the count above the budget meant it to be served.
+    # No part will make room: the owner that set the count above the budget wants it served.
     return RolloutStep.IN_PLACE if not room_is_made and not fleet.leaving else RolloutStep.WAIT

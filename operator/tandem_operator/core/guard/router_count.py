@@ -1,7 +1,8 @@
-"""How many routers: as many as keep each below half of a core, which is all that one can use.
+"""The number of routers: each stays below half of a core, which is all that a router can use.
 
-More come at once, since requests wait for them. Fewer come only once fewer were enough for five
-minutes, with a margin between the two, and never while a router does not tell how busy it is.
+Routers are added at once, because requests wait for them. They are removed only if fewer were
+enough for five minutes, with a margin between the two limits. None is removed while a router does
+not report its load.
 """
 
 from collections.abc import Sequence
@@ -15,11 +16,11 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class RouterCount:
-    """How many routers there should be, and what to remember.
+    """The number of routers, and the next memory.
 
     Attributes:
-        why: the cause of a change, in words; `None` where nothing changes.
-        busiest_share: of one core; `None` where no router tells.
+        why: the cause of a change, in words; `None` without a change.
+        busiest_share: of one core; `None` if no router reports.
     """
 
     to: int
@@ -39,15 +40,15 @@ def count_routers(
     now_s: float,
     tuning: Tuning = TUNING,
 ) -> RouterCount:
-    """The count for now.
+    """Return the present number.
 
     Args:
-        wants: what `RouterCount` had to be remembered last.
-        reports: what routers said in this tick.
-        asked: the replicas that there are; `None` where there is no Deployment yet.
-        expected: routers that should have said something.
-        least: fewest, by the user.
-        most: most, by the user.
+        wants: the memory of the last `RouterCount`.
+        reports: the reports of routers in this tick.
+        asked: the present replicas; `None` without a Deployment.
+        expected: routers that should have reported.
+        least: the minimum in the spec.
+        most: the maximum in the spec.
         now_s: the time.
         tuning: the numbers that decide.
     """

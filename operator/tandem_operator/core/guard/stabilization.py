@@ -1,4 +1,4 @@
-"""What each tick wanted, remembered run by run: over how long do they agree?"""
+"""The desired counts of past ticks, run by run: for how long do they agree?"""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ RUNS_KEPT = 200
 
 @dataclass(frozen=True, slots=True)
 class WantedRun:
-    """A target that has been wanted since a moment, until the next run."""
+    """A target that was wanted from one moment until the next run."""
 
     since_s: float
     target: int
@@ -15,13 +15,13 @@ class WantedRun:
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What each tick wanted, run by run; a time without fresh data starts it anew."""
+    """The desired counts of past ticks, run by run; a time without fresh data restarts them."""
 
     runs: tuple[WantedRun, ...] = ()
     seen_s: float | None = None
 
     def add(self, target: int, *, now_s: float, kept_s: float, unseen_s: float) -> "Wants":
-        """The runs after one more tick, anew if the last was more than `unseen_s` ago."""
+        """Return the runs after one more tick; they restart after a gap above `unseen_s`."""
         if self.seen_s is None or not 0.0 <= now_s - self.seen_s <= unseen_s:
             return Wants(runs=(WantedRun(now_s, target),), seen_s=now_s)
         runs = self.runs
@@ -34,7 +34,7 @@ class Wants:
         return Wants(runs=runs, seen_s=now_s)
 
     def within(self, window_s: float, now_s: float) -> list[int] | None:
-        """All targets of the last `window_s`; `None` where it was not watched all that time."""
+        """Return all targets of the last `window_s`; `None` if it was not watched throughout."""
         if not self.runs or self.runs[0].since_s > now_s - window_s:
             return None
         first = max(i for i, run in enumerate(self.runs) if run.since_s <= now_s - window_s)
@@ -44,7 +44,7 @@ class Wants:
 def _coarse(
     runs: tuple[WantedRun, ...], *, grain_s: float, until_s: float
 ) -> tuple[WantedRun, ...]:
-    """The runs with those before `until_s` joined to one per `grain_s`, of their largest target."""
+    """Return the runs with those before `until_s` joined to one per `grain_s`, with the maximum."""
     joined: list[WantedRun] = []
     for run in runs:
         last = joined[-1] if joined else None

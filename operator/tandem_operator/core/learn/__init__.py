@@ -1,1 +1,1 @@
-"""What the engines are like: timed work to laws, first guesses before any, corrections after."""
+"""Learned models of engines: laws from measured times, first guesses, and later corrections."""

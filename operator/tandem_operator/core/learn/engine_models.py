@@ -1,4 +1,4 @@
-"""What one revision's engines are like: prefill service time, decode step time, KV capacity."""
+"""The models of one revision's engines: prefill service time, decode step time, KV capacity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,9 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 class ServiceModel:
     """Prefill busy seconds: a0 per request + a1 per uncached token + a2 per token and context.
 
-    Until enough was measured it is what an engine measured of itself before it was Ready, and the
-    prior keeps those proportions at the level of the pool's own mean cost. Without it nearly all of
-    the mean is put on tokens.
+    Before enough measurements, the model is the engine's own measurement before it was Ready. The
+    prior keeps those proportions, at the level of the pool's own mean cost. Without an own
+    measurement, nearly all of the mean cost belongs to tokens.
 
     Attributes:
         first: seconds per request, per token, and per token and context before any traffic.
@@ -32,17 +32,17 @@ class ServiceModel:
 
     @property
     def known(self) -> bool:
-        """Whether enough was measured, by the engine itself at least, to size with."""
+        """Return whether enough was measured, at least by the engine itself, to size with."""
         return self.line.measured or self.first is not None
 
     def prior(self, *, tuning: Tuning = TUNING) -> Triple:
-        """Coefficients that explain the mean alone, in the proportion the engine measured."""
+        """Return coefficients that explain only the mean, in the proportions of the engine."""
         if self.mean_requests <= 0.0:
             return (0.0, 0.0, 0.0)
         if self.first is not None:
             fixed, slope = self.first.fixed_s, self.first.slope_s
             if self.mean_tokens > 0.0 and self.first.third_s is not None:
-                # The contexts of one pool differ little: what they cost belongs to the tokens.
+                # The contexts of one pool differ little: their cost belongs to the tokens.
                 slope += self.first.third_s * self.mean_token_contexts / self.mean_tokens
             alone_s = fixed * self.mean_requests + slope * self.mean_tokens
             level = self.mean_busy_s / alone_s if alone_s > 0.0 else 0.0
@@ -55,7 +55,7 @@ class ServiceModel:
         return (share * per_request, (1.0 - share) * per_token, 0.0)
 
     def coefficients(self, *, tuning: Tuning = TUNING) -> Triple:
-        """(a0, a1, a2), all >= 0."""
+        """Return (a0, a1, a2), all >= 0."""
         if self.first is not None and not self.line.measured:
             return (self.first.fixed_s, self.first.slope_s, self.first.third_s or 0.0)
         return self.line.coefficients(self.prior(tuning=tuning), tuning=tuning)
@@ -63,7 +63,7 @@ class ServiceModel:
     def with_start_up(
         self, measured: Pair | None, prior: Triple | None, *, tuning: Tuning = TUNING
     ) -> "ServiceModel":
-        """The model with what an engine told of itself; what was learned of others follows it."""
+        """Return the model with an engine's own measurement; learned values are scaled by it."""
         first = first_estimate(self.first, measured, prior, as_=1)
         if first is None or first is self.first:
             return self
@@ -81,7 +81,7 @@ class ServiceModel:
         among: int = 1,
         tuning: Tuning = TUNING,
     ) -> "ServiceModel":
-        """The model after one pod was seen busy for `busy_s`; `full` requests make a full row."""
+        """Return the model after a pod was busy for `busy_s`; `full` requests make a full row."""
         keep = tuning.learn.mean_keep_share
         mean = replace(
             self,
@@ -117,20 +117,20 @@ class StepModel:
 
     @property
     def known(self) -> bool:
-        """Whether enough was measured, by the engine itself at least, to size with."""
+        """Return whether enough was measured, at least by the engine itself, to size with."""
         return self.line.measured or self.first is not None
 
     def prior(self, *, tuning: Tuning = TUNING) -> Triple:
-        """The measured mean, divided between weights, streams and caches."""
+        """Return the measured mean, divided between weights, streams and caches."""
         slope = self._slope_share(self.mean_batch, tuning=tuning)
         fixed = self.mean_itl_s / (1.0 + slope * self.mean_batch)
         return (fixed, slope * fixed, 0.0)
 
     def _slope_share(self, batch: float, *, tuning: Tuning = TUNING) -> float:
-        """What a stream adds to a step, as a share of a step without any.
+        """Return the time that a stream adds to a step, as a share of a step without streams.
 
-        What it costs by itself only the engine can tell; what its cache adds divides as memory
-        traffic does.
+        Only the engine can measure the cost of a stream itself. The cost of its cache follows the
+        memory traffic.
         """
         kv_tokens = self.mean_kv_tokens or tuning.learn.prior_context_tokens * batch
         share = self._token_share(tuning=tuning) * kv_tokens / max(1.0, batch)
@@ -142,7 +142,7 @@ class StepModel:
         return self.first.third_s / self.first.fixed_s
 
     def coefficients(self, *, tuning: Tuning = TUNING) -> Triple:
-        """(d0, d1, d2), all >= 0."""
+        """Return (d0, d1, d2), all >= 0."""
         if self.first is not None and not self.line.measured:
             fixed = self.first.fixed_s
             return (fixed, self.first.slope_s, fixed * self._token_share(tuning=tuning))
@@ -151,7 +151,7 @@ class StepModel:
     def with_start_up(
         self, measured: Pair | None, prior: Triple | None, *, tuning: Tuning = TUNING
     ) -> "StepModel":
-        """The model with what an engine told of itself; what was learned of others follows it."""
+        """Return the model with an engine's own measurement; learned values are scaled by it."""
         first = first_estimate(self.first, measured, prior, as_=0)
         if first is None or first is self.first:
             return self
@@ -159,7 +159,7 @@ class StepModel:
         return replace(self, line=self.line.scaled(ratio, tuning=tuning), first=first)
 
     def itl_s(self, *, batch: float, kv_tokens: float, tuning: Tuning = TUNING) -> float:
-        """Predicted gap between two tokens of one stream."""
+        """Return the predicted gap between two tokens of one stream."""
         return dot(self.coefficients(tuning=tuning), (1.0, batch, kv_tokens))
 
     def learn(
@@ -172,14 +172,14 @@ class StepModel:
         among: int = 1,
         tuning: Tuning = TUNING,
     ) -> "StepModel":
-        """The model after one interval of one pod."""
+        """Return the model after one interval of one pod."""
         share = 1.0 - tuning.learn.mean_keep_share
         if self.line.rows:
             mean_itl_s = self.mean_itl_s + share * (itl_s - self.mean_itl_s)
             mean_batch = self.mean_batch + share * (batch - self.mean_batch)
         else:
             mean_itl_s, mean_batch = itl_s, batch
-        # Caches may be seen later than steps: the mean starts with what is seen first.
+        # Caches may be seen later than steps: the mean starts with the first values seen.
         mean_kv_tokens = self.mean_kv_tokens or kv_tokens
         mean_kv_tokens += share * (kv_tokens - mean_kv_tokens)
         mean = replace(
@@ -198,18 +198,18 @@ class StepModel:
 
 @dataclass(frozen=True, slots=True)
 class EngineModels:
-    """Everything learned of one pod template hash."""
+    """The learned models of one pod template hash."""
 
     service: ServiceModel = field(default_factory=ServiceModel)
     step: StepModel = field(default_factory=StepModel)
     kv_capacity_tokens: float | None = None
     seen_s: float = 0.0
-    """When something was last measured of it; epoch seconds."""
+    """Time of its last measurement, in epoch seconds."""
     told_by: tuple[Role, ...] = ()
-    """Roles of which an engine has told what it measured of itself."""
+    """Roles of which an engine has reported its own measurement."""
 
     def inherited(self, *, tuning: Tuning = TUNING) -> "EngineModels":
-        """First guess for the next revision: most rollouts change little."""
+        """Return the first guess for the next revision: most rollouts change little."""
         return EngineModels(
             service=replace(self.service, line=self.service.line.inherited(tuning=tuning)),
             step=replace(self.step, line=self.step.line.inherited(tuning=tuning)),
@@ -223,14 +223,14 @@ class EngineModels:
         *,
         tuning: Tuning = TUNING,
     ) -> "EngineModels":
-        """The models with what an engine of this role and revision told of itself.
+        """Return the models with the own measurement of an engine of this role and revision.
 
-        `prior` is what its model and hardware should cost. A measurement that tells nothing leaves
-        the next engine to be heard.
+        `prior` is the expected cost by its model and hardware. If a measurement adds nothing, the
+        next engine is heard.
         """
         prefill, steps = through(start_up.prefill), through(start_up.steps)
         if steps is not None and steps[0] <= 0.0:
-            # A step that is nothing but its streams is chance, and would allow any batch.
+            # A step without a fixed part is chance, and would allow any batch.
             steps = None
         service = self.service.with_start_up(
             prefill, None if prior is None else prior.service, tuning=tuning
@@ -244,5 +244,5 @@ class EngineModels:
 
 
 def newest(models: Mapping[str, EngineModels]) -> str | None:
-    """The revision that was measured last, the best guess for one that was not measured yet."""
+    """Return the models of the last measured revision, the best guess for an unmeasured one."""
     return max(models, key=lambda name: (models[name].seen_s, name), default=None)

@@ -1,4 +1,4 @@
-"""What an engine costs before any traffic: two numbers that it measured, and one it could not."""
+"""First estimates of an engine before any traffic: two measured numbers, and one prior."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +10,12 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class FirstEstimate:
-    """A first guess of a line of three coefficients.
+    """A first guess of three linear coefficients.
 
     Attributes:
         third_s: per token of context or cache, by profile or data sheet; `None`: not known.
-        measured: whether the first two are an engine's own; by profile or data sheet if not.
+        measured: whether the first two are an engine's own measurements, not by profile or data
+            sheet.
     """
 
     fixed_s: float
@@ -23,7 +24,7 @@ class FirstEstimate:
     measured: bool = True
 
     def ratio(self, to: "FirstEstimate | None", *, at: Pair) -> float:
-        """How many times as long it takes as another that was measured too; 1 without one."""
+        """Return its time over that of another measured estimate; 1 without one."""
         if to is None or not (to.measured and self.measured):
             return 1.0
         new_s, old_s = (each.fixed_s * at[0] + each.slope_s * at[1] for each in (self, to))
@@ -33,10 +34,11 @@ class FirstEstimate:
 def first_estimate(
     before: FirstEstimate | None, measured: Pair | None, prior: Triple | None, *, as_: int
 ) -> FirstEstimate | None:
-    """The guess after one more engine was heard, `before` itself where that tells nothing new.
+    """Return the guess after one more engine reported; `before` itself if that adds nothing.
 
-    The third of the prior is scaled as the measurement of the one numbered `as_` is to the prior's
-    own, if it is faster: one that is slower may be so for other reasons than memory and arithmetic.
+    The third coefficient of the prior is scaled by the ratio of the measurement numbered `as_` to
+    the prior, if the engine is faster. A slower engine can have other causes than memory and
+    arithmetic.
     """
     if measured is None:
         if before is not None or prior is None:
@@ -52,16 +54,16 @@ def first_estimate(
 
 
 def through(points: Sequence[Pair]) -> Pair | None:
-    """Intercept and slope, both >= 0, of the line through the first and the last point.
+    """Return intercept and slope, both >= 0, of the line through the first and the last point.
 
-    `None` without two points at different places.
+    Returns `None` without two different points.
     """
     if len(points) < 2:
         return None
     (x0, y0), (x1, y1) = points[0], points[-1]
     if x1 <= x0 or y1 <= 0.0:
         return None
-    # By chance the longer may be the quicker, or the shorter quicker than its share.
+    # By chance the longer one may be quicker, or the shorter one quicker than its share.
     if y1 <= y0:
         return (y1, 0.0)
     if y0 * x1 <= y1 * x0:

@@ -1,8 +1,8 @@
 """Online least squares of y = c . x with three non-negative coefficients, in pure Python.
 
-The shape is learned slowly, so that rare conditions are not forgotten; a single level on top of it
+The shape is learned slowly, so that rare conditions are not forgotten. A single level on top of it
 follows a change within a dozen rows. Relative least squares alone would not: rows from before a
-slowdown have the smaller scale and would outvote those that follow it.
+slowdown have the smaller scale, and would outweigh later rows.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 Triple = tuple[float, float, float]
 
-# Two rows are the least that tell two coefficients apart; the third needs many more.
+# Two rows are the minimum for two coefficients; the third needs many more.
 MIN_ROWS = 2
 PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 
@@ -28,7 +28,7 @@ class Sums:
     weight: float = 0.0
 
     def add(self, x: Triple, y: float, *, weight: float, keep: float) -> "Sums":
-        """The sums after one more row, older rows fading by `keep`."""
+        """Return the sums after one more row, with older rows fading by `keep`."""
         gram = tuple(
             g * keep + weight * x[i] * x[j] for g, (i, j) in zip(self.gram, PAIRS, strict=True)
         )
@@ -41,7 +41,7 @@ class Sums:
         )
 
     def faded(self, weight: float) -> "Sums":
-        """The same averages, worth at most `weight` rows."""
+        """Return the same averages with a weight of at most `weight` rows."""
         keep = min(1.0, weight / self.weight) if self.weight > 0.0 else 1.0
         return Sums(
             gram=tuple(g * keep for g in self.gram),
@@ -51,18 +51,18 @@ class Sums:
         )
 
     def error(self, coefficients: Triple) -> float:
-        """Sum of squared residuals with these coefficients."""
+        """Return the sum of squared residuals with these coefficients."""
         quadratic = _quadratic(_matrix(self.gram), coefficients)
         return max(1e-12, self.squares - 2.0 * dot(self.moment, coefficients) + quadratic)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A learned linear model and how wrong it was lately, as a share of what was measured.
+    """A learned linear model and its recent relative error.
 
     Attributes:
         shape: normal equations of all rows, fading slowly.
-        level: recent measurements over what the shape says.
+        level: recent measurements over the shape's prediction.
     """
 
     shape: Sums = field(default_factory=Sums)
@@ -71,20 +71,20 @@ class Line:
     rows: int = 0
 
     def inherited(self, *, tuning: Tuning = TUNING) -> "Line":
-        """The model as a first guess for engines of another kind: a few rows, soon outvoted."""
+        """Return the model as a first guess for engines of another kind, worth only a few rows."""
         return replace(self, shape=self.shape.faded(tuning.learn.inherited_rows))
 
     @property
     def measured(self) -> bool:
-        """Whether enough was measured to be used."""
+        """Return whether there are enough measurements to use it."""
         return self.rows >= MIN_ROWS
 
     def scaled(self, ratio: float, *, tuning: Tuning = TUNING) -> "Line":
-        """The model of something that takes `ratio` times as long."""
+        """Return the model of an engine that takes `ratio` times as long."""
         return replace(self, level=_bounded_level(ratio * self.level, tuning=tuning))
 
     def coefficients(self, prior: Triple, *, tuning: Tuning = TUNING) -> Triple:
-        """Best non-negative coefficients for now, shrunk to `prior` while rows are few."""
+        """Return the best non-negative coefficients now, shrunk to `prior` while rows are few."""
         c = self._fitted_shape(prior, tuning=tuning)
         return (c[0] * self.level, c[1] * self.level, c[2] * self.level)
 
@@ -105,11 +105,11 @@ class Line:
         among: int = 1,
         tuning: Tuning = TUNING,
     ) -> "Line":
-        """The model after one more row of relative `weight` (1 = a full row).
+        """Return the model after one more row of relative `weight` (1 = a full row).
 
-        Rows count by relative error, so that long and short intervals teach alike. A row far from
-        the prediction is held back, not dropped: a true change widens the gate within some rows.
-        `among` rows come of one look: twenty pods forget no sooner than one does.
+        Rows count by relative error, so that long and short intervals count alike. A row far from
+        the prediction is limited, not dropped: a true change widens the gate within some rows.
+        `among` rows come from one look, so that twenty pods forget as slowly as one.
         """
         learning = tuning.learn
         shaped = dot(self._fitted_shape(prior, tuning=tuning), x) if self.rows else y
@@ -140,21 +140,21 @@ def _bounded_level(level: float, *, tuning: Tuning = TUNING) -> float:
 
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
-    """Inner product of two triples."""
+    """Return the inner product of two triples."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def solve(sums: Sums, *, prior: Triple, prior_rows: Triple) -> tuple[Triple, Triple]:
-    """Non-negative least squares with a ridge to `prior`, worth `prior_rows` rows.
+    """Return non-negative least squares with a ridge to `prior`, worth `prior_rows` rows.
 
-    One solution whose third coefficient is zero, and one with all three.
+    The first solution has a third coefficient of zero. The second one has all three.
     """
     if sums.weight <= 0.0:
         return prior, prior
     gram = _matrix(sums.gram)
     moment = list(sums.moment)
     for i in range(3):
-        # A feature that never varied from zero has no scale of its own: the prior decides alone.
+        # A feature that was always zero has no scale: only the prior decides.
         ridge = prior_rows[i] * gram[i][i] / sums.weight or 1e-12
         gram[i][i] += ridge
         moment[i] += ridge * prior[i]
@@ -163,7 +163,7 @@ def solve(sums: Sums, *, prior: Triple, prior_rows: Triple) -> tuple[Triple, Tri
 
 
 def _quadratic(gram: list[list[float]], c: Triple) -> float:
-    # Written out: dozens of pods teach a few of these a tick.
+    # Written out for speed: dozens of pods call this a few times a tick.
     x, y, z = c
     first, second, third = gram
     return (

@@ -1,8 +1,8 @@
 """Turn the running totals of engines and routers into rows for the learned models.
 
-Totals restart with their process; a total that fell starts a new baseline and teaches nothing.
-A row is closed only when it holds enough requests or time: a request that is half inside an
-interval is noise at its edges, and longer rows have fewer edges.
+Totals restart with their process. A total that fell starts a new baseline and gives no row. A row
+closes only with enough requests or time: a request that is half inside an interval is noise at its
+edges, and longer rows have fewer edges.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from tandem_operator.core.observation import EngineSample, Leg, Observation
 from tandem_operator.core.role import Role
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-# How many revisions a memory holds.
+# Number of revisions that a memory holds.
 KEPT_REVISIONS = 4
 
 
@@ -49,7 +49,7 @@ class LearnedEngines:
     steps: Mapping[str, StepStart] = field(default_factory=dict)
 
     def of(self, revision: str | None) -> EngineModels:
-        """The models of `revision`; before it was measured, those of the one measured last."""
+        """Return the models of `revision`; before its first measurement, those measured last."""
         if revision is not None and revision in self.engines:
             known = self.engines[revision]
             if known.service.known or known.step.known:
@@ -65,7 +65,7 @@ def learn(
     max_num_seqs: int,
     tuning: Tuning = TUNING,
 ) -> LearnedEngines:
-    """What is known after one more observation of engines that run at most so many sequences."""
+    """Return the models after one more observation of engines with this limit of sequences."""
     revisions = {pod.name: pod.revision for pod in observation.pods}
     engines = dict(learned.engines)
     _learn_start_ups(observation.engines, revisions, engines, tuning=tuning)
@@ -80,7 +80,7 @@ def learn(
 def _models(
     engines: Mapping[str, EngineModels], revision: str, *, tuning: Tuning = TUNING
 ) -> EngineModels:
-    """The revision's models; those of a new one begin with what the latest one taught."""
+    """Return the revision's models; a new revision begins with those of the latest one."""
     if revision in engines:
         return engines[revision]
     latest = newest(engines)
@@ -158,7 +158,7 @@ def _leg_start(leg: Leg, at_s: float) -> LegStart:
 
 @dataclass(frozen=True, slots=True)
 class _ServiceRow:
-    """What one pod did since its open row began, over all routers that send to it."""
+    """The work of one pod since its open row began, over all routers that send to it."""
 
     elapsed_s: float
     busy_s: float
@@ -175,14 +175,14 @@ class _ServiceRow:
 
     @property
     def stale(self) -> bool:
-        # Idle for long: requests that ran over the old baseline would smear into the next row.
+        # After a long idle time, earlier requests would count in the next row.
         return self.elapsed_s > self.tuning.learn.stale_row_s
 
     @staticmethod
     def between(
         before: Mapping[str, LegStart], now: Mapping[str, LegStart], *, tuning: Tuning = TUNING
     ) -> "_ServiceRow | None":
-        """The difference, or `None` where a total is new or fell."""
+        """Return the difference, or `None` if a total is new or fell."""
         idle_share, elapsed_s = 1.0, 0.0
         requests, tokens, contexts = 0, 0, 0.0
         for key, end in now.items():
@@ -193,7 +193,7 @@ class _ServiceRow:
             if span_s <= 0.0:
                 continue
             elapsed_s = max(elapsed_s, span_s)
-            # Each router sees only its own requests; the pod is idle when it is so for all of them.
+            # Each router sees only its own requests; the pod is idle if it is idle for all of them.
             idle_share *= 1.0 - min(1.0, (end.busy_s - start.busy_s) / span_s)
             requests += end.requests - start.requests
             tokens += end.tokens - start.tokens
@@ -260,7 +260,7 @@ def _learn_steps(
 
 
 def _restarted(start: StepStart, end: StepStart) -> bool:
-    # A clock that was set back would make an hour's tokens those of a second.
+    # If a clock was set back, an hour's tokens would count as those of a second.
     return (
         end.itl_sum_s < start.itl_sum_s or end.itl_count < start.itl_count or end.at_s < start.at_s
     )
@@ -287,7 +287,7 @@ def _learn_step(
 ) -> EngineModels:
     span_s, tokens = end.at_s - start.at_s, end.itl_count - start.itl_count
     waited_s = end.itl_sum_s - start.itl_sum_s
-    # More streams than an engine runs at once: these are not its totals, and teach nothing.
+    # More streams than an engine runs at once: these are not its totals, so they are not used.
     if not 0.0 < waited_s <= tuning.learn.fuller_than_full_ratio * max_num_seqs * span_s:
         return models
     ends = [k for k in (start.kv_tokens, end.kv_tokens) if k is not None]

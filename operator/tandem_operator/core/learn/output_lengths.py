@@ -1,9 +1,9 @@
-"""How long answers are, from those that ended: while traffic grows, too few of these are long ones.
+"""The length of answers, from requests that ended, corrected for growing traffic.
 
-A request ends some time after it arrived, later the longer its answer is. While arrivals grow by a
-share `g` per second, an answer of `n` tokens, each of which takes `s` seconds, is under-represented
-among those that end by `exp(-g s n)`. To first order in `g` the mean of those that end is too small
-by `g s` times the variance of the lengths, and too large by as much while arrivals fall.
+A request ends some time after it arrived, and a longer answer ends later. While arrivals grow by a
+share `g` per second, an answer of `n` tokens at `s` seconds each is under-represented among the
+ended requests by `exp(-g s n)`. To first order in `g`, their mean is too small by `g s` times the
+variance of the lengths. It is too large by as much while arrivals fall.
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ def output_lengths(
     step_s: float,
     tuning: Tuning = TUNING,
 ) -> Outputs | None:
-    """Output lengths of what arrives, the last half minute counting most.
+    """Return the output lengths of arriving requests; the last half minute counts most.
 
     Args:
-        reports: what ended, by second, as each router tells it.
-        last: the answer of before, for as long as nothing ends; `None`: there is none.
+        reports: ended requests, by second, as each router reports them.
+        last: the previous result, used while no request ends; `None`: there is none.
         counts: arrivals by second, the newest last.
-        token_s: the usual time per token; `None` while it is not known: nothing is corrected.
-        step_s: how long ago `last` was found.
+        token_s: the usual time per token; `None`: not known, and no correction.
+        step_s: the age of `last`.
         tuning: the numbers that decide.
     """
     learning = tuning.learn
@@ -78,7 +78,7 @@ def _corrected(mean: float, missing: float, *, tuning: Tuning = TUNING) -> float
 
 
 def _growth_per_s(counts: Sequence[float], apart_s: int, *, tuning: Tuning = TUNING) -> float:
-    """The share by which arrivals grew per second; 0 where the history is too short to tell."""
+    """Return the share by which arrivals grew per second; 0 if the history is too short."""
     recent_s, prior = tuning.learn.outputs_recent_s, tuning.learn.growth_prior_requests
     if len(counts) < apart_s + recent_s:
         return 0.0

@@ -1,4 +1,4 @@
-"""What is known of an engine by its model and its hardware alone, the nearest source first."""
+"""The prior of an engine by its model and hardware alone, from the nearest source."""
 
 from tandem_operator.core.learn.roofline import Prior, roofline
 from tandem_operator.core.learn.shipped_profiles import profiled
@@ -7,9 +7,9 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def prior_of(start_up: StartUp, *, tuning: Tuning = TUNING) -> Prior | None:
-    """The shipped profile of this model on this hardware, or else what its data sheet allows.
+    """Return the shipped profile of this model on this hardware, or else the data sheet's prior.
 
-    `None` where the engine does not say what it runs on, or where that is not listed.
+    Returns `None` if the engine does not report its hardware, or the hardware is not listed.
     """
     if start_up.shape is None or start_up.hardware is None:
         return None

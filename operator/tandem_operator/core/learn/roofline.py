@@ -1,9 +1,9 @@
-"""What an engine should cost by its model's arithmetic and memory traffic and its GPU's data sheet.
+"""The expected cost of an engine: its model's arithmetic and memory traffic on its GPU.
 
-Weights and cache are read as fast as memory allows, tokens computed as fast as arithmetic allows.
-These are the bounds of the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009), added
-where it takes the larger, since the core's laws are sums. How near engines come to either was
-fitted to the profiles that ship with Tandem.
+Weights and cache are read as fast as memory allows, and tokens computed as fast as arithmetic
+allows. These are the bounds of the roofline model (Williams, Waterman, Patterson, CACM 52(4),
+2009). That model takes the larger bound; here they are added, because the core's laws are sums. How
+near engines come to each bound was fitted to the shipped profiles.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class DataSheet:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What an engine costs before it was measured.
+    """The expected cost of an engine before measurements.
 
     Attributes:
         service: prefill seconds per request, per token, and per token and token of context.
@@ -36,8 +36,8 @@ class Prior:
     step: Triple
 
 
-# By words of the device's name, all of which it must have; the first that fits. NVIDIA's figures
-# without sparsity. No 8-bit floats before Ada and Hopper: what is stored so is multiplied as 16.
+# By words of the device's name: all must be in it; the first match counts. NVIDIA's figures without
+# sparsity. GPUs before Ada and Hopper have no 8-bit floats: such weights are multiplied as 16 bits.
 _DATA_SHEETS: tuple[tuple[frozenset[str], DataSheet], ...] = tuple(
     (frozenset(words.split()), DataSheet(name, tb * 1e12, tf16 * 1e12, tf8 * 1e12))
     for words, name, tb, tf16, tf8 in (
@@ -71,9 +71,9 @@ _PARTS = frozenset({"MIG", "SHARED"})
 
 
 def data_sheet(device: str) -> DataSheet | None:
-    """The data sheet of a device by the name its driver gives it; `None` of one not listed.
+    """Return the data sheet of a device by its driver's name; `None` if it is not listed.
 
-    Nor of a part of one: how fast a slice or a shared GPU is, no data sheet says.
+    A slice or a shared GPU has no data sheet.
     """
     words = frozenset(device.upper().replace("-", " ").split())
     if words & _PARTS:
@@ -82,7 +82,7 @@ def data_sheet(device: str) -> DataSheet | None:
 
 
 def roofline(shape: ModelShape, hardware: Hardware, *, tuning: Tuning = TUNING) -> Prior | None:
-    """The cost of this model on this hardware; `None` where the hardware is not known."""
+    """Return the cost of this model on this hardware; `None` if the hardware is not known."""
     sheet = data_sheet(hardware.device)
     if sheet is None:
         return None

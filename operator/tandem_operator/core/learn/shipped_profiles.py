@@ -12,7 +12,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """One profile: of which model, on how many devices of which data sheet, and what it costs."""
+    """One profile: its model, its number of devices, their data sheet, and its cost."""
 
     name: str
     device: str
@@ -22,7 +22,7 @@ class Shipped:
 
 
 def profiled(shape: ModelShape, hardware: Hardware, *, tuning: Tuning = TUNING) -> Prior | None:
-    """The laws of the profile of a model of this shape on this hardware; `None` without one."""
+    """Return the laws of the profile for this shape and hardware; `None` without one."""
     sheet = data_sheet(hardware.device)
     if sheet is None:
         return None

@@ -1,1 +1,1 @@
-"""The objective as an error budget, and the insurance against what comes back."""
+"""The objective as an error budget, and the insurance against recurring bursts."""

@@ -1,4 +1,4 @@
-"""The policies that are played against the past: what is tried, and how each would have fared."""
+"""The policies that are replayed on the past: the floors to try, and their results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """The parts of the past that are played, and by role what is late and what to try."""
+    """The replayed parts of the past, with late shares and floors to try by role."""
 
     history: DemandHistory
     parts: Sequence[BucketPart]
@@ -33,7 +33,7 @@ class Game:
     tuning: Tuning = TUNING
 
     def tried(self, fleets: Mapping[Role, PlayedFleet]) -> dict[Role, list[Option]]:
-        """Each floor below each role's fleet."""
+        """Return each floor below each role's fleet."""
         return {
             role: options(
                 self.parts,
@@ -50,7 +50,7 @@ class Game:
     def followed(
         self, *, hold_s: float, lead_s: Mapping[Role, float], most: Mapping[Role, int]
     ) -> dict[Role, list[Option]]:
-        """Each floor below fleets that follow the forecast and keep for so long what they had."""
+        """Return each floor below fleets that follow the forecast with this `hold_s`."""
         return self.tried(
             {
                 role: following(
@@ -63,7 +63,7 @@ class Game:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One policy, played. `hold_s` is `None` for a fleet that never moves."""
+    """One replayed policy. `hold_s` is `None` for a fleet that never changes."""
 
     hold_s: float | None
     prefill: Option
@@ -71,36 +71,36 @@ class Played:
 
     @property
     def floors(self) -> dict[Role, int]:
-        """The least of each role."""
+        """Return the least count of each role."""
         return {Role.PREFILL: self.prefill.floor, Role.DECODE: self.decode.floor}
 
     @property
     def late(self) -> float:
-        """Late requests of the past with it."""
+        """Return the late requests of the past under this policy."""
         return self.prefill.late + self.decode.late
 
     def gpu_s(self, gpus: Mapping[Role, int]) -> float:
-        """GPU seconds that it would have held, with so many GPUs per replica."""
+        """Return the GPU seconds that it would have held."""
         prefill_s, decode_s = self.prefill.replica_s, self.decode.replica_s
         return prefill_s * gpus[Role.PREFILL] + decode_s * gpus[Role.DECODE]
 
     def is_like(self, cover: Cover) -> bool:
-        """Whether this is the insurance in force."""
+        """Return whether this is the insurance in force."""
         same = cover.steady == (self.hold_s is None) and cover.hold_s == (self.hold_s or 0.0)
         return same and cover.floors == self.floors
 
     def is_within(self, short: Short) -> bool:
-        """Whether it holds no more, for no longer, than what was not enough."""
+        """Return whether it holds no more, and for no longer, than a policy that was not enough."""
         as_long = (FOR_EVER_S if self.hold_s is None else self.hold_s) <= short.hold_s
         return as_long and all(floor <= short.floors[r] for r, floor in self.floors.items())
 
     def insures_no_more(self, cover: Cover) -> bool:
-        """Whether that insurance held as much, for as long."""
+        """Return whether that insurance held as much, for as long."""
         return self.is_within(short_as(cover, at_s=0))
 
 
 def pairs(hold_s: float | None, by_role: Mapping[Role, Sequence[Option]]) -> list[Played]:
-    """Each floor of one role with each of the other."""
+    """Return each floor of one role with each of the other."""
     return [
         Played(hold_s, prefill, decode)
         for prefill in by_role[Role.PREFILL]
@@ -117,7 +117,7 @@ def floors_to_try(
     level: bool,
     tuning: Tuning = TUNING,
 ) -> range:
-    """Counts to try, up to what carries the highest load with ease; a few of a large fleet.
+    """Return counts to try, up to an easy load at the peak; only some for a large fleet.
 
     Level traffic never needs fewer than its load keeps busy.
     """

@@ -1,10 +1,10 @@
-"""What this pool's own bursts are worth insuring against.
+"""Choose the insurance against the pool's own bursts.
 
-The history is played again under a few policies: a floor for each role, and how long the fleet
-keeps what it once needed, up to one that never moves. That tells who would have been late and which
-GPUs would have been held: the newsvendor's problem over what really came, with the time that a
-replica is kept as the ski-rental's. The cheapest policy inside the error budget is taken.
-What is older counts less, so a pattern that ended is forgotten as other traffic comes.
+The history is replayed under a few policies. A policy is a floor for each role, and how long the
+fleet keeps replicas after it needed them, up to a fleet that never changes. The replay gives the
+late requests and the held GPUs. The floor is a newsvendor problem over the real history, and the
+time to keep a replica is a ski-rental problem. The cheapest policy inside the error budget is
+chosen. Older history counts less, so other traffic soon replaces a pattern that ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,16 +45,16 @@ def cover_for(
     overspent: bool = False,
     tuning: Tuning = TUNING,
 ) -> Cover:
-    """The cheapest insurance that keeps the late share of the history within `allowed_late`.
+    """Return the cheapest insurance that keeps the late share of the history in `allowed_late`.
 
-    `lead_s` is how long a start takes. `before` is in force and stays where another is hardly
-    cheaper. `proof` is what really came of it. `overspent`: nothing is left of the budget.
+    `lead_s` is how long a start takes. `before` is in force, and stays if another is hardly
+    cheaper. `proof` is the real result of `before`. `overspent`: the budget is used up.
     """
     numbers, size = tuning.objective, len(history)
     level = is_level(history, tuning=tuning)
     if level and still_right(before, history.end_s, proof, tuning=tuning):
         return replace(before, end_s=history.end_s)
-    # What is level has been so for an hour: what came before that no longer counts.
+    # Level traffic has been level for an hour: earlier traffic no longer counts.
     first = max(0, size - numbers.level_window_s // BUCKET_S) if level else 0
     weights = [
         _weight(size - at, half_life_s=numbers.half_life_s) if at >= first else 0.0
@@ -99,11 +99,12 @@ def cover_for(
         whole=size * BUCKET_S < KEPT_S,
         tuning=tuning,
     )
-    # What came again after a silence may be lower each time, and recurs.
+    # Bursts that return after a silence may be lower each time, and still recur.
     rested = 0 in history.requests[parts[0].bucket : parts[-1].bucket]
     often = surprises >= numbers.often_times
     recurring = recurs(history, tuning=tuning) or (often and rested)
-    # What comes back and spent the budget is no surprise any more, and worth it all the same.
+    # A recurring burst that spent the budget is no surprise any more, but it is still worth an
+    # insurance.
     worth = level or often or (recurring and overspent)
     if not worth and not (
         surprises
@@ -116,7 +117,7 @@ def cover_for(
             tuning=tuning,
         )
     ):
-        # What came once may never come again.
+        # A burst that came once may never come again.
         return Cover(floors=least, end_s=history.end_s, recurring=recurring, terms=before.terms)
 
     game = Game(
@@ -129,7 +130,7 @@ def cover_for(
         for hold_s in numbers.holds_s:
             kept_s = max(hold_s, spec.stabilization_s)
             played += pairs(hold_s, game.followed(hold_s=kept_s, lead_s=lead_s, most=enough))
-    # Level traffic leaves nothing to follow: each move would answer chance, one start-up late.
+    # Level traffic has no trend to follow: each change would follow chance, one start-up late.
     if recurring or level:
         played += pairs(None, alone)
     played = [each for each in played if _fits(spec, each.floors)] or played[:1]
@@ -171,7 +172,7 @@ def cover_for(
         level_s=history.end_s if level else None,
     )
     if found.is_like(before):
-        # What it was taken for stays as it was told.
+        # It keeps the bursts for which it was chosen.
         return replace(best, bursts=before.bursts)
     if level:
         return best
@@ -184,7 +185,7 @@ def cover_for(
 
 
 def _weight(age: int, *, half_life_s: float) -> float:
-    """How much a bucket counts that began so many buckets ago."""
+    """Return the weight of a bucket that began so many buckets ago."""
     weight: float = 0.5 ** (age * BUCKET_S / half_life_s)
     return weight
 
@@ -199,7 +200,7 @@ def _bursts_seen(
     least: Mapping[Role, int],
     tuning: Tuning = TUNING,
 ) -> dict[Role, Bursts]:
-    """By role, the bursts that its last replica above the `least` is held for."""
+    """Return the bursts for which a role holds its last replica above the `least`, by role."""
     found = {
         role: bursts_beyond(
             history,
@@ -217,10 +218,10 @@ def _bursts_seen(
 
 
 def _past(before: Cover, ready_s: int) -> int | None:
-    """Since when `before` is judged; a clock that was set back leaves a time to come."""
+    """Return the time since which `before` is judged; a clock may have been set back."""
     return None if before.since_s is None else min(before.since_s, ready_s)
 
 
 def _fits(spec: PoolSpec, floors: Mapping[Role, int]) -> bool:
-    """Whether the GPU budget has room for so many: what it has no room for insures nothing."""
+    """Return whether the GPU budget has room for these counts."""
     return spec.gpu_budget is None or gpus_of(spec, floors) <= spec.gpu_budget

@@ -1,4 +1,4 @@
-"""The insurance in force against bursts that come back, and whether today is like its history."""
+"""The insurance in force against recurring bursts, and whether the present is like its history."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from tandem_operator.core.slo import Slo
 from tandem_operator.core.spec import RoleSpec
 from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
-# How long a fleet that never moves keeps what it holds.
+# Time for which a fleet that never changes keeps its replicas.
 FOR_EVER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """An insurance that proved too little at `at_s`; its `hold_s` has no end if it never moved."""
+    """An insurance that proved too small at `at_s`; `hold_s` is endless if it never changed."""
 
     floors: Mapping[Role, int]
     hold_s: float
@@ -27,7 +27,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What of the spec an insurance was chosen under."""
+    """The part of the spec under which an insurance was chosen."""
 
     slo: Slo
     roles: Mapping[Role, RoleSpec]
@@ -36,25 +36,25 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """The insurance that is in force.
+    """The insurance in force.
 
     Attributes:
-        floors: by role, what is held through lulls.
-        steady: whether the floors are also the most, while no more load comes than came before.
-        most: by role, what nobody of the history would have been late with: more is not held while
-            no more load comes than came before.
-        busy: by role, replicas that one request per second kept busy then; `tokens`: those that
-            the role worked on for one.
-        since_s: since when no less than it insures now could be ready.
-        hold_s: how long what was needed is kept.
-        end_s: the end of the history that it was looked for on last.
-        late_share: share late in the play with it; `bare_share` without any.
-        recurring: whether the highest load, or what the forecast missed, came more than once.
-        bursts: by role, what one replica less would not have been enough for.
-        record: the most requests in the time of a bucket that it was chosen for.
-        level_s: when it was chosen for level traffic; `None`: it is for traffic that moves.
-        short: the one before that was not enough.
-        terms: the spec that all of this is for; `None`: not known.
+        floors: counts that are held through lulls, by role.
+        steady: whether the floors are also the maximum, while no more load comes than before.
+        most: by role, the count with which no request of the history would have been late. It is
+            the maximum while no more load comes than before.
+        busy: by role, replicas that one request per second kept busy then; `tokens`: the tokens
+            of one request that the role worked on.
+        since_s: time since which this or more could be ready.
+        hold_s: how long replicas are kept after they were needed.
+        end_s: the end of the history at the last look.
+        late_share: late share of the replay with it; `bare_share` without any.
+        recurring: whether the highest load, or a surprise, came more than once.
+        bursts: by role, the bursts for which one replica less would not have been enough.
+        record: the most requests in a bucket of its history.
+        level_s: when it was chosen for level traffic; `None`: it is for changing traffic.
+        short: the insurance before it that was too small.
+        terms: the spec of all this; `None`: not known.
     """
 
     floors: Mapping[Role, int] = field(default_factory=dict)
@@ -75,12 +75,12 @@ class Cover:
     terms: Terms | None = None
 
     def floor(self, role: Role) -> int:
-        """What is held of a role at least."""
+        """Return the least count of a role."""
         return max(1, self.floors.get(role, 1))
 
 
 def recurs(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
-    """Whether the highest load of the history was reached and left again more than once."""
+    """Return whether the highest load of the history came and went more than once."""
     numbers = tuning.objective
     known = [tokens for tokens in history.prompt_tokens if tokens >= 0]
     record, times, high = max(known, default=0), 0, False
@@ -93,7 +93,7 @@ def recurs(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
 
 
 def is_level(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
-    """Whether the last hour's counts vary hardly more than chance does, and its tokens stay so."""
+    """Return whether the last hour's counts vary hardly more than chance, without a drift."""
     numbers = tuning.objective
     lately = history.requests[-(numbers.level_window_s // BUCKET_S) :]
     known = [count for count in lately if count != UNKNOWN]
@@ -104,7 +104,7 @@ def is_level(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
 
 
 def _drifts(history: DemandHistory, *, tuning: Tuning = TUNING) -> bool:
-    """Whether prompt tokens are surely others lately, or in the second half, than before."""
+    """Return whether prompt tokens surely changed, recently or in the second half."""
     numbers = tuning.objective
     lately = history.prompt_tokens[-(numbers.level_window_s // BUCKET_S) :]
     tokens = [n for n in lately if n != UNKNOWN]
@@ -125,7 +125,7 @@ def _differ(before: Sequence[int], after: Sequence[int], *, tuning: Tuning = TUN
 
 
 def within_record(record: int, requests: float, *, tuning: Tuning = TUNING) -> bool:
-    """Whether `requests` in the time of a bucket are no more than came before, chance allowed."""
+    """Return whether `requests` in one bucket are no more than ever before, apart from chance."""
     return requests <= record + tuning.objective.peak_deviations * sqrt(max(1.0, record))
 
 
@@ -137,10 +137,10 @@ def most_of(
     tokens: Mapping[Role, float],
     tuning: Tuning = TUNING,
 ) -> dict[Role, int]:
-    """By role, the most that is worth holding now.
+    """Return the highest count that is worth holding now, by role.
 
-    `requests` came in the time of a bucket. `busy` is what one per second keeps busy today, and
-    `tokens` what a role works on for one.
+    `requests` came in one bucket. `busy` is the number of replicas that one request per second
+    keeps busy now. `tokens` are the tokens of one request that a role works on.
     """
     if not within_record(cover.record, requests, tuning=tuning):
         return {}

@@ -1,6 +1,7 @@
-"""What the forecast alone did not see coming, and whether that is worth an insurance.
+"""Bursts that the forecast alone did not predict, and whether they need an insurance.
 
-A pool that is new is surprised by its own season. Once the forecast knows it, that is no burst.
+For a new pool, even its own season is a surprise. Once the forecast knows the season, it is no
+burst.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ def surprises_of(
     whole: bool,
     tuning: Tuning = TUNING,
 ) -> int:
-    """How many times the forecast alone came too late; the more of both roles.
+    """Return how many times the forecast alone came too late; the maximum of both roles.
 
     `parts` are not empty. `whole` says that they begin with the first request of the pool.
     """
@@ -28,7 +29,7 @@ def surprises_of(
     felt: dict[int, dict[Role, int]] = {}
     for part in parts:
         felt[part.bucket] = _highest(part.steps, felt.get(part.bucket, part.steps))
-    # A burst of prompts and one of answers are two that came once.
+    # A burst of prompts and a burst of answers are two bursts that each came once.
     return max(
         _surprises(
             _missed(
@@ -57,7 +58,7 @@ def is_ruinous(
     allowed_late: float,
     tuning: Tuning = TUNING,
 ) -> bool:
-    """Whether the forecast alone made several times as many late as the objective allows."""
+    """Return whether the forecast alone made several times too many requests late."""
     missed = sum(
         late[role].share(part.steps[role], max(least[role], fleets[role].ready[part.bucket]))
         * part.requests
@@ -78,7 +79,7 @@ def _missed(
     least: int,
     missed_share: float,
 ) -> dict[int, bool]:
-    """By bucket, whether the forecast alone came too late for a role."""
+    """Return for each bucket whether the forecast alone came too late for a role."""
     missed: dict[int, bool] = {}
     for part in parts:
         share = late.share(part.steps[role], max(least, fleet.ready[part.bucket]))
@@ -94,9 +95,9 @@ def _surprises(
     new_until: int,
     tuning: Tuning = TUNING,
 ) -> int:
-    """How many times that was, what lies close together counted once.
+    """Return the number of surprises; those close together count once.
 
-    What came before the bucket `new_until` does not count where the forecast has learned that load.
+    A surprise before the bucket `new_until` does not count if the forecast has learned its load.
     """
     apart = tuning.objective.apart_buckets
     times, last = 0, -apart
@@ -117,9 +118,9 @@ def _learned(
     *,
     tuning: Tuning = TUNING,
 ) -> bool:
-    """Whether the load of the surprise at `first` came again, and the fleet grew in time for it.
+    """Return whether the load of the surprise at `first` came again, and the fleet grew in time.
 
-    Not learned is what it met because it had not shrunk since.
+    A return that met a fleet which had not shrunk proves nothing.
     """
     numbers, height = tuning.objective, felt[first]
     for at in range(first + 1, first + numbers.apart_buckets):

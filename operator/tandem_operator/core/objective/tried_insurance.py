@@ -1,8 +1,8 @@
-"""What really came of an insurance: too little is not taken again, and level traffic stays served.
+"""The real results of an insurance: a too small one is not repeated, and level fleets stay.
 
-What is estimated anew each minute swings by some percent, and predicted late requests by a factor
-of ten. A fleet that follows those estimates moves every few minutes on traffic that does not. So
-the late requests that really came, or an hour, ask for another fleet.
+Estimates of each minute vary by some percent, and predicted late requests by a factor of ten. A
+fleet that follows those estimates changes every few minutes on level traffic. So only real late
+requests, or an hour, lead to another fleet.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def still_right(before: Cover, now_s: int | None, proof: Proof, *, tuning: Tuning = TUNING) -> bool:
-    """Whether a fleet that was chosen for this level traffic stays without another look."""
+    """Return whether a fleet for this level traffic stays without another look."""
     if proof is not Proof.NONE or before.level_s is None or now_s is None:
         return False
-    # A clock that was set back leaves a time to come.
+    # If a clock was set back, the time lies in the future.
     return 0 <= now_s - before.level_s < tuning.objective.level_window_s
 
 
 def short_of(
     before: Cover, proof: Proof, now_s: int | None, *, tuning: Tuning = TUNING
 ) -> Short | None:
-    """The insurance that was not enough; it is forgotten after an hour.
+    """Return the insurance that was too small; it is forgotten after an hour.
 
-    Models err by a few percent, which is a replica of a large fleet: the same mistake made again
-    every few minutes would break the promise each time.
+    Models have errors of a few percent, which is a replica of a large fleet. The same mistake every
+    few minutes would break the promise each time.
     """
     if now_s is None:
         return None
@@ -38,15 +38,15 @@ def short_of(
 
 
 def short_as(cover: Cover, *, at_s: int) -> Short:
-    """What an insurance holds, and for how long."""
+    """Return the counts of an insurance, and how long it holds them."""
     floors = {role: cover.floor(role) for role in Role}
     return Short(floors=floors, hold_s=FOR_EVER_S if cover.steady else cover.hold_s, at_s=at_s)
 
 
 def one_less(before: Cover, found: Mapping[Role, int]) -> dict[Role, int]:
-    """The fleet of before with one replica less, of the role that has most to spare.
+    """Return the fleet with one replica less, of the role with most to spare.
 
-    One less can make ten times as many late, so the next one waits until that is seen.
+    One less can make ten times as many requests late, so the next step waits for the result.
     """
     spare = {role: before.floor(role) - count for role, count in found.items()}
     role = max(spare, key=lambda each: spare[each])

@@ -1,7 +1,7 @@
-"""What requests usually cost, as a play of the past needs it: the mean of many looks.
+"""The usual cost of requests for a replay of the past: the mean of many looks.
 
-The cost of a minute swings by a third: a burst that no fleet was ready for counts as slow engines.
-A past that is played at the cost of one minute asks for another fleet every few minutes.
+The cost of one minute varies by a third, because a burst that met too small a fleet looks like slow
+engines. A replay at the cost of one minute would choose another fleet every few minutes.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """A request of one role, in the mean of so many looks.
+    """The mean request of one role over so many looks.
 
     Attributes:
-        tokens: how many of them it has.
-        busy: replicas that one of these per second keeps busy.
+        tokens: its tokens.
+        busy: replicas that one of these requests per second keeps busy.
     """
 
     tokens: float
@@ -28,7 +28,7 @@ class Usual:
     looks: int
 
     def seen(self, tokens: float, busy: float, *, tuning: Tuning = TUNING) -> "Usual":
-        """The mean with one more look; the look alone where requests are now clearly others."""
+        """Return the mean with one more look; only the look if requests clearly changed."""
         numbers = tuning.objective
         if abs(log(tokens / self.tokens)) * numbers.rate_grid_steps > numbers.alike_steps:
             return Usual(tokens, busy, 1)
@@ -43,7 +43,7 @@ class Usual:
 def usual_of(
     before: Mapping[Role, Usual], work: Work, *, tuning: Tuning = TUNING
 ) -> dict[Role, Usual]:
-    """What is usual by role, after one more look."""
+    """Return the usual request by role, after one more look."""
     found = {}
     for role in Role:
         tokens = max(1.0, work.mean_tokens[role])
@@ -57,7 +57,7 @@ def usual_of(
 
 
 def as_usual(work: Work, usual: Mapping[Role, Usual]) -> Work:
-    """The work of a usual request."""
+    """Return the work of a usual request."""
     busy = {role: each.busy * each.tokens for role, each in usual.items()}
     times = {r: busy[r] / work.busy[r] if work.busy[r] > 0.0 else 1.0 for r in Role}
     return replace(
@@ -69,5 +69,5 @@ def as_usual(work: Work, usual: Mapping[Role, Usual]) -> Work:
 
 
 def _at(share: LateShare, times: float) -> LateShare:
-    """Requests that cost so many times as much are late as so many times as many are."""
+    """Return late shares for requests of another cost, which act like more requests."""
     return lambda rate_rps, replicas: share(times * rate_rps, replicas)

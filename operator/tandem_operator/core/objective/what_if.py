@@ -1,7 +1,7 @@
-"""Play a demand history again under other fleets: who would have been late, and at what cost?
+"""Replay a demand history under other fleets: late requests and cost.
 
-A role is ready with what the forecast alone wanted one start-up time ago, kept for a while, and
-never with less than a floor. A fleet that never moves is a floor alone.
+A role has the replicas that the forecast alone wanted one start-up time ago. It keeps them for a
+while, and never has fewer than a floor. A fleet that never changes is only a floor.
 """
 
 from collections import defaultdict
@@ -26,9 +26,9 @@ class BucketPart:
 
     Attributes:
         bucket: its place in the history.
-        requests: how many came, weighted by how much they still count.
-        steps: by role, the rate at which it felt them, on a grid: what was twice as long as today
-            felt like twice as many.
+        requests: their number, weighted by age.
+        steps: the rate for each role, on a grid: a request of twice the present length counts as
+            two.
         rate: the step of the rate itself.
     """
 
@@ -40,7 +40,7 @@ class BucketPart:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What one floor would have cost: weighted late requests and replica-seconds."""
+    """The result of one floor: weighted late requests and replica-seconds."""
 
     floor: int
     late: float
@@ -48,7 +48,7 @@ class Option:
 
 
 class Late:
-    """Late shares of one role on a grid of rates, each asked for once."""
+    """Late shares of one role on a grid of rates, each computed once."""
 
     def __init__(self, share: LateShare, *, busy: float, tuning: Tuning = TUNING) -> None:
         self._share = share
@@ -57,7 +57,7 @@ class Late:
         self._known: dict[tuple[int, int], float] = {}
 
     def share(self, step: int, replicas: int) -> float:
-        """Share late at the rate of `step` on so many replicas."""
+        """Return the late share at the rate of `step` on so many replicas."""
         found = self._known.get((step, replicas))
         if found is None:
             calm = self._tuning.objective.calm_load_ratio
@@ -75,7 +75,7 @@ class Late:
 
 
 def rate_of(step: int, *, tuning: Tuning = TUNING) -> float:
-    """The rate of a step of the grid."""
+    """Return the rate of a step of the grid."""
     return exp(step / tuning.objective.rate_grid_steps)
 
 
@@ -87,9 +87,9 @@ def parts_of(
     dispersion: float,
     tuning: Tuning = TUNING,
 ) -> tuple[BucketPart, ...]:
-    """The history in parts of one rate each; a spike beyond chance is a part of its own.
+    """Return the history in parts of one rate each; a spike beyond chance is a separate part.
 
-    `mean_tokens` are the prompt tokens of a request of today, and its output tokens.
+    `mean_tokens` are the prompt tokens of a present request, and its output tokens.
     """
     return tuple(_parts(history, weights, mean_tokens, dispersion, tuning=tuning))
 
@@ -115,7 +115,8 @@ def _parts(
             for role, now in mean_tokens.items()
         }
         if abs(_step(longer[Role.DECODE], tuning=tuning)) <= numbers.alike_steps:
-            # Of a bucket's prompts all lengths are known; its answers are those of a few requests.
+            # The lengths of all prompts of a bucket are known; those of answers are from a few
+            # requests.
             longer[Role.DECODE] = 1.0
         peak, usual = history.peaks[at], count * PEAK_S / BUCKET_S
         chance = sqrt(max(1.0, dispersion) * usual)
@@ -137,14 +138,14 @@ def _step(rate_rps: float, *, tuning: Tuning = TUNING) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PlayedFleet:
-    """Replicas of a role in each bucket of a play: asked for, and ready."""
+    """Replicas of a role in each bucket of a replay: asked for, and ready."""
 
     asked: Sequence[int]
     ready: Sequence[int]
 
 
 def unmoved(history: DemandHistory) -> PlayedFleet:
-    """No fleet at all: what is held then is a floor alone."""
+    """Return an empty fleet, so that only a floor counts."""
     nothing = [0] * len(history)
     return PlayedFleet(asked=nothing, ready=nothing)
 
@@ -152,11 +153,11 @@ def unmoved(history: DemandHistory) -> PlayedFleet:
 def following(
     history: DemandHistory, role: Role, *, hold_s: float, lead_s: float, most: int | None = None
 ) -> PlayedFleet:
-    """The fleet of a role that follows the forecast alone, up to `most`."""
+    """Return the fleet of a role that follows the forecast alone, up to `most`."""
     wants = [want if most is None else min(want, most) for want in history.wants[role]]
     hold, lead = ceil(hold_s / BUCKET_S), ceil(lead_s / BUCKET_S)
     asked = [max(0, *wants[max(0, i - hold) : i + 1]) for i in range(len(wants))]
-    # Ready is what was asked for all the time that a start takes.
+    # A replica is ready if it was wanted for the whole start-up time.
     ready = [min(asked[max(0, i - lead) : i + 1]) for i in range(len(asked))]
     return PlayedFleet(asked=asked, ready=ready)
 
@@ -171,7 +172,7 @@ def options(
     floors: range,
     tuning: Tuning = TUNING,
 ) -> list[Option]:
-    """What each floor would have cost, up to the first with which nobody is late."""
+    """Return the result of each floor, up to the first one without late requests."""
     late_groups: dict[tuple[int, int], float] = defaultdict(float)
     for part in parts:
         late_groups[part.steps[role], fleet.ready[part.bucket]] += part.requests
@@ -202,9 +203,9 @@ def bursts_beyond(
     mean_tokens: float,
     tuning: Tuning = TUNING,
 ) -> Bursts | None:
-    """When so many replicas alone would not have been enough; `None`: never.
+    """Return the bursts for which so many replicas alone were not enough; `None`: never.
 
-    `mean_tokens` is the length of what the role works on today.
+    `mean_tokens` is the present length of the role's work for a request.
     """
     numbers = tuning.objective
     missed = [(part, late.share(part.steps[role], replicas)) for part in parts]

@@ -1,1 +1,1 @@
-"""What is seen of a pool: what is fresh, what arrived, which pods count, what the caches serve."""
+"""The state of a pool: fresh data, arrivals, pods that count, and cached prompt tokens."""

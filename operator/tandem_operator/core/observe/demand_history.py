@@ -1,7 +1,7 @@
-"""Hours of a pool's demand in buckets of twenty seconds: the bursts that came, as they came.
+"""Hours of a pool's demand in buckets of twenty seconds, with the real bursts.
 
-Beside each bucket stands what the forecast alone wanted then, without any insurance: with both it
-can be told in hindsight who would have been late under another fleet. A hole stays unknown.
+Each bucket also has the replicas that the forecast alone wanted then, without any insurance. With
+both, a replay can find the late requests under another fleet. A hole stays unknown.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ class DemandHistory:
 
     Attributes:
         end_s: end of the last bucket, in epoch seconds; `None` while there is none.
-        requests, prompt_tokens: what entered in it; `UNKNOWN` where not all of it was seen. The
-            tokens alone are unknown where it was told too late.
+        requests, prompt_tokens: arrivals in it; `UNKNOWN` if a part was not seen. Only the tokens
+            are unknown if they were reported too late.
         peaks: the most requests within five seconds of it.
-        output_tokens: how long the answers were then, in the mean; `UNKNOWN` where none ended yet.
-        wants: by role, the most replicas that the forecast alone wanted in it; `UNKNOWN` where
-            nothing could be forecast.
-        open_wants: the same of the bucket that is not over yet.
+        output_tokens: mean length of answers then; `UNKNOWN` if none had ended yet.
+        wants: by role, the most replicas that the forecast alone wanted in it; `UNKNOWN` without
+            a forecast.
+        open_wants: the same for the bucket that has not ended yet.
     """
 
     end_s: int | None = None
@@ -41,12 +41,12 @@ class DemandHistory:
     open_wants: Mapping[Role, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """How many buckets there are."""
+        """Return the number of buckets."""
         return len(self.requests)
 
     @property
     def silent_s(self) -> int:
-        """For how long it is known that no request came."""
+        """Return the known time without any request."""
         since = next((i for i, n in enumerate(reversed(self.requests)) if n), len(self))
         return since * BUCKET_S
 
@@ -57,7 +57,7 @@ class DemandHistory:
         output_tokens: float | None = None,
         tuning: Tuning = TUNING,
     ) -> "DemandHistory":
-        """The history with every bucket that is over by now.
+        """Return the history with every bucket that has ended by now.
 
         `output_tokens` is the mean length of answers; `None` while none has ended.
         """
@@ -68,12 +68,12 @@ class DemandHistory:
             # Nothing yet, nothing for hours, or a clock that was set back by hours.
             return replace(DemandHistory(), end_s=last_s) if arrivals.known_s else self
         if last_s < end_s - tuning.observe.set_back_s:
-            # What came before stays as long ago as it was.
+            # Earlier buckets keep their age.
             return replace(self, end_s=last_s)
         if last_s <= end_s:
             return self
         requests, tokens, peaks = list(self.requests), list(self.prompt_tokens), list(self.peaks)
-        # What was kept before there was this column knows nothing of it.
+        # Buckets from before this column existed have no value in it.
         outputs = list(self.output_tokens) or [UNKNOWN] * len(self)
         added = 0
         for start_s in range(end_s, last_s, BUCKET_S):
@@ -100,7 +100,7 @@ class DemandHistory:
         )
 
     def want(self, targets: Mapping[Role, int]) -> "DemandHistory":
-        """The history after a tick whose forecast alone wanted `targets`."""
+        """Return the history after a tick whose forecast alone wanted `targets`."""
         return replace(
             self,
             open_wants={
@@ -109,7 +109,7 @@ class DemandHistory:
         )
 
     def rescaled(self, factors: Mapping[Role, float]) -> "DemandHistory":
-        """The history as if each role had always needed so many times as many replicas."""
+        """Return the history as if each role had always needed so many times as many replicas."""
 
         def many(role: Role, want: int) -> int:
             return max(1, round(want * factors[role])) if want > 0 else want
@@ -125,12 +125,12 @@ _NOTHING_KNOWN = (UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 def _bucket(arrivals: Arrivals, start_s: int) -> tuple[int, int, int]:
-    """Requests, prompt tokens and peak of the bucket that begins at `start_s`."""
+    """Return requests, prompt tokens and peak of the bucket that begins at `start_s`."""
     at = start_s - (arrivals.end_s - arrivals.known_s)
     counts = arrivals.counts[at : at + BUCKET_S]
     peak = max(sum(counts[i : i + PEAK_S]) for i in range(0, BUCKET_S, PEAK_S))
     if start_s < arrivals.end_s - GROUPS_S and any(counts):
-        # What prompts were like is told of the last minutes alone.
+        # Prompt lengths are known only for the last minutes.
         return round(sum(counts)), UNKNOWN, round(peak)
     tokens = sum(
         group.requests * group.prompt_tokens

@@ -1,6 +1,6 @@
-"""Judge an observation before it is used: drop impossible samples, and say what is fresh.
+"""Check an observation before its use: drop impossible samples, and find which data are fresh.
 
-Growing needs a fresh view of most pods; shrinking needs a fresh view of all of them.
+Growing needs fresh data of most pods; shrinking needs fresh data of all pods.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -17,12 +17,12 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What the data at hand allow.
+    """The actions that the present data allow.
 
     Attributes:
         act: enough is fresh to grow.
         shrink: everything is fresh.
-        message: what is missing, in one sentence; what was read where nothing is.
+        message: the missing data, in one sentence; if none is missing, the source.
     """
 
     act: bool
@@ -31,7 +31,7 @@ class Freshness:
 
 
 def usable(observation: Observation, now_s: float, *, tuning: Tuning = TUNING) -> Observation:
-    """The observation without samples that are stale, from the future or not numbers."""
+    """Return the observation without samples that are stale, from the future or not numbers."""
     return replace(
         observation,
         pods=tuple(pod for pod in observation.pods if _numbers_valid(pod)),
@@ -45,7 +45,7 @@ def usable(observation: Observation, now_s: float, *, tuning: Tuning = TUNING) -
 
 
 def freshness(observation: Observation, now_s: float, *, tuning: Tuning = TUNING) -> Freshness:
-    """How much of the pool a *usable* observation covers."""
+    """Return how much of the pool a *usable* observation covers."""
     routers = sum(not report.ended for report in observation.routers)
     expected, fresh = max(1, observation.router_pods), "Tandem has fresh metrics from"
     sampled = {sample.pod for sample in observation.engines}
@@ -101,6 +101,6 @@ def _router_usable(report: RouterReport, now_s: float, *, tuning: Tuning = TUNIN
 
 
 def _numbers_valid(record: object) -> bool:
-    """Whether all numbers of a flat record are finite and none is negative."""
+    """Return whether all numbers of a flat record are finite and none is negative."""
     values = (getattr(record, each.name) for each in fields(record))  # type: ignore[arg-type]
     return all(isfinite(value) and value >= 0 for value in values if isinstance(value, int | float))

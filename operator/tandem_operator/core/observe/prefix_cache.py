@@ -1,7 +1,7 @@
-"""How much of the prompts the prefix caches serve now.
+"""The share of prompt tokens that prefix caches serve now.
 
-What a cache served of a request is known once its prompt was computed; until then the router counts
-nothing for it. So a window tells no more than a range: the prompts that still wait may hit or not.
+The cached tokens of a request are known only after its prompt was computed. Until then, the router
+counts none for it. So a window gives only a range: the waiting prompts may hit or not.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Prompt tokens that entered, those of them that caches served, and those still unanswered."""
+    """Prompt tokens that arrived, the cached ones, and those of prompts not computed yet."""
 
     prompt: float
     cached: float
@@ -22,12 +22,12 @@ class _Window:
 
     @property
     def least(self) -> float:
-        """The share if none of the prompts that wait will hit."""
+        """Return the share if no waiting prompt will hit."""
         return self._share(self.prompt)
 
     @property
     def most(self) -> float:
-        """The share if all prompts that wait are of this window."""
+        """Return the share if all waiting prompts belong to this window."""
         return self._share(self.prompt - self.unanswered)
 
     def _share(self, answered: float) -> float:
@@ -35,9 +35,10 @@ class _Window:
 
 
 def cached_share(arrivals: Arrivals, *, first_s: int, tuning: Tuning = TUNING) -> float:
-    """Share of prompt tokens served from caches: since `first_s`, unless lately it was another.
+    """Return the cached share of prompt tokens since `first_s`, or recently if it changed.
 
-    A collapse of hits multiplies the work at once: it must not take a whole window to be seen.
+    A collapse of hits multiplies the work at once, so Tandem must see it before a whole window has
+    passed.
     """
     seconds = {at: row for at, row in arrivals.seconds.items() if at >= first_s}
     prompt, cached = _sums(seconds.values())

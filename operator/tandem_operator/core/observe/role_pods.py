@@ -1,4 +1,4 @@
-"""Where each role's pods are, which of them count as capacity, and how long a start takes."""
+"""The state of each role's pods, which of them count as capacity, and the start-up time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ KEPT_STARTS = 32
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How long one pod took from its creation to Ready."""
+    """The time of one pod from its creation to Ready."""
 
     pod: str
     seconds: float
@@ -39,11 +39,10 @@ class Starts:
         last_look_s: float | None,
         tuning: Tuning = TUNING,
     ) -> "Starts":
-        """The starts after one more look at the pods.
+        """Return the starts after one more look at the pods.
 
-        A pod's Ready condition tells when it became Ready last, not first: only a start that was
-        watched is one. `None` for the first look of all, which takes what it finds, less what is
-        plainly no start.
+        A pod's Ready condition shows when it became Ready last, not first. So only a watched start
+        counts. `None` for the first look of all, which uses all pods except implausible starts.
         """
         known_since_s = None
         if last_look_s is not None:
@@ -76,7 +75,7 @@ class Starts:
         return Starts(measured=measured, coming=tuple(coming), held=tuple(held))
 
     def quantile_s(self, role: Role, share: float) -> float | None:
-        """Start time that `share` of the role's starts stay under; of all starts while unknown."""
+        """Return the start time that `share` of the role's starts stay under, or of all starts."""
         seconds = [start.seconds for start in self.measured.get(role, ())]
         if not seconds:
             seconds = [s.seconds for starts in self.measured.values() for s in starts]
@@ -85,7 +84,7 @@ class Starts:
         return sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))]
 
     def expected_s(self, role: Role, *, tuning: Tuning = TUNING) -> float:
-        """P90 of the role's start time, or a minute while nothing was measured."""
+        """Return the P90 of the role's start time, or a minute before any measurement."""
         return self.quantile_s(role, 0.9) or tuning.observe.unmeasured_start_s
 
 
@@ -94,9 +93,9 @@ class RolePods:
     """One role's pods at one moment.
 
     Attributes:
-        asked: what the Deployment asks for; `None` where there is none yet.
+        asked: replicas of the Deployment; `None` without one.
         held: replicas that hold or may claim their GPUs: asked or existing, terminating on top.
-        stuck: pods that do not come up; they earn no credit.
+        stuck: pods that do not become Ready; they do not count as starting capacity.
     """
 
     role: Role
@@ -109,9 +108,9 @@ class RolePods:
 
     @property
     def sick(self) -> tuple[PodState, ...]:
-        """Stuck pods whose trouble is their own: they have a node, and others of their kind serve.
+        """Return stuck pods with their own fault: they have a node, and others like them serve.
 
-        None where they are many for that: then more of them would fail alike.
+        Returns none if they are many, because then further pods would also fail.
         """
         serving = {pod.revision for pod in self.ready}
         own = tuple(
@@ -123,17 +122,17 @@ class RolePods:
 
     @property
     def gated(self) -> tuple[PodState, ...]:
-        """Stuck pods that somebody holds back from being scheduled."""
+        """Return stuck pods with a scheduling gate."""
         return tuple(pod for pod in self.stuck if pod.gates)
 
     @property
     def blocked(self) -> bool:
-        """Whether more pods would wait as those do that are stuck."""
+        """Return whether further pods would be stuck like the present ones."""
         return len(self.stuck) > len(self.sick)
 
     @property
     def revision(self) -> str | None:
-        """The pod template hash that most ready pods run, else the newest pod's."""
+        """Return the pod template hash of most Ready pods, else that of the newest pod."""
         pods = self.ready or self.starting or self.stuck
         if not pods:
             return None
@@ -150,7 +149,7 @@ def fleet(
     *,
     tuning: Tuning = TUNING,
 ) -> RolePods:
-    """The role's pods, sorted by what they are worth."""
+    """Return the role's pods, sorted by their state."""
     pods = [pod for pod in observation.pods if pod.role is role]
     ready = tuple(pod for pod in pods if pod.phase is PodPhase.READY)
     coming = [p for p in pods if p.phase in (PodPhase.STARTING, PodPhase.UNSCHEDULED)]
@@ -169,7 +168,7 @@ def fleet(
 
 
 def _is_stuck(pod: PodState, starts: Starts, now_s: float, *, tuning: Tuning = TUNING) -> bool:
-    # A pod that was Ready and restarts begins its start anew, as one does that was held back.
+    # A pod that was Ready and restarts begins its start again, like one that was held back.
     began_s = (pod.created_s, pod.unready_s or 0.0, pod.scheduled_s or 0.0)
     age_s = now_s - max(began_s)
     if age_s <= tuning.observe.stuck_settle_s:

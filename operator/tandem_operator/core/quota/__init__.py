@@ -1,1 +1,1 @@
-"""What pools of one namespace share."""
+"""The quota that pools of one namespace share."""

@@ -1,8 +1,8 @@
-"""Share GPUs between pools: minimums first, then by priority, then where a GPU serves most.
+"""Share GPUs between pools: minimums first, then by priority, then by good requests per GPU.
 
 Within a priority the next GPUs go to the pool whose further replicas give the most good requests
-per GPU, over however many GPUs it takes to gain something: a step of several tensor-parallel GPUs
-competes with its mean, as on the concave envelope of the pool's curve.
+per GPU, over all GPUs of one step. So a step of several tensor-parallel GPUs competes with its
+mean, as on the concave envelope of the pool's curve.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,13 +17,13 @@ class Claim:
     """One pool's side of the sharing, in GPUs.
 
     Attributes:
-        least: what it keeps whatever others want: its minimum, or all it asks for while too
-            little is known of it to take anything away.
-        curve: what more would buy it; empty where it wants no more than `least`.
-        asked: what its Deployments ask for. Another pool of the same priority must be clearly
-            better with these GPUs to get them: each change of hands costs a start.
-        held: what its pods hold or may claim, terminating ones included.
-        granted: what it may hold since its own last tick, whether it already does or not.
+        least: GPUs that it keeps in any case: its minimum, or all that it asks for while too
+            little is known to take any away.
+        curve: the gain from more GPUs; empty if it wants no more than `least`.
+        asked: GPUs that its Deployments ask for. Another pool of the same priority must be clearly
+            better with these GPUs to get them: each move costs a start.
+        held: GPUs that its pods hold or may claim, terminating pods included.
+        granted: GPUs that it may hold since its own last tick, whether it already does or not.
     """
 
     pool: str
@@ -36,15 +36,15 @@ class Claim:
 
     @property
     def reserved(self) -> int:
-        """GPUs that no other pool may count on now."""
+        """Return the GPUs that no other pool can count on now."""
         return max(self.held, self.granted)
 
 
 def allocate(claims: Iterable[Claim], *, gpus: int, tuning: Tuning = TUNING) -> Mapping[str, int]:
-    """GPUs of each pool, together at most `gpus`, in whatever order the claims come.
+    """Return GPUs of each pool, together at most `gpus`; the order of claims does not matter.
 
-    The minimum of a pool that runs comes before that of one that does not, since nothing can take
-    it away; a minimum that does not fit as a whole is not begun.
+    The minimum of a running pool comes before that of a new one, because no part can take it away.
+    A minimum that does not fit as a whole is not begun.
     """
     ordered = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
     shares = {claim.pool: 0 for claim in ordered}
@@ -61,7 +61,7 @@ def allocate(claims: Iterable[Claim], *, gpus: int, tuning: Tuning = TUNING) -> 
         ]
         left = _share_out(peers, shares, left, tuning=tuning)
     for claim in ordered:
-        # What nobody wants stays where it is, for the pool itself to give back in its own time.
+        # GPUs that no pool wants stay where they are, until their pool shrinks by itself.
         spare = min(left, max(0, claim.asked - shares[claim.pool]))
         if shares[claim.pool] >= claim.least:
             shares[claim.pool] += spare
@@ -72,7 +72,7 @@ def allocate(claims: Iterable[Claim], *, gpus: int, tuning: Tuning = TUNING) -> 
 def _share_out(
     peers: Sequence[Claim], shares: dict[str, int], left: int, *, tuning: Tuning = TUNING
 ) -> int:
-    """Give pools of one priority what they gain most from; returns what is left."""
+    """Give pools of one priority their best steps; return the remaining GPUs."""
     worth = {claim.pool: _worth(claim, tuning=tuning) for claim in peers}
     while True:
         best: tuple[float, int, str, int] | None = None
@@ -83,7 +83,7 @@ def _share_out(
                 if not 0 < gpus - have <= left:
                     continue
                 gain = max(0.0, value - now) / (gpus - have)
-                # Of equals the pool with less goes first, then the smaller step.
+                # Among equals, the pool with fewer GPUs goes first, then the smaller step.
                 step = (-round(gain, 9), have, pool, gpus)
                 if best is None or step < best:
                     best = step
@@ -95,7 +95,7 @@ def _share_out(
 
 
 def _worth(claim: Claim, *, tuning: Tuning = TUNING) -> Sequence[tuple[int, float]]:
-    """The curve with what the pool already has valued above what it only wants."""
+    """Return the curve with a higher value for GPUs that the pool already has."""
     kept = max((p.goodput_rps for p in claim.curve if p.gpus <= claim.asked), default=0.0)
     sticky = tuning.quota.stickiness_ratio
     return [(p.gpus, p.goodput_rps + sticky * min(p.goodput_rps, kept)) for p in claim.curve]

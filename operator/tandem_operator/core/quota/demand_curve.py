@@ -1,4 +1,4 @@
-"""A pool's demand curve: the good requests per second that each number of GPUs would buy it."""
+"""A pool's demand curve: the good requests per second with each number of GPUs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NEGLIGIBLE_RPS = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The best pair for so many GPUs, and what it gives."""
+    """The best pair for so many GPUs, and its good requests."""
 
     gpus: int
     counts: Mapping[Role, int]
@@ -22,7 +22,7 @@ class CurvePoint:
 
 
 Curve = tuple[CurvePoint, ...]
-"""More GPUs at each point and, but for the last, more good requests; from minimum to target."""
+"""More GPUs at each point and, except for the last, more good requests; from minimum to target."""
 
 
 def demand_curve(
@@ -35,10 +35,10 @@ def demand_curve(
     good_share: float,
     tuning: Tuning = TUNING,
 ) -> Curve:
-    """The curve up to `target`, at the rates of the highest forecast level.
+    """Return the curve up to `target`, at the rates of the highest forecast level.
 
-    The last point is always `target`: what it holds beyond the best smaller pair is safety that the
-    forecast's few samples need not show.
+    The last point is always `target`. Its replicas beyond the best smaller pair are safety that the
+    few samples of the forecast need not show.
     """
     best: dict[int, CurvePoint] = {}
     last: CurvePoint | None = None

@@ -1,1 +1,1 @@
-"""How many replicas keep the bounds at a rate, and which counts are cheapest."""
+"""The replicas that keep the bounds at a rate, and the cheapest pair of counts."""

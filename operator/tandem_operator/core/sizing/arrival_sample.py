@@ -1,8 +1,8 @@
-"""The recent requests as a stationary sample: what arrives now, at any rate one cares to ask about.
+"""The recent requests as a stationary sample, which can be replayed at any rate.
 
-Arrivals of the last minutes are moved to *operational time*, in which their local rate is one: on a
-ramp, old arrivals merely sped up would look like bursts. Prompt lengths are carried to the recent
-mean in the same way. What stays is the burstiness, and it is replayed, not assumed.
+Arrivals of the last minutes are moved to *operational time*, in which their local rate is one.
+Without that, on a ramp, faster replayed old arrivals would look like bursts. Prompt lengths are
+scaled to the recent mean in the same way. The burstiness stays: it is replayed, not assumed.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class Request(NamedTuple):
-    """One request of the sample, or a few alike: when in operational time, and the prompt.
+    """One request of the sample, or a few alike: its operational time, and its prompt.
 
-    A plain tuple: a thousand of them are made a tick.
+    It is a plain tuple, because a tick makes a thousand of them.
     """
 
     at: float
@@ -47,10 +47,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What entered in one second of the window.
+    """The arrivals of one second of the window.
 
     Attributes:
-        entries: share of the second gone, how many requests, and tokens of each; in order.
+        entries: share of the second passed, number of requests, and tokens of each; in order.
     """
 
     second: int
@@ -61,7 +61,7 @@ class _Row:
 
 
 def workload(arrivals: Arrivals, *, tuning: Tuning = TUNING) -> Workload | None:
-    """The sample of the recent window; `None` where it saw no request."""
+    """Return the sample of the recent window; `None` without a request."""
     counts = arrivals.counts[-tuning.sizing.sample_window_s :]
     first_s = arrivals.end_s - len(counts)
     rows = _rows(arrivals, first_s, tuning=tuning)
@@ -106,10 +106,10 @@ def _singles_from(requests: Sequence[Request], *, tuning: Tuning = TUNING) -> in
 
 
 def _rows(arrivals: Arrivals, first_s: int, *, tuning: Tuning = TUNING) -> list[_Row]:
-    """The window's seconds that saw anything, in order.
+    """Return the window's seconds with arrivals, in order.
 
-    Within its second a request's place is not known; it is drawn by a fixed hash, evenly, as given
-    the count of a Poisson second it would be.
+    The place of a request within its second is not known. A fixed hash draws it evenly, as in a
+    Poisson second with this count.
     """
     window = sorted(at for at in arrivals.seconds if first_s <= at < arrivals.end_s)
     exact_from, left = arrivals.end_s, tuning.sizing.exact_requests
@@ -127,7 +127,7 @@ def _rows(arrivals: Arrivals, first_s: int, *, tuning: Tuning = TUNING) -> list[
 
 @lru_cache(maxsize=4096)
 def _row(second: int, groups: tuple[PromptGroup, ...], *, exact: bool, most: int) -> _Row:
-    """One second's row, of about `most` entries if not exact: nearly all are of the last tick."""
+    """Return one second's row, of about `most` entries if not exact; most rows are cached."""
     total = sum(group.requests for group in groups)
     exact = exact or total <= most
     alike: list[tuple[int, float]] = []
@@ -154,9 +154,9 @@ def _scatter(second: int, index: int) -> float:
 
 
 def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
-    """Mean over +-`half` entries around each entry, fewer at the ends and none across the `wall`.
+    """Return the mean over +-`half` entries around each; fewer at the ends, none across the `wall`.
 
-    A mean across a sudden change of level would make a burst of what followed it.
+    A mean across a sudden change of level would make a burst of the entries after it.
     """
     sums = [0.0]
     for value in values:
@@ -173,7 +173,7 @@ def _moving_mean(values: Sequence[float], half: int, wall: int) -> list[float]:
 def _length_scale(
     rows: Sequence[_Row], first_s: int, span_s: int, wall: int, *, tuning: Tuning = TUNING
 ) -> list[float]:
-    """Per second: recent mean prompt length over the mean length around that second."""
+    """Return for each second the recent mean prompt length over the mean length around it."""
     half_s, prior = tuning.sizing.length_half_window_s, tuning.sizing.sample_prior_requests
     tokens, requests = [0.0] * span_s, [0.0] * span_s
     for row in rows:
@@ -206,7 +206,7 @@ def _shrunk(total: float, count: float, usual: float, prior_requests: float) -> 
 def _dispersion(
     counts: Sequence[float], rates: Sequence[float], *, tuning: Tuning = TUNING
 ) -> float:
-    """Variance of the counts around their local rate over that rate: 1 for Poisson."""
+    """Return the variance of the counts around their local rate, over that rate: 1 for Poisson."""
     expected = sum(rates)
     if expected <= 0.0:
         return 1.0

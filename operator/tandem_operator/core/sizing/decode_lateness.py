@@ -1,8 +1,8 @@
 """Size decode: the largest batch that keeps TPOT and fits the KV cache, then Little's law.
 
 A replica that runs `batch` streams gives batch / ITL(batch) tokens per second. Its batch follows
-what is asked of it only slowly, the slower the more of a step is spent on streams rather than on
-the step itself; it is late when more is asked than it gives for about that long.
+the load slowly. It is slower if more of a step depends on the number of streams. Requests are late
+if the load exceeds the capacity for about that long.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class Limit(StrEnum):
-    """What bounds the decode batch."""
+    """The limits of the decode batch."""
 
     TPOT = "TPOT"
     KV = "KV capacity"
@@ -24,7 +24,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DecodeWork:
-    """What one decode replica can do inside the SLO, for the present mix of requests.
+    """The capacity of one decode replica inside the SLO, for the present mix of requests.
 
     Attributes:
         batch: largest batch inside every limit.
@@ -46,17 +46,17 @@ class DecodeWork:
     feasible_tpot_s: float
 
     def load(self, rate_rps: float) -> float:
-        """Replicas kept full by requests at `rate_rps`."""
+        """Return the replicas that requests at `rate_rps` keep full."""
         return rate_rps * self.outputs.mean_tokens / self.tokens_per_s
 
     def deviation(self, rate_rps: float, replicas: int) -> float:
-        """How far the load of `replicas` strays from its mean while their batch settles."""
+        """Return how far the load of `replicas` varies while their batch settles."""
         seen = max(rate_rps * self.settle_s, 1e-9)
         share = sqrt((self.dispersion + self.outputs.cv2) / seen)
         return self.load(rate_rps) / replicas * share
 
     def late_share(self, rate_rps: float, replicas: int) -> float:
-        """Share of requests that meet more than `replicas` can give inside the SLO."""
+        """Return the share of requests beyond the capacity of `replicas` inside the SLO."""
         if rate_rps <= 0.0:
             return 0.0
         load = self.load(rate_rps) / replicas
@@ -64,7 +64,7 @@ class DecodeWork:
         return 0.5 * erfc((1.0 - load) / (deviation * sqrt(2.0)))
 
     def tpot_s(self, rate_rps: float, replicas: int) -> float | None:
-        """TPOT of `replicas` in balance with `rate_rps`; `None` where there is no balance."""
+        """Return TPOT of `replicas` in balance with `rate_rps`; `None` without a balance."""
         fixed, slope = self.steps[0], self.steps[1] + self.steps[2] * self.context_tokens
         rest = 1.0 - rate_rps * self.outputs.mean_tokens / replicas * slope
         return fixed / rest if rest > 0.0 else None
@@ -82,14 +82,14 @@ def decode_work(
     max_num_seqs: int,
     tuning: Tuning = TUNING,
 ) -> DecodeWork:
-    """The limits of one replica, with steps `slowdown` times as long as the model says."""
+    """Return the limits of one replica, with steps `slowdown` times as long as modelled."""
     sizing = tuning.sizing
     d0, d1, d2 = (slowdown * d for d in steps)
     context = max(1.0, prompt_tokens + 0.5 * outputs.mean_tokens)
     slope = d1 + d2 * context
     alone_s = d0 + slope
     feasible = alone_s <= tpot_s
-    # A bound that no batch can keep is not chased: size as if it were one that can be kept.
+    # Sizing does not chase a bound that no batch can keep: it uses one that a batch can keep.
     kept_s = sizing.tpot_share * tpot_s
     bound_s = kept_s if alone_s <= kept_s else sizing.infeasible_slack_ratio * alone_s
     options = [(float(max(1, max_num_seqs)), Limit.SEQUENCES)]

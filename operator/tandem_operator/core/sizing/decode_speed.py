@@ -1,4 +1,4 @@
-"""How fast a decode replica is: told to the routers, who let in no more than it bears."""
+"""The speed of a decode replica for the routers, which admit only as much as it can serve."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class TimedDecodePace:
-    """One decode replica, as fast as its steps were timed.
+    """The speed of one decode replica, from its timed steps.
 
     Attributes:
         steps: a step takes steps[0] + steps[1] x streams + steps[2] x their KV tokens seconds.
-        kv_capacity_tokens: what its cache holds; `None`: not known.
-        output_tokens: what a request makes, for a router that has seen none end; `None`: not known.
-        told_s: epoch seconds since when this is what they are told.
+        kv_capacity_tokens: tokens that its cache holds; `None`: not known.
+        output_tokens: output of a request, for a router without a finished one; `None`: not known.
+        told_s: epoch seconds since which these values are sent.
     """
 
     steps: Triple
@@ -25,7 +25,7 @@ class TimedDecodePace:
     told_s: float = 0.0
 
     def step_s(self, streams: float, kv_tokens: float) -> float:
-        """Seconds of a step with so many streams that hold so many tokens."""
+        """Return the seconds of a step with this many streams and cached tokens."""
         return dot(self.steps, (1.0, streams, kv_tokens))
 
 
@@ -37,11 +37,11 @@ def pace_to_tell(
     now_s: float,
     tuning: Tuning = TUNING,
 ) -> TimedDecodePace | None:
-    """What the routers should know from now on; what they were told last, where that still holds.
+    """Return the values for the routers; the last sent ones if they are still valid.
 
-    The last one holds while a stream alone and the largest batch take about what it says, and for
-    `pace_holds_s` in any case. Violations correct sizing, not this: those who would be late
-    are not let in, so that there are few says nothing of speed.
+    The last values are valid while they give the right time for a single stream and for the largest
+    batch, and for `pace_holds_s` in any case. Violations correct sizing, but not these values.
+    Requests that would be late are not admitted, so few violations say nothing about speed.
     """
     if situation is None:
         return last

@@ -1,7 +1,7 @@
-"""Size prefill: replay the recent work through n servers and see who would be late.
+"""Size prefill: replay the recent work through n servers and count late requests.
 
 A pod is one server of unit speed. Requests that miss their bound even on an idle server are left
-out of sizing: no number of replicas helps them, and they are reported instead.
+out of sizing. No number of replicas helps them, so they are reported instead.
 """
 
 import itertools
@@ -19,9 +19,9 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 class Job(NamedTuple):
-    """One request: when, its work, and how long it may wait.
+    """One request: its time, its work, and how long it can wait.
 
-    One that is late on an idle server may wait for ever: no replica helps it.
+    A request that is late on an idle server can wait for ever: no replica helps it.
     """
 
     at: float
@@ -30,9 +30,9 @@ class Job(NamedTuple):
 
 
 class ReplayChunk(NamedTuple):
-    """Consecutive requests: when, their work, and how many are late after which wait.
+    """Consecutive requests: their time, their work, and how many are late after which wait.
 
-    `late[i]` of them are late where the wait exceeds `spares_s[i - 1]`, the shorter spares first.
+    `late[i]` of them are late if the wait exceeds `spares_s[i - 1]`, the shorter spares first.
     """
 
     at: float
@@ -46,13 +46,13 @@ class PrefillWork:
     """The sample in server-seconds against the TTFT bounds.
 
     Attributes:
-        singles: the latest requests, one by one: chance between neighbours is in them.
-        chunks: all requests in short chunks, where they are too many to replay one by one: a burst
-            that lasts is in them. Empty if `singles` holds them all.
+        singles: the latest requests, one by one, with the chance between neighbours.
+        chunks: all requests in short chunks, if they are too many to replay one by one, with long
+            bursts. Empty if `singles` holds them all.
         counted: requests that could be on time, of all; `singles_counted` of the latest.
-        infeasible_share: requests that are late on an idle server.
+        infeasible_share: share of requests that are late on an idle server.
         service_cv2: squared coefficient of variation of a request's work.
-        patience_s: how long half of those that could be on time may wait.
+        patience_s: how long half of the requests that could be on time can wait.
         unloaded: TTFT on an idle server, the `ttft` target that keeps it, and of how many requests.
     """
 
@@ -69,25 +69,25 @@ class PrefillWork:
 
     @property
     def feasible(self) -> bool:
-        """Whether enough requests could be on time on idle servers."""
+        """Return whether enough requests could be on time on idle servers."""
         return self.infeasible_share <= self.allowed_late
 
     @property
     def feasible_ttft_s(self) -> float:
-        """The smallest `ttft` target with which the wanted share is feasible."""
+        """Return the smallest `ttft` target with which the wanted share is feasible."""
         targets = ((target_s, count) for _, target_s, count in self.unloaded)
         return max(0.0, quantile(targets, 1.0 - self.allowed_late))
 
     def unloaded_ttft_s(self, share: float) -> float:
-        """TTFT that `share` of the requests would stay under on idle servers."""
+        """Return the TTFT that `share` of the requests would stay under on idle servers."""
         return quantile(((ttft_s, count) for ttft_s, _, count in self.unloaded), share)
 
     def load(self, rate_rps: float) -> float:
-        """Servers kept busy by arrivals at `rate_rps`."""
+        """Return the servers that arrivals at `rate_rps` keep busy."""
         return rate_rps * self.mean_service_s
 
 
-# When, work, how long it may wait, and of how many requests.
+# Time, work, longest wait, and number of requests.
 _Entry = tuple[float, float, float, int]
 
 
@@ -100,7 +100,7 @@ def prefill_work(
     slo: Slo,
     tuning: Tuning = TUNING,
 ) -> PrefillWork:
-    """The work of `sample`, with service times `slowdown` times what the model says.
+    """Return the work of `sample`, with service times `slowdown` times the modelled ones.
 
     `overhead_s` is the part of TTFT that prefill replicas cannot change: transfer and first step.
     """
@@ -160,14 +160,14 @@ def _chunks(entries: Sequence[_Entry], *, tuning: Tuning = TUNING) -> Iterator[R
 
 
 def chunk_of(*, at: float, work_s: float, spares: Iterable[tuple[float, int]]) -> ReplayChunk:
-    """The chunk of requests with these `spares`: how long so many of them may wait."""
+    """Return the chunk of requests with these `spares`, the waits that they can bear."""
     ordered = sorted(spares)
     late = (0, *itertools.accumulate([count for _, count in ordered]))
     return ReplayChunk(at, work_s, tuple([spare_s for spare_s, _ in ordered]), late)
 
 
 def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
-    """The value that `share` of the weight stays at or under."""
+    """Return the value that `share` of the weight stays at or under."""
     ordered = sorted(weighted)
     left = share * sum(count for _, count in ordered)
     for value, count in ordered:
@@ -180,7 +180,7 @@ def quantile(weighted: Iterable[tuple[float, int]], share: float) -> float:
 class Replay:
     """Late shares of one `PrefillWork`, each computed once. Rates are taken from a grid of 5 %.
 
-    Which server takes the next job, `tuning.sizing.next_job` says.
+    `tuning.sizing.next_job` chooses the server of the next job.
     """
 
     tuning: Tuning
@@ -188,20 +188,20 @@ class Replay:
     def __init__(self, work: PrefillWork, *, tuning: Tuning = TUNING) -> None:
         self.work = work
         self.tuning = tuning
-        # Above this load a queue grows without end: all that come after a short while are late.
+        # Above this load a queue grows without end: all requests after a short while are late.
         self._hopeless_load = tuning.sizing.hopeless_load_ratio
         self._late: dict[tuple[int, int], float] = {}
-        # By replicas, the highest rate on the grid at which nobody was late: no wait grows where
+        # By replicas, the highest rate on the grid without a late request: no wait grows if
         # requests come further apart.
         self._on_time: dict[int, int] = {}
 
     def late_share(self, rate_rps: float, replicas: int) -> float:
-        """Share of the feasible requests that would be late at `rate_rps` on `replicas` servers."""
+        """Return the share of feasible requests late at `rate_rps` on `replicas` servers."""
         if rate_rps <= 0.0:
             return 0.0
         load = self.work.load(rate_rps) / replicas
         if self.work.counted == 0:
-            # Nobody can be on time: size to serve them at all.
+            # No request can be on time: size to serve all of them at any time.
             return 1.0 if load > self.tuning.sizing.served_load_ratio else 0.0
         if load > self._hopeless_load:
             return 1.0
@@ -226,7 +226,7 @@ class Replay:
         return share
 
     def ttft_quantile_s(self, rate_rps: float, replicas: int, share: float) -> float:
-        """TTFT that `share` of the latest requests would stay under."""
+        """Return the TTFT that `share` of the latest requests would stay under."""
         work, rate_rps = self.work, max(rate_rps, 1e-6)
         unloaded = work.unloaded[len(work.unloaded) - len(work.singles) :]
         waits = _waits(work.singles, rate_rps, replicas, tuning=self.tuning)
@@ -240,7 +240,7 @@ class Replay:
 
 
 def in_one_queue(replay: Replay) -> Replay:
-    """The same where the first server that is free takes the next job."""
+    """Return the same if the first free server takes the next job."""
     tuning = replay.tuning
     if tuning.sizing.next_job is heapreplace:
         return replay
@@ -251,7 +251,7 @@ def in_one_queue(replay: Replay) -> Replay:
 def _late_jobs(
     jobs: Sequence[Job], rate_rps: float, replicas: int, *, tuning: Tuning = TUNING
 ) -> int:
-    """How many wait too long before `replicas` servers, first come first served."""
+    """Return how many jobs wait too long before `replicas` servers, first come first served."""
     late, free = 0, [0.0] * replicas
     keep_busy = tuning.sizing.next_job
     for at, work_s, spare_s in jobs:
@@ -269,7 +269,7 @@ def _late_jobs(
 def _waits(
     jobs: Sequence[Job], rate_rps: float, replicas: int, *, tuning: Tuning = TUNING
 ) -> Iterator[float]:
-    """Wait of each job there."""
+    """Return the wait of each job there."""
     free = [0.0] * replicas
     keep_busy = tuning.sizing.next_job
     for at, work_s, _ in jobs:
@@ -280,9 +280,9 @@ def _waits(
 
 
 def _late_in_chunks(chunks: Sequence[ReplayChunk], rate_rps: float, replicas: int) -> int:
-    """How many wait too long where a chunk's work comes evenly until the next one.
+    """Return how many wait too long if a chunk's work comes evenly until the next one.
 
-    The fleet drains it together. All at once it would be a burst that nobody sent.
+    The fleet serves it together. Work that came all at once would be a burst that no client sent.
     """
     backlog_s, late = 0.0, 0
     for (at, work_s, spares_s, late_after), following in itertools.pairwise(chunks):

@@ -1,4 +1,4 @@
-"""How many are late before n servers, in closed form: steady traffic, no bursts, no replay."""
+"""The late share before n servers in closed form: steady traffic, no bursts, no replay."""
 
 from math import exp, sqrt
 
@@ -9,11 +9,11 @@ MOST_EXPONENT = 50.0
 def queue_late_share(
     rate_rps: float, servers: float, *, service_s: float, cv2: float, patience_s: float
 ) -> float:
-    """Share of Poisson arrivals that would wait longer than `patience_s`, and give way instead.
+    """Return the share of Poisson arrivals that would wait for longer than `patience_s`.
 
     The loss of a queue whose wait is bounded (Barrer 1957, for one exponential server), with
-    Sakasegawa's chance to wait before several servers (1977), and with the wait scaled to the
-    squared coefficient of variation `cv2` of service times, as in heavy traffic (Kingman 1961).
+    Sakasegawa's probability of a wait before several servers (1977), and with the wait scaled to
+    the squared coefficient of variation `cv2` of service times, as in heavy traffic (Kingman 1961).
     """
     if rate_rps <= 0.0:
         return 0.0

@@ -1,7 +1,7 @@
 """Choose both counts together: least GPUs plus a price for lateness; inside a budget, most goodput.
 
-Each role answers two questions only: which share is late with n replicas at a rate, and how many
-replicas that rate keeps busy. So there is one search for both.
+Each role gives only two numbers: the late share with n replicas at a rate, and the replicas that
+this rate keeps busy. So one search serves both roles.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ class RoleDemand:
 
     Attributes:
         late_share: share of requests late for this role, by rate and replicas.
-        priced_share: the part of it that replicas are bought for beyond the objective; `None`: all.
-        price_weight: how much of the price of a late request counts for this role.
+        priced_share: the part of it that replicas beyond the objective should avoid; `None`: all.
+        price_weight: weight of the price of a late request for this role.
         busy: replicas that one request per second keeps busy.
-        backlog: replicas worth of work that waits already, spread over the look-ahead.
+        backlog: the waiting work, in replicas, spread over the look-ahead.
         reachable_share: share of requests that some number of replicas serves in time. `late_share`
-            is about those alone; 1 where that is enough of them for the objective.
+            is about those alone; 1 if they are enough for the objective.
     """
 
     late_share: LateShare
@@ -40,22 +40,22 @@ class RoleDemand:
     tuning: Tuning = field(default=TUNING, compare=False, repr=False)
 
     def least(self, rate_rps: float) -> int:
-        """Replicas that serve so many at all, in time or not."""
+        """Return the replicas that serve all requests, in time or not."""
         load = rate_rps * self.busy
         if self.reachable_share >= 1.0:
             return int(load)
         return ceil(load / self.tuning.sizing.served_load_ratio)
 
     def tolerated_late(self, objective: float) -> float:
-        """The late share that counts as none, where `objective` may be late of all requests.
+        """Return the late share that counts as zero, if `objective` of all requests may be late.
 
-        Where fewer than half can be in time, no count comes near the objective: chased all the
-        same, it would buy replicas that make next to nobody good.
+        If fewer than half can be in time, no count comes near the objective. More replicas would
+        then make hardly any request good.
         """
         return max(objective, 1.0 - 2.0 * self.reachable_share)
 
     def good_share(self, rate_rps: float, replicas: int) -> float:
-        """Share of requests that this role serves in time; none of them without a replica."""
+        """Return the share of requests that this role serves in time; 0 without a replica."""
         return 1.0 - self.late_share(rate_rps, replicas) if replicas > 0 else 0.0
 
 
@@ -66,7 +66,7 @@ class Choice:
     Attributes:
         wanted: before any limit.
         target: inside bounds and budget.
-        limits_hit: what kept a role below what it wants.
+        limits_hit: the limits that keep a role below its wanted count.
     """
 
     wanted: Mapping[Role, int]
@@ -85,11 +85,10 @@ def choose(
     floors: Mapping[Role, int] | None = None,
     tuning: Tuning = TUNING,
 ) -> Choice:
-    """Counts for the largest need between now and the look-ahead, all rates times `growth`.
+    """Return counts for the largest need from now to the look-ahead, with rates times `growth`.
 
-    `fixed` holds the counts of roles that another owner sets: they are taken as they are.
-    `floors` holds the least counts: what violations demand at once, whatever the models say, or
-    what less load needs already.
+    `fixed` holds the counts of roles that another owner sets; they stay. `floors` holds the least
+    counts: for violations now, whatever the models say, or for the need of less load.
     """
     budget = spec.gpu_budget
     wanted: dict[Role, int] = {}
@@ -134,7 +133,7 @@ def alone(
     floors: Mapping[Role, int],
     tuning: Tuning = TUNING,
 ) -> int:
-    """Replicas of one role within its bounds where the other one keeps up with every rate."""
+    """Return replicas of one role within its bounds, if the other role keeps up with every rate."""
     if role in fixed:
         return fixed[role]
     count = _wanted(
@@ -163,13 +162,13 @@ def _wanted(
     least: int,
     tuning: Tuning = TUNING,
 ) -> int:
-    """Replicas of one role for the largest need, where no more than `cap_rps` reach it."""
+    """Return replicas of one role for the largest need, if at most `cap_rps` reach it."""
     demand, most = demands[role], 2 * spec.roles[role].max_replicas + 4
     request_gpu_s = sum(demands[each].busy * spec.roles[each].gpus_per_replica for each in demands)
     count, objective = least, 1.0 - spec.slo.attainment
     tolerated = demand.tolerated_late(objective)
     price = late_price * request_gpu_s * demand.price_weight * demand.reachable_share
-    # The highest first: what it needs, the others seldom need more of.
+    # The highest level first: other levels seldom need more than it.
     for level in sorted(forecast.levels, key=_highest_rps, reverse=True):
         count = _least_cost(
             mean_rps=min(cap_rps, level.mean_rps * growth),
@@ -199,7 +198,7 @@ def _delivered_rps(
     wanted: Mapping[Role, int],
     fixed: Mapping[Role, int],
 ) -> float:
-    """What prefill can hand to decode at most; no limit for prefill itself."""
+    """Return the most requests that prefill can hand to decode; no limit for prefill itself."""
     if role is Role.PREFILL or Role.PREFILL not in wanted:
         return inf
     prefill = demands[Role.PREFILL]
@@ -225,15 +224,15 @@ def _least_cost(
     most: int,
     tuning: Tuning = TUNING,
 ) -> int:
-    """Replicas of one role at one horizon, `least` or more."""
+    """Return replicas of one role at one horizon, `least` or more."""
     count = max(least, min(most, demand.least(mean_rps)))
     reachable = demand.reachable_share
     while count < most and reachable * demand.late_share(mean_rps, count) > allowed_late:
         count += 1
     best, best_cost = count, inf
     priced_share = demand.priced_share or demand.late_share
-    # Late shares cost most of a tick: none is asked for where the replicas alone cost too much, and
-    # where nobody is late at a high rate, nobody is at a lower one.
+    # Late shares take most of a tick. None is computed if the replicas alone cost too much. If no
+    # request is late at a high rate, none is late at a lower one.
     highest_first = sorted(samples_rps, reverse=True)
     while count <= most and gpus * count < best_cost:
         late = sum(rate * priced_share(rate, count) for rate in highest_first)
@@ -250,7 +249,7 @@ def _least_cost(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Replicas of both roles, the GPUs they take and the good requests per second they give."""
+    """Replicas of both roles, their GPUs, and the good requests per second."""
 
     counts: Mapping[Role, int]
     gpus: int
@@ -268,9 +267,9 @@ def count_pairs(
     good_share: float = 1.0,
     tuning: Tuning = TUNING,
 ) -> Iterator[Pair]:
-    """Every pair up to `target` inside `budget`, smaller counts first, over equally likely rates.
+    """Yield every pair up to `target` inside `budget`, smaller first, over equally likely rates.
 
-    `good_share` is the share of requests that could be good with any number of replicas.
+    `good_share` is the share of requests that could be good with some number of replicas.
     """
     prefill, decode = (demands[role] for role in (Role.PREFILL, Role.DECODE))
     good_decode = cache(decode.good_share)
@@ -292,7 +291,7 @@ def count_pairs(
 
 
 def gpus_of(spec: PoolSpec, counts: Mapping[Role, int]) -> int:
-    """GPUs that so many replicas take."""
+    """Return the GPUs of these replicas."""
     return sum(count * spec.roles[role].gpus_per_replica for role, count in counts.items())
 
 
@@ -320,7 +319,7 @@ def _fit_budget(
     budget: int,
     tuning: Tuning = TUNING,
 ) -> dict[Role, int]:
-    """The pair inside `budget` with the most good requests; of equals, the smaller."""
+    """Return the pair inside `budget` with the most good requests; of equals, the smaller."""
     if gpus_of(spec, {role: fixed.get(role, count) for role, count in target.items()}) <= budget:
         return dict(target)
     best: Mapping[Role, int] = {role: max(1, spec.roles[role].min_replicas) for role in target}

@@ -1,4 +1,4 @@
-"""What the forecast asks for: the choice, and the two that say how sure it is."""
+"""The targets for the forecast: the choice, and two more that show how sure it is."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,15 +16,15 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """The times at which a number of replicas would not have been enough.
+    """The bursts for which a number of replicas would not have been enough.
 
     Attributes:
         rate_rps: their usual rate.
-        times: how many there were.
-        span_s: the length of the history they are from.
+        times: their number.
+        span_s: the length of their history.
         late_share: share of their requests that would have been late.
-        tokens: what of them the role works on, where that clearly differs from today: the usual
-            length of their prompts, or of their answers.
+        tokens: the usual length of their prompts or answers, if it clearly differs from the present
+            one.
     """
 
     rate_rps: float
@@ -39,13 +39,13 @@ class Plan:
     """Three choices.
 
     Attributes:
-        choice: what to grow to.
-        keep: what must be kept even with a little more load; its targets are those of `choice` or
-            more, and may be more together than a budget has.
-        sure: what would be grown to with a little less load too; its targets are those of `choice`
+        choice: the counts to grow to.
+        keep: the counts to keep even with a little more load; its targets are those of `choice`
+            or more, and may be more together than a budget has.
+        sure: the counts to grow to even with a little less load; its targets are those of `choice`
             or less.
         room: the share of load that is the little more.
-        held_for: by role, the bursts for which more is held than the forecast wants.
+        held_for: by role, the bursts for which it holds more than the forecast needs.
     """
 
     choice: Choice
@@ -55,11 +55,11 @@ class Plan:
     held_for: Mapping[Role, Bursts] = field(default_factory=dict)
 
     def gpus(self, spec: PoolSpec) -> int:
-        """GPUs of the largest."""
+        """Return the GPUs of the largest choice."""
         return max(gpus_of(spec, each.target) for each in (self.choice, self.keep))
 
     def each(self, change: Callable[[Choice], Choice]) -> "Plan":
-        """The plan with every choice changed in one way."""
+        """Return the plan with the same change of every choice."""
         return replace(
             self, choice=change(self.choice), keep=change(self.keep), sure=change(self.sure)
         )
@@ -77,7 +77,7 @@ def plan_for(
     known_s: float,
     tuning: Tuning = TUNING,
 ) -> Plan | None:
-    """The plan, or `None` while too little is known. A pool at confirmed rest needs the least."""
+    """Return the plan, or `None` while too little is known. A pool at rest needs the least."""
     if idle:
         least = {
             role: min(
@@ -135,7 +135,7 @@ def plan_for(
 
 
 def _within(bound: Callable[[int, int], int], choice: Choice, other: Choice) -> Choice:
-    """The other choice with no target beyond the choice's: a budget trades one role for another."""
+    """Return the other choice without targets beyond the choice's: a budget trades the roles."""
     return replace(
         other, target={role: bound(n, choice.target[role]) for role, n in other.target.items()}
     )

@@ -1,7 +1,7 @@
-"""Count what the router does in an overload as the insurance that a spare replica would be.
+"""Count the router's behaviour in an overload, which serves like a spare replica.
 
-A router that lets the excess wait behind those who can still be on time loses the excess and nobody
-else; one that sends whole requests to decode replicas with slack lends that slack to prefill.
+If the router lets the excess wait behind requests that can be on time, only the excess is late. If
+it sends whole requests to decode replicas with slack, it lends this slack to prefill.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 def insured(
     insurance: Insurance, situation: Situation | None, *, tuning: Tuning = TUNING
 ) -> Situation | None:
-    """The situation as it is under this insurance: fewer are late with the same replicas."""
+    """Return the situation with this insurance: fewer are late with the same replicas."""
     if situation is None:
         return None
     demands = dict(situation.demands)
@@ -48,9 +48,10 @@ def insured(
 def lent(
     demands: Mapping[Role, RoleDemand], decode_replicas: int, *, tuning: Tuning = TUNING
 ) -> Mapping[Role, RoleDemand]:
-    """The demands where prefill may use what `decode_replicas` have to spare, above the mean rate.
+    """Return the demands if prefill may use the slack of `decode_replicas` above the mean rate.
 
-    What the mean rate needs it has to have by itself: who lives on another's slack swings with it.
+    Prefill must serve the mean rate itself, because a fleet that relies on another's slack changes
+    with it.
     """
     prefill, busy = demands[Role.PREFILL], demands[Role.DECODE].busy
     late_share: LateShare = prefill.late_share
@@ -64,7 +65,7 @@ def lent(
 
 
 def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:
-    """Share of requests beyond what `replicas` can give inside the SLO, the load being normal."""
+    """Return the share of requests beyond the capacity of `replicas`, for a normal load."""
     if rate_rps <= 0.0:
         return 0.0
     load = work.load(rate_rps) / replicas
@@ -75,7 +76,7 @@ def decode_excess(work: DecodeWork, rate_rps: float, replicas: int) -> float:
 
 
 class PrefillExcess(Replay):
-    """The same where whoever would be late waits behind the others: no load is hopeless for all."""
+    """Late shares if late requests wait behind the others: no load makes all requests late."""
 
     def __init__(self, work: PrefillWork, *, tuning: Tuning = TUNING) -> None:
         super().__init__(work, tuning=tuning)
@@ -91,7 +92,7 @@ class PrefillExcess(Replay):
         return share
 
     def _late_work_share(self, rate_rps: float, replicas: int) -> float:
-        """Share of the work that comes while the fleet holds all that can be done in time."""
+        """Return the share of work that comes while the fleet can serve no more of it in time."""
         # Branches, not `max` and `min`: dozens of these make up most of a tick.
         backlog_s = late_s = total_s = 0.0
         most_s = replicas * self._patience_s
@@ -107,7 +108,7 @@ class PrefillExcess(Replay):
 
 
 def _patience_s(work: PrefillWork) -> float:
-    """How long half of the requests may wait."""
+    """Return how long half of the requests can wait."""
     spares = [(job.spare_s, 1) for job in work.singles if job.spare_s < inf]
     if work.chunks:
         spares = [
@@ -119,7 +120,7 @@ def _patience_s(work: PrefillWork) -> float:
 
 
 def _late_count(jobs: Sequence[Job], rate_rps: float, replicas: int) -> int:
-    """Requests that give way because they would be late, on `replicas` servers."""
+    """Return the requests that are set back because they would be late, on `replicas` servers."""
     free = [0.0] * replicas
     late = 0
     for at, work_s, spare_s in jobs:

@@ -1,8 +1,8 @@
-"""How much more load fewer replicas must bear before one is given back.
+"""The extra load that fewer replicas must be able to serve before one is removed.
 
-A rate is known no better than chance lets the last requests tell it, and no better than the length
-of the history lets it. A replica given back on a low that was chance is bought again on the next
-high, for a whole start: so a low must be lower than chance alone makes it.
+The last requests give a rate only as far as chance and the length of the history allow. A replica
+that was removed because of a chance low comes back at the next high, and costs a whole start. So
+the rate must be lower than chance alone makes it.
 """
 
 from math import sqrt
@@ -12,15 +12,16 @@ from tandem_operator.core.tuning.tuning import TUNING, Tuning
 
 
 def tells_enough(arrivals: Arrivals, *, since_s: float | None, tuning: Tuning = TUNING) -> bool:
-    """Whether a fleet may be smaller for what is known of its traffic, which began at `since_s`.
+    """Return whether enough is known of the traffic since `since_s` for a smaller fleet.
 
-    A router that was started again hides what came before it: its clients may yet return.
+    A restarted router does not know the traffic before: its clients may return.
     """
     sizing = tuning.sizing
     if arrivals.known_s >= sizing.seen_s:
         return True
     first_s = arrivals.end_s - arrivals.known_s
-    # Between the start of a pool's first router and its history lies what had waited for it.
+    # Between the start of a pool's first router and its history lie the requests that waited for
+    # it.
     whole = since_s is None or first_s <= since_s + (
         tuning.observe.reached_s + tuning.observe.herd_s
     )
@@ -31,7 +32,7 @@ def tells_enough(arrivals: Arrivals, *, since_s: float | None, tuning: Tuning = 
 def headroom(
     *, rate_rps: float, dispersion: float, known_s: float, tuning: Tuning = TUNING
 ) -> float:
-    """Share of load that fewer replicas must bear on top of what is forecast.
+    """Return the share of load beyond the forecast that fewer replicas must be able to serve.
 
     `dispersion` is the variance of the arrivals over that of a Poisson process of their rate,
     `known_s` the length of the history.

@@ -1,1 +1,1 @@
-"""All numbers that decide and that somebody chose: one frozen record, passed down from `decide`."""
+"""All chosen numbers that change decisions: one frozen record, passed down from `decide`."""

@@ -1,172 +1,172 @@
-"""What the decisions of `core/forecast` are tuned by."""
+"""The numbers that tune the decisions of `core/forecast`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastTuning:
-    """The numbers of `core/forecast`. Each says its unit, what it means, and where it is from."""
+    """The numbers of `core/forecast`. Each has its unit, its meaning and its source."""
 
     # The mixture of the experts
 
     look_ahead_s: float = 60.0
-    """How far beyond the start-up time the forecast looks. Chosen by hand. A backlog has as
-    long, after a start, to be served."""
+    """Time beyond the start-up time that the forecast covers. A backlog has as long, after a start,
+    to be served. Chosen by hand."""
     near_s: float = 16.0
-    """The horizon of the predictions of soon: up to it their errors hold, beyond it those over a
+    """The short horizon. Up to it, the errors of short predictions count. Beyond it, errors over a
     start-up time blend in. Chosen by hand."""
     min_history_s: int = 20
-    """With a shorter history there is no forecast. Chosen by hand."""
+    """With less history than this there is no forecast. Chosen by hand."""
     belief_sharpness: float = 8.0
-    """How fast an expert loses belief: by a factor e for each eighth that its loss is above the
-    least. Chosen by hand."""
+    """Speed at which an expert loses weight: by a factor of e for each eighth that its loss is
+    above the least loss. Chosen by hand."""
     scores_to_trust: float = 20.0
-    """So many scores of the average of all experts each starts with: the luckiest of few scores is
-    not the best. Chosen by hand."""
+    """Each expert starts with so many scores at the average of all experts. With few scores, the
+    best one may only be lucky. Chosen by hand."""
     season_caution_ratio: float = 1.5
-    """How many times its own error on the past a season is expected to lose at first. Chosen by
-    hand."""
+    """The expected loss of a season at first, over its own error on the past. Chosen by hand."""
     most_growth_ratio: float = 1.6
-    """No trend leads above so many times what was just seen: a jump is no trend. Chosen by hand."""
+    """The highest rate that a trend can predict, over the rate just seen: a jump is not a trend.
+    Chosen by hand."""
 
     # The errors of the mixture, in units of the root of the rate times the mean rate
 
     error_memory_s: float = 400.0
     """Time constant with which past errors fade. Chosen by hand."""
     error_scale_ratio: float = 0.78
-    """What the spread of the samples is multiplied by. Chosen by hand."""
+    """Factor on the spread of the samples. Chosen by hand."""
     error_samples: int = 5
-    """How many equally likely rates stand for a horizon's spread. Chosen by hand."""
+    """Number of equally likely rates that represent the spread at one horizon. Chosen by hand."""
     first_error: float = 0.2
-    """The deviation that is taken for granted before any prediction came due. Chosen by hand.
-    In roots of the rate times the mean rate."""
+    """The assumed standard deviation before any prediction can be compared, in roots of the rate
+    times the mean rate. Chosen by hand."""
     least_error: float = 0.1
-    """The deviation that stays taken for granted however many came due. Chosen by hand. In
-    roots of the rate times the mean rate."""
+    """The assumed standard deviation that always stays, in roots of the rate times the mean rate.
+    Chosen by hand."""
     error_prior_predictions: float = 10.0
-    """The doubt at first weighs as much as so many predictions that came due. Chosen by hand."""
+    """Weight of the first assumption, in predictions that were compared. Chosen by hand."""
     most_error: float = 0.6
-    """No single error counts for more. A step is rare, and no news once it is there: it may
-    widen the margin, not double it. Chosen by hand. In roots of the rate times the mean rate."""
+    """The most that a single error counts. A step is rare, and it is known once it has come: it may
+    widen the margin, but not double it. In roots of the rate times the mean rate. Chosen by
+    hand."""
 
     # Jumps, and traffic that is new
 
     jump_news_s: int = 15
-    """For so many seconds a jump upwards is news, and growth waits for no second look. Chosen by
-    hand."""
+    """For so many seconds after a jump upwards, growth needs no second look. Chosen by hand."""
     young_s: float = 150.0
-    """Traffic that is known for less is young: two minutes of a pool do not tell how far its
-    traffic climbs. Chosen by hand."""
+    """Traffic that is known for a shorter time is young: two minutes do not show how far the
+    traffic of a pool climbs. Chosen by hand."""
     grown_s: float = 240.0
-    """Traffic that is known for so long gets no more room. Between young and grown the room
+    """Traffic that is known for longer gets no extra room. Between young and grown the extra room
     shrinks. Chosen by hand."""
     young_room_share: float = 0.5
-    """What young traffic that climbs clearly gets on top, as a share of the forecast. Chosen by
+    """The extra room for young traffic that climbs clearly, as a share of the forecast. Chosen by
     hand."""
     no_growth_share: float = 0.1
-    """A forecast growth up to this share of the present rate is no climb. Chosen by hand."""
+    """A predicted growth of at most this share of the present rate is not a climb. Chosen by
+    hand."""
     clear_growth_share: float = 0.5
-    """A forecast growth from this share of the present rate on is a clear climb. Chosen by hand."""
+    """A predicted growth of at least this share of the present rate is a clear climb. Chosen by
+    hand."""
 
     # The risk of a forecast
 
     least_risk_rate_rps: float = 0.1
-    """A lower mean rate counts as this one where the risk is taken as a share of it. Chosen by
-    hand."""
+    """The least mean rate by which a risk is divided to make it a share. Chosen by hand."""
     proven_risk_share: float = 0.15
-    """Where a smaller share of the rate is at risk, a replica need not be ready a minute before it
-    is needed. Chosen by hand."""
+    """If a smaller share of the rate is at risk, a replica need not be ready a minute before it is
+    needed. Chosen by hand."""
 
     # Scores of predictions that came due
 
     score_window_s: int = 10
-    """The rate that came is counted over so many seconds. Chosen by hand."""
+    """The real rate is counted over so many seconds before it is compared. Chosen by hand."""
     pinball_share: float = 0.7
-    """The quantile whose pinball loss scores the experts: above a half, too low costs more than
-    too high. Chosen by hand."""
+    """The quantile whose pinball loss scores the experts. Above a half, a prediction that is too
+    low costs more than one that is too high. Chosen by hand."""
     loss_memory_s: float = 300.0
     """Time constant with which an expert's losses fade. Chosen by hand."""
     jump_miss_weight: float = 0.25
-    """How much a miss counts where the level jumped in between, next to one of another. It tells
-    of the jump, and little of what is to come. Chosen by hand."""
+    """Weight of an error if the level jumped in between, over that of other errors. Such an error
+    shows the jump, and says little about the future. Chosen by hand."""
 
     # Sudden changes of level
 
     step_windows_s: tuple[int, ...] = (90, 180)
-    """Histories that are searched for a step, in this order. Chosen by hand."""
+    """Lengths of history that are searched for a step, in this order. Chosen by hand."""
     step_least_history_s: int = 60
     """A shorter history is not searched for a step. Chosen by hand."""
     step_least_age_s: int = 4
-    """A step shows after so many seconds at the new level. Chosen by hand."""
+    """Seconds at the new level after which a step can be found. Chosen by hand."""
     step_certain_ratio: float = 25.0
-    """A step must explain so many times the variance of a second's chance. Chosen by hand."""
+    """A step must explain so many times the chance variance of one second. Chosen by hand."""
     step_least_excess_requests: float = 12.0
-    """A step must bring so many requests more or less: a few close together after long silence
-    are no new level. Chosen by hand."""
+    """A step must bring so many requests more or less: a few requests close together after a long
+    silence are not a new level. Chosen by hand."""
 
     # Means and lines
 
     mean_longest_s: int = 180
-    """A mean of few requests looks back no further. Chosen by hand."""
+    """The longest history of a mean over few requests. Chosen by hand."""
     slope_doubt_variances: float = 6.0
-    """Half of a slope is believed whose square is so many times the variance that chance gives it.
-    Chosen by hand."""
+    """Half of a slope counts if its square is so many times its chance variance. Chosen by hand."""
     damping_s: float = 90.0
-    """Time constant with which a slope that is carried on fades. Chosen by hand."""
+    """Time constant with which an extrapolated slope fades. Chosen by hand."""
 
     # Seasons of minutes: sines
 
     season_memory_s: float = 600.0
     """Time constant with which the bins of the past lose weight in the fit. Chosen by hand."""
     season_ridge_s: float = 20.0
-    """How far a wave is held back, as so many seconds without one. Chosen by hand."""
+    """Damping of a fitted wave, as so many seconds without a wave. Chosen by hand."""
     season_ridge_requests: float = 400.0
-    """A wave is held back by no more seconds than bring so many requests: the more requests
-    there are, the less it needs that. Chosen by hand. It bounds the period between those of the
-    grid alone."""
+    """The damping lasts no more seconds than bring so many requests: with more requests, a fit
+    needs less damping. It also limits the search for a period between those of the grid. Chosen by
+    hand."""
     season_residual_memory_s: float = 60.0
-    """Time constant with which what is above or below a season now fades. Chosen by hand."""
+    """Time constant with which the present difference from a season fades. Chosen by hand."""
     season_step_news_s: int = 120
-    """For so many seconds a step is taken to stay, on top of the season. Chosen by hand."""
+    """After a step, the forecast adds it to the season for so many seconds. Chosen by hand."""
     season_shortest_period_s: float = 180.0
     """The shortest period that is tried. Chosen by hand."""
     season_period_ratio: float = 1.0425
-    """The ratio of a period that is tried to the one before. Chosen by hand."""
+    """Ratio of each tried period to the one before. Chosen by hand."""
     season_periods: int = 48
-    """How many periods are tried. Chosen by hand."""
+    """Number of periods that are tried. Chosen by hand."""
     season_reach_ratio: float = 1.5
-    """Periods up to so many times what was seen are tried. A period of which two thirds were
-    seen may be the true one, where a shorter one shows a season. Chosen by hand."""
+    """The longest period that is tried, over the length of the known history. If two thirds of a
+    period were seen, it may be the true one although a shorter one fits too. Chosen by hand."""
     season_least_amplitude_share: float = 0.25
-    """A season's amplitude is at least this share of the mean rate. Chosen by hand."""
+    """The least amplitude of a season, as a share of the mean rate. Chosen by hand."""
     season_most_error_ratio: float = 2.0
-    """A season leaves at most so many times what chance alone would. Chosen by hand."""
+    """The highest error of a season, over the error by chance alone. Chosen by hand."""
     season_misfit_share: float = 0.15
-    """A season may leave this share of its amplitude: no traffic is a sine to within the chance
-    of thousands of requests. Chosen by hand."""
+    """A season may leave an error of this share of its amplitude: real traffic is never so exactly
+    a sine that only the chance of thousands of requests is left. Chosen by hand."""
     season_explained_share: float = 0.8
-    """A season has to explain four bins of five: a burst now and then does not end it. Chosen
-    by hand."""
+    """The share of bins that a season must explain: a rare burst does not end it. Chosen by
+    hand."""
     season_explained_deviations: float = 1.28
-    """The share of bins above stays within so many deviations where errors are normal: the two
-    change together."""
+    """The number of standard deviations that holds this share of bins if errors are normal. The two
+    numbers change together."""
     season_most_deviations: float = 2.5
-    """What stands out of the fit by more deviations is held back: single bursts belong to no
+    """A bin counts only up to so many standard deviations from the fit: single bursts belong to no
     season. Chosen by hand."""
 
-    # Seasons of hours: what followed one period ago
+    # Seasons of hours: the traffic one period ago
 
     repeat_least_period_s: int = 300
-    """The shortest period that is looked for. Chosen by hand."""
+    """The shortest period that the search for repeats tries. Chosen by hand."""
     repeat_least_overlap_s: int = 300
-    """So much of a second period must be there, whatever its length. Chosen by hand."""
+    """The least known part of a second period, whatever its length. Chosen by hand."""
     repeat_least_second_share: float = 0.25
-    """This share of a second period must be there. Chosen by hand."""
+    """The least known share of a second period. Chosen by hand."""
     repeat_least_varied_share: float = 0.6
-    """Of all that traffic varies, this share must lie in what is compared: a calm is like any
-    other calm. Chosen by hand."""
+    """The compared part must contain this share of the whole range of the traffic, because two calm
+    phases are always alike. Chosen by hand."""
     repeat_most_unknown_share: float = 0.05
-    """With a larger share of holes the history is not used. Chosen by hand."""
+    """A history with a larger share of holes is not used. Chosen by hand."""
     repeat_latest_buckets: int = 3
-    """What is above or below the last period now is the mean of so many buckets. Chosen by
+    """The present difference from the last period is the mean over so many buckets. Chosen by
     hand."""

@@ -1,7 +1,7 @@
-"""All numbers that decide and that somebody chose: one frozen record, passed down from `decide`.
+"""All chosen numbers that change decisions: one frozen record, passed down from `decide`.
 
-Bounds of inputs, sizes of what is stored, and what mathematics or a data sheet gives stay where
-they are used.
+Bounds of inputs, sizes of stored data, and numbers from mathematics or a data sheet stay in the
+modules that use them.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from tandem_operator.core.tuning.sizing import SizingTuning
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The numbers of each room of the core."""
+    """The numbers of each folder of the core."""
 
     observe: ObserveTuning = field(default_factory=ObserveTuning)
     learn: LearnTuning = field(default_factory=LearnTuning)
@@ -29,4 +29,4 @@ class Tuning:
 
 
 TUNING = Tuning()
-"""What ships."""
+"""The shipped values."""

@@ -1,1 +1,1 @@
-"""What others do about replica counts, by their own published rules, to be measured against."""
+"""The published rules of other autoscalers for replica counts, for comparison."""

@@ -1,8 +1,8 @@
-"""The bound: replicas for the true work of the minute to come. One fixed rule for every trace.
+"""The bound: replicas for the true work of the next minute, by one fixed rule for every trace.
 
 Prefill is kept at `prefill_utilization` of the true prefill work, decode at `decode_utilization` of
-the tokens to be made, each over a short window, and for the most needed until a pod asked for now
-would be ready.
+the true output tokens. Both are means over a short window. The count is the highest need until a
+new pod would be ready.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ READY_MARGIN_S = 2
 
 
 class Clairvoyant:
-    """Knows every arrival and every length; of what comes from `event_s` on, only once it came."""
+    """A policy that knows every arrival and length; those after `event_s` only once they came."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Clairvoyant:
         }
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """The most that is needed until a pod asked for now would be ready."""
+        """Return the highest need until a new pod would be ready."""
         del observation
         now = int(now_s - EPOCH_S)
         replicas = {}
@@ -67,16 +67,16 @@ class Clairvoyant:
         return PolicyAnswer(replicas=replicas, next_tick_s=TICK_S)
 
     def _until(self, now: int, first: int) -> int:
-        """The last second that it looks at."""
+        """Return the last second that it looks at."""
         last = first + self._lead_s
         if self._event_s is None or now >= self._event_s:
             return last
-        # A need is that of a window, which must not reach into the event.
+        # A need is a mean over a window, which must not reach into the event.
         return min(last, int(self._event_s) - WINDOW_S)
 
 
 def _needs(per_second: Sequence[float], one_replica: float) -> list[int]:
-    """Replicas for the mean of each window that begins at a second."""
+    """Return the replicas for the mean of each window that begins at a second."""
     sums = [0.0]
     for value in per_second:
         sums.append(sums[-1] + value)

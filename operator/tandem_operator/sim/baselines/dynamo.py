@@ -1,9 +1,10 @@
 """NVIDIA Dynamo's SLA planner by its published formulas: a throughput loop and a load loop.
 
-The throughput loop sizes for the mean demand of the last window at full use of an engine; its
-result is a floor where the load loop runs too, which moves one replica at a time by estimates of
-TTFT and ITL. The forecast is its `constant` predictor: the next window is like the last.
-What our router holds back would stand at its engines: the load loop counts it as if it did.
+The throughput loop sizes for the mean demand of the last window at full use of an engine. If the
+load loop runs too, this result is its floor. The load loop moves one replica at a time by estimates
+of TTFT and ITL. The forecast is its `constant` predictor: the next window is like the last.
+Requests that Tandem's router holds back would wait at Dynamo's engines, so the load loop counts
+them there.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ LOAD_WINDOW_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class DynamoSettings:
-    """Which loops run, how often, and the floor that an operator sets by hand."""
+    """The active loops, their intervals, and the floor that an operator sets by hand."""
 
     throughput_s: float | None = 180.0
     load_s: float | None = None
@@ -40,7 +41,7 @@ class DynamoSettings:
 
 @dataclass(frozen=True, slots=True)
 class WindowMeans:
-    """Means of one window."""
+    """The means of one window."""
 
     rate_rps: float
     prompt_tokens: float
@@ -49,7 +50,7 @@ class WindowMeans:
 
 
 class Dynamo:
-    """Both loops, on the profile that the planner is given too."""
+    """Both loops, with the profile that the planner gets too."""
 
     def __init__(self, profile: EngineProfile, settings: DynamoSettings) -> None:
         self._profile = profile
@@ -61,7 +62,7 @@ class Dynamo:
 
     @property
     def name(self) -> str:
-        """The loops that run and the floor."""
+        """Return the active loops and the floor."""
         parts = [
             f"{kind} {seconds:g} s"
             for kind, seconds in (
@@ -76,7 +77,7 @@ class Dynamo:
         return f"dynamo formulas ({', '.join(parts)})"
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """One tick of whatever loop is due."""
+        """Run one tick of each loop that is due."""
         settings = self._settings
         self._observed += 1
         window_s = settings.throughput_s or LOAD_WINDOW_S
@@ -102,7 +103,7 @@ class Dynamo:
         return PolicyAnswer(replicas=replicas, next_tick_s=min(every_s))
 
     def _sized(self, spec: PoolSpec, demand: WindowMeans) -> dict[Role, int]:
-        """Engines that the mean demand keeps fully busy."""
+        """Return the engines that the mean demand keeps fully busy."""
         rps = {
             Role.PREFILL: self._prefill_rps(spec, demand),
             Role.DECODE: self._decode_rps(spec, demand),
@@ -151,9 +152,9 @@ class Dynamo:
         return replicas
 
     def _estimate_s(self, role: Role, sample: EngineSample, held: float, factor: float) -> float:
-        """TTFT of a mean prompt behind what the engine has, or ITL with all of it.
+        """Return TTFT of a mean prompt behind the engine's load, or ITL with all of that load.
 
-        Beside what the engine tells, it has the `held` prompt tokens.
+        The load is the engine's report and the `held` prompt tokens.
         """
         profile = self._profile
         used = (sample.kv_usage_ratio or 0.0) * (sample.kv_capacity_tokens or 0.0)
@@ -163,7 +164,7 @@ class Dynamo:
             requests = sample.running + sample.waiting + held / max(1.0, mean)
             tokens += sample.waiting * mean * factor
             return profile.step_s(max(1, round(requests * factor)), tokens)
-        # Chunked drain: what waits goes in full passes, attention aside.
+        # Chunked drain: waiting prompts go in full passes, without regard to attention.
         passes = (tokens + mean) / profile.max_num_batched_tokens
         return passes * profile.work_s(profile.max_num_batched_tokens)
 

@@ -1,4 +1,4 @@
-"""Search static fleets: the cheapest that reaches an attainment, and the most efficient of all."""
+"""A search over static fleets: the cheapest for an attainment, and the most efficient of all."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -12,20 +12,20 @@ from tandem_operator.sim.simulate import Scenario, simulate
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Every fleet that was run, in the order of running."""
+    """Every fleet that was run, in the order of the runs."""
 
     reports: tuple[PoolReport, ...]
     wanted: float
 
     @property
     def best(self) -> PoolReport | None:
-        """The cheapest fleet that reaches the attainment; `None` where none does."""
+        """Return the cheapest fleet that reaches the attainment; `None` if none does."""
         enough = [r for r in self.reports if r.attainment >= self.wanted]
         return min(enough, key=lambda r: (r.gpu_hours, -r.attainment), default=None)
 
     @property
     def frontier(self) -> tuple[PoolReport, ...]:
-        """Fleets that no other beats in both attainment and GPU-hours, cheapest first."""
+        """Return fleets that no other beats in both attainment and GPU-hours, cheapest first."""
         found: list[PoolReport] = []
         for report in sorted(self.reports, key=lambda r: (r.gpu_hours, -r.attainment)):
             if not found or report.attainment > found[-1].attainment:
@@ -41,10 +41,10 @@ def static_grid(
     decode: Iterable[int],
     wanted: float = 0.95,
 ) -> Grid:
-    """Run fleets of all these sizes, leaving out those that cannot be the cheapest.
+    """Run fleets of all these sizes, except those that cannot be the cheapest.
 
-    More replicas of a role never hurt: once a fleet reaches `wanted`, larger ones in both roles
-    are not run.
+    More replicas of a role never hurt. So once a fleet reaches `wanted`, fleets that are larger in
+    both roles are not run.
     """
     return Grid(tuple(_runs(setup, scenario, sorted(prefill), sorted(decode), wanted)), wanted)
 

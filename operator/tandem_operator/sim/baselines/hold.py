@@ -1,7 +1,7 @@
-"""The rule of ten lines: hold what the last hour needed, grow with the last 20 s, shrink in 60 s.
+"""A rule of ten lines: hold the need of the last hour, grow by the last 20 s, shrink after 60 s.
 
-No forecast and no model of error. It is told the engines' profile, and counts each replica as fully
-used: what it keeps above the mean is what the .95 quantile of the past hour asks for.
+The rule has no forecast and no model of error. It knows the engines' profile, and counts each
+replica as fully used. Its reserve above the mean is the .95 quantile of the past hour.
 """
 
 from collections import deque
@@ -22,13 +22,13 @@ MEAN_S = 20
 MEMORY_S = 3600.0
 HELD_SHARE = 0.95
 SHRINK_S = 60.0
-# Lengths and cache hits are those of so many seconds: of the newest requests neither is known yet.
+# Lengths and cache hits are taken over so many seconds: neither is known yet for new requests.
 LENGTHS_S = 240
 ROUNDING = 1e-9
 
 
 class Hold:
-    """One instance decides for one pool; demand is in replicas that are fully used."""
+    """A policy for one pool; demand is counted in fully used replicas."""
 
     name = "hold"
 
@@ -39,7 +39,7 @@ class Hold:
         self._output_tokens: float | None = None
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """The most that was wanted within the last minute."""
+        """Return the highest need within the last minute."""
         demands = self._measured(spec, observation)
         replicas = {}
         for role, bounds in spec.roles.items():
@@ -59,7 +59,7 @@ class Hold:
         return max(count for _, count in wanted)
 
     def _measured(self, spec: PoolSpec, observation: Observation) -> Mapping[Role, float]:
-        """Replicas that the last 20 s keep busy; a role of which nothing is known is left out."""
+        """Return the replicas that the last 20 s keep busy, without roles of unknown load."""
         arrivals = merge(observation.routers, expected=observation.router_pods)
         if arrivals.known_s < MEAN_S:
             return {}
@@ -86,14 +86,14 @@ class Hold:
 
 
 def _prompts(rows: Iterable[Second]) -> tuple[int, float]:
-    """Requests, and their prompt tokens."""
+    """Return the requests, and their prompt tokens."""
     groups = [group for row in rows for group in row.groups]
     tokens = sum(group.requests * group.prompt_tokens for group in groups)
     return sum(group.requests for group in groups), tokens
 
 
 def _hit_share(rows: Iterable[Second]) -> float:
-    """The share of prompt tokens that caches served."""
+    """Return the share of prompt tokens that caches served."""
     known = tuple(rows)
     _, tokens = _prompts(known)
     return min(1.0, sum(row.cached_tokens for row in known) / tokens) if tokens > 0.0 else 0.0

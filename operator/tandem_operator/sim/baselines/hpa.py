@@ -1,9 +1,9 @@
 """Kubernetes' HorizontalPodAutoscaler, one per role: tolerance, stabilisation and rate policies.
 
-Follows `autoscaling/v2` of the controller: totals are divided over replicas (`AverageValue`),
-latencies are compared as they are (`Value`) and scale the ready pods; a ready pod that is silent is
-taken to be at its target before anything shrinks. KEDA feeds the same controller: its queue scaling
-is the same algorithm on an external total.
+It follows `autoscaling/v2` of the controller. Totals are divided by the replicas (`AverageValue`).
+Latencies are compared directly (`Value`) and scale the ready pods. Before a shrink, a ready pod
+without metrics counts as at its target. KEDA feeds the same controller: its queue scaling is the
+same algorithm on an external total.
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class RatePolicy:
-    """How much may change within a period: so many pods, or such a share of them."""
+    """The largest change within a period: a number of pods, or a share of them."""
 
     period_s: float
     pods: int | None = None
     percent: float | None = None
 
     def grown(self, start: int) -> int:
-        """The most that `start` replicas may become."""
+        """Return the most that `start` replicas may become."""
         if self.pods is not None:
             return start + self.pods
         return ceil(start * (1.0 + (self.percent or 0.0) / 100.0))
 
     def shrunk(self, start: int) -> int:
-        """The least that `start` replicas may become."""
+        """Return the least that `start` replicas may become."""
         if self.pods is not None:
             return start - self.pods
         return int(start * (1.0 - (self.percent or 0.0) / 100.0))
@@ -43,7 +43,7 @@ class RatePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """One direction: a window of agreement, and policies of which the widest counts."""
+    """The rules of one direction: a window of agreement, and policies; the widest policy counts."""
 
     stabilization_s: float
     policies: tuple[RatePolicy, ...]
@@ -55,7 +55,7 @@ SCALE_DOWN = Rules(300.0, (RatePolicy(15.0, percent=100.0),))
 
 @dataclass(frozen=True, slots=True)
 class HpaSettings:
-    """What to watch, and the value per replica (or, for latency, the value) to keep."""
+    """The signal to watch, and its target: per replica, or for latency as it is."""
 
     signal: Signal
     target: Mapping[Role, float]
@@ -70,7 +70,7 @@ class _History:
 
 
 class Hpa:
-    """One autoscaler per role, each for itself: neither knows of the other."""
+    """One autoscaler per role; neither knows about the other."""
 
     def __init__(self, name: str, settings: HpaSettings) -> None:
         self.name = name
@@ -78,7 +78,7 @@ class Hpa:
         self._history = {role: _History() for role in Role}
 
     def tick(self, spec: PoolSpec, observation: Observation, now_s: float) -> PolicyAnswer:
-        """One sync of both."""
+        """Run one sync of both."""
         replicas = {role: self._sync(role, spec.roles[role], observation, now_s) for role in Role}
         return PolicyAnswer(replicas=replicas, next_tick_s=SYNC_S)
 
@@ -88,7 +88,7 @@ class Hpa:
         low, high = max(1, bounds.min_replicas), bounds.max_replicas
         history = self._history[role]
         if not history.recommended:
-            # The controller, too, takes what it finds for its first recommendation.
+            # The controller also uses the present count as its first recommendation.
             history.recommended.append((now_s, fleet.asked))
         if value is None:
             # A metric that cannot be read stops this autoscaler until it can.
@@ -105,7 +105,7 @@ class Hpa:
 
 
 def proposal(value: float, target: float, fleet: PodCounts, *, total: bool) -> int:
-    """Replicas that would bring the metric to its target; the present count within tolerance."""
+    """Return the replicas that reach the metric's target; within tolerance, the present count."""
     if total:
         kept = target * max(1, fleet.existing)
         if value < kept:
@@ -121,7 +121,7 @@ def proposal(value: float, target: float, fleet: PodCounts, *, total: bool) -> i
 def _stabilized(
     desired: int, current: int, history: _History, settings: HpaSettings, now_s: float
 ) -> int:
-    """No lower than the highest of the down window, no higher than the lowest of the up window."""
+    """Return the count, raised to the up window's least and cut to the down window's most."""
     kept_s = max(settings.up.stabilization_s, settings.down.stabilization_s)
     history.recommended = [each for each in history.recommended if each[0] > now_s - kept_s]
     up, down = desired, desired
@@ -150,5 +150,5 @@ def _rate_limited(
 
 
 def keda(target: Mapping[Role, float], *, signal: Signal = Signal.CONCURRENCY) -> Hpa:
-    """Queue scaling as KEDA does it: a total per replica, with its defaults for the rest."""
+    """Return queue scaling as KEDA does it: a total per replica, with its defaults otherwise."""
     return Hpa(f"KEDA-like on {signal}", HpaSettings(signal=signal, target=target))

@@ -1,4 +1,4 @@
-"""What a metrics pipeline shows of a role: the numbers that threshold autoscalers act on."""
+"""The signals of a role in a metrics pipeline: the numbers that threshold autoscalers act on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from tandem_operator.core.role import Role
 
 
 class Signal(StrEnum):
-    """What is measured. All but `LATENCY` are totals of a role, to be divided by its replicas."""
+    """The measured quantity. All but `LATENCY` are totals of a role, divided by its replicas."""
 
     QUEUE = "queue"
     """Requests that wait, in the router or in the engines."""
@@ -23,10 +23,10 @@ class Signal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """How many pods a role has, as a Deployment's status counts them.
+    """The pods of a role, as a Deployment's status counts them.
 
     Attributes:
-        silent: those of `ready` whose metrics are missing.
+        silent: pods of `ready` whose metrics are missing.
     """
 
     asked: int
@@ -37,12 +37,12 @@ class PodCounts:
 
     @property
     def existing(self) -> int:
-        """Pods that are not on their way out."""
+        """Return the pods that are not leaving."""
         return self.ready + self.starting + self.unscheduled
 
 
 def fleet_of(observation: Observation, role: Role) -> PodCounts:
-    """The role's pods by phase."""
+    """Return the role's pods by phase."""
     phases = [pod.phase for pod in observation.pods if pod.role is role]
     ready = {p.name for p in observation.pods if p.role is role and p.phase is PodPhase.READY}
     return PodCounts(
@@ -55,7 +55,7 @@ def fleet_of(observation: Observation, role: Role) -> PodCounts:
 
 
 def reading(observation: Observation, role: Role, signal: Signal) -> float | None:
-    """The signal now; `None` where it is not to be had."""
+    """Return the present signal; `None` if it is not available."""
     if signal is Signal.LATENCY:
         latency = observation.latency
         if latency is None:
@@ -79,7 +79,7 @@ def reading(observation: Observation, role: Role, signal: Signal) -> float | Non
 
 
 def queued_tokens(routers: tuple[RouterReport, ...], role: Role) -> int:
-    """Prompt tokens that wait in routers for a role: for decode where its pods hold them back."""
+    """Return prompt tokens that wait in routers for a role: for decode if it holds them back."""
     held = sum(report.held_prompt_tokens for report in routers)
     if role is Role.DECODE:
         return held
@@ -87,7 +87,7 @@ def queued_tokens(routers: tuple[RouterReport, ...], role: Role) -> int:
 
 
 def _in_router(routers: tuple[RouterReport, ...], role: Role) -> Mapping[Signal, float]:
-    """How many requests wait for the role goes by their tokens."""
+    """Return the waiting requests and tokens of the role; requests are estimated from tokens."""
     tokens = queued_tokens(routers, role)
     share = tokens / max(1, sum(report.queued_prompt_tokens for report in routers))
     requests = share * sum(report.queued_requests for report in routers)

@@ -1,1 +1,1 @@
-"""Time, pods and what goes wrong with them."""
+"""Time and pods of a simulation, and their faults."""

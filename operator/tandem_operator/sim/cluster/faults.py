@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated pool, and when. Times are seconds of the simulation."""
+"""The faults of a simulated pool, with their times in seconds of the simulation."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from tandem_operator.core.role import Role
 
 @dataclass(frozen=True, slots=True)
 class PodLoss:
-    """The oldest ready pod of a role dies; its Deployment makes another."""
+    """A fault: the oldest ready pod of a role dies; its Deployment makes another."""
 
     at_s: float
     role: Role
@@ -15,7 +15,10 @@ class PodLoss:
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """The node of a role's oldest ready pod is taken back: it drains, and dies `notice_s` later."""
+    """A fault: the node of a role's oldest ready pod is reclaimed.
+
+    The pod drains, and dies `notice_s` later.
+    """
 
     at_s: float
     role: Role
@@ -24,7 +27,7 @@ class Reclaimed:
 
 @dataclass(frozen=True, slots=True)
 class SlowPod:
-    """The oldest ready pod of a role takes `factor` times as long for a while."""
+    """A fault: the oldest ready pod of a role takes `factor` times as long for a while."""
 
     at_s: float
     until_s: float
@@ -34,7 +37,7 @@ class SlowPod:
 
 @dataclass(frozen=True, slots=True)
 class MetricsGone:
-    """Routers and engines do not answer; pods and replica counts stay known.
+    """A fault: routers and engines do not answer; pods and replica counts stay known.
 
     Attributes:
         routers: whether the routers are silent too.
@@ -49,7 +52,7 @@ class MetricsGone:
 
 @dataclass(frozen=True, slots=True)
 class CapacityBlocked:
-    """No node takes a new pod."""
+    """A fault: no node takes a new pod."""
 
     at_s: float
     until_s: float
@@ -57,7 +60,7 @@ class CapacityBlocked:
 
 @dataclass(frozen=True, slots=True)
 class SlowStarts:
-    """Pods bound in this time take `factor` times as long to start."""
+    """A fault: pods bound in this time take `factor` times as long to start."""
 
     at_s: float
     until_s: float
@@ -68,5 +71,5 @@ Fault = PodLoss | Reclaimed | SlowPod | MetricsGone | CapacityBlocked | SlowStar
 
 
 def during(fault: MetricsGone | CapacityBlocked | SlowStarts, now_s: float) -> bool:
-    """Whether the fault is on."""
+    """Return whether the fault is active."""
     return fault.at_s <= now_s < fault.until_s

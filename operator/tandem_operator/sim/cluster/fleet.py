@@ -1,4 +1,4 @@
-"""The pods of one role of one pool, as its Deployment keeps them."""
+"""The pods of one role of one pool, as its Deployment controls them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ DRAIN_LOOK_S = 1.0
 
 @dataclass(slots=True, eq=False)
 class SimulatedFleet(Generic[E]):
-    """Pods that are there, and those that are gone. The emptiest are the first to leave.
+    """The existing pods and the past ones. The emptiest pods leave first.
 
     Attributes:
-        engine: makes the engine of a new pod of a name.
+        engine: makes the engine of a new pod with this name.
         up_to_date: brings a pod's engine to the present before it is looked at.
-        when_ready: told of each pod that becomes ready.
+        when_ready: called with each pod that becomes ready.
     """
 
     pool: str
@@ -36,23 +36,23 @@ class SimulatedFleet(Generic[E]):
     _made: int = 0
 
     def begin(self, count: int) -> None:
-        """Have pods that are ready from the start."""
+        """Add pods that are ready from the start."""
         self.asked = count
         for _ in range(count):
             self.cluster.place_ready(self._new())
 
     @property
     def serving(self) -> list[SimulatedPod[E]]:
-        """Pods that new requests may go to."""
+        """Return the pods that can get new requests."""
         return [pod for pod in self.pods if pod.serving]
 
     @property
     def oldest(self) -> SimulatedPod[E] | None:
-        """The serving pod that was made first."""
+        """Return the serving pod that was made first."""
         return next(iter(self.serving), None)
 
     def scale(self, count: int) -> None:
-        """Ask for another count: pods are made, or drained."""
+        """Set another count: pods are made, or drained."""
         self.asked = count
         alive = [pod for pod in self.pods if not pod.leaving]
         if len(alive) > count:
@@ -64,24 +64,24 @@ class SimulatedFleet(Generic[E]):
             self.cluster.place(self._new(), self._ready)
 
     def drain(self, pod: SimulatedPod[E]) -> None:
-        """Let a pod finish what it has and go."""
+        """Let a pod finish its requests and leave."""
         pod.leaving = True
         self._look_at_drain(pod)
 
     def lose(self, pod: SimulatedPod[E]) -> None:
-        """A pod dies; the Deployment makes another."""
+        """End a pod by its death; the Deployment makes another."""
         self.end(pod, self.clock.now_s)
         self.scale(self.asked)
 
     def end(self, pod: SimulatedPod[E], at_s: float) -> None:
-        """A pod is gone since `at_s`."""
+        """End a pod at `at_s`."""
         pod.gone_s = at_s
         self.pods.remove(pod)
         self.gone.append(pod)
         self.cluster.forget(pod)
 
     def gpu_seconds(self, end_s: float) -> float:
-        """GPU-seconds that all pods held until `end_s`."""
+        """Return the GPU-seconds that all pods held until `end_s`."""
         return sum(pod.gpu_seconds(end_s) for pod in (*self.pods, *self.gone))
 
     def _new(self) -> SimulatedPod[E]:
@@ -111,6 +111,6 @@ class SimulatedFleet(Generic[E]):
 
 
 def _worth(pod: SimulatedPod[E]) -> tuple[int, int, int]:
-    """The smallest leaves first: unbound, starting, then the emptiest; of equals the youngest."""
+    """Return the order of leaving: unbound, starting, then the emptiest; of equals the youngest."""
     stage = 0 if pod.bound_s is None else 1 if pod.ready_s is None else 2
     return (stage, pod.engine.requests, -pod.index)

@@ -1,4 +1,4 @@
-"""Pods from creation to their end: bound to GPUs, starting, ready, draining, gone."""
+"""The life of pods: created, bound to GPUs, starting, ready, draining, gone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from tandem_operator.sim.flight import SimulatedFlight
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """Seconds from binding to Ready: lognormal around a median, cut at three times of it."""
+    """Seconds from binding to Ready: lognormal around a median, cut at three times the median."""
 
     median_s: float = 60.0
     sigma: float = 0.0
 
     def draw_s(self, random: Random) -> float:
-        """One start."""
+        """Return one start-up time."""
         if self.sigma == 0.0 or self.median_s <= 0.0:
             return self.median_s
         drawn_s = random.lognormvariate(log(self.median_s), self.sigma)
@@ -29,16 +29,16 @@ class ColdStart:
 
 
 class PodEngine(Protocol):
-    """What a pod's life needs to know of the engine in it."""
+    """The interface between a pod's life and the engine in it."""
 
     slowdown: float
 
     @property
     def requests(self) -> int:
-        """Requests that are here, waiting or running."""
+        """Return the requests that are here, waiting or running."""
 
     def drop_all(self) -> list[SimulatedFlight]:
-        """Lose everything; return whose work it was."""
+        """Drop all requests and return them."""
 
 
 E = TypeVar("E", bound=PodEngine)
@@ -62,12 +62,12 @@ class SimulatedPod(Generic[E]):
 
     @property
     def serving(self) -> bool:
-        """Whether new requests may go here."""
+        """Return whether new requests may go to this pod."""
         return self.ready_s is not None and not self.leaving
 
     @property
     def phase(self) -> PodPhase:
-        """The phase as the API server would show it."""
+        """Return the phase as the API server would show it."""
         if self.leaving:
             return PodPhase.TERMINATING
         if self.ready_s is not None:
@@ -75,7 +75,7 @@ class SimulatedPod(Generic[E]):
         return PodPhase.UNSCHEDULED if self.bound_s is None else PodPhase.STARTING
 
     def gpu_seconds(self, end_s: float) -> float:
-        """GPU-seconds held until `end_s`."""
+        """Return the GPU-seconds held until `end_s`."""
         if self.bound_s is None:
             return 0.0
         gone_s = end_s if self.gone_s is None else min(self.gone_s, end_s)
@@ -84,7 +84,7 @@ class SimulatedPod(Generic[E]):
 
 @dataclass(slots=True)
 class Cluster:
-    """GPUs that all pools share, and the pods that wait for some, in order of creation."""
+    """The GPUs that all pools share, and the pods that wait for GPUs, in order of creation."""
 
     clock: Clock
     random: Random
@@ -101,24 +101,24 @@ class Cluster:
                 self.clock.at(fault.until_s, self._bind)
 
     def place(self, pod: SimulatedPod[E], when_ready: Callable[[SimulatedPod[E]], None]) -> None:
-        """Bind the pod once there is room, start it, and say when it is ready."""
+        """Bind the pod once there is room, start it, and call `when_ready` when it is ready."""
         self._unbound[pod.name] = (pod.gpus, partial(self._start, pod, when_ready))
         self._bind()
 
     def place_ready(self, pod: SimulatedPod[E]) -> None:
-        """Have a pod that was there before the simulation began."""
+        """Add a pod that existed before the simulation began."""
         self._hold(pod)
         pod.ready_s = self.clock.now_s
 
     def forget(self, pod: SimulatedPod[E]) -> None:
-        """Let go of a pod that ended, bound or not."""
+        """Release a pod that ended, bound or not."""
         self._unbound.pop(pod.name, None)
         if pod.bound_s is not None:
             self.held -= pod.gpus
             self._bind()
 
     def _bind(self) -> None:
-        """Bind every pod that there is room for; one that does not fit stops no smaller one."""
+        """Bind every pod that fits; a pod that does not fit blocks no smaller one."""
         if self._on(CapacityBlocked):
             return
         for name, (gpus, start) in list(self._unbound.items()):

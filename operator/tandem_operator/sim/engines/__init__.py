@@ -1,1 +1,1 @@
-"""How fast prefill and decode pods work."""
+"""The speed of prefill and decode pods."""

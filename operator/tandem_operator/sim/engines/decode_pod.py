@@ -1,8 +1,8 @@
 """A decode engine: continuous batching, one token per running request and step.
 
-The pod lives in the past until somebody asks: `advance` runs it step by step up to a moment. A step
-that would end later is not begun in the books, so what joins meanwhile meets the right batch.
-Invariant: the KV tokens held are those of all requests inside, and never exceed the capacity.
+The pod stays in the past until `advance` runs it step by step up to a moment. A step that would end
+later is not begun. So a request that joins meanwhile meets the right batch. Invariant: the held KV
+tokens are those of all requests inside, and never exceed the capacity.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tandem_routing.verdict import Ending
 
 NEVER_S = float("inf")
 FIRST_IN_LINE_S = -1.0
-# Room left for the batch to grow before the next request is let in: less preemption.
+# Room for the batch to grow before the next request is admitted: this avoids preemption.
 WATERMARK = 0.01
 
 
@@ -44,29 +44,29 @@ class DecodePod:
 
     @property
     def requests(self) -> int:
-        """Requests that are here, waiting or running."""
+        """Return the requests that are here, waiting or running."""
         return len(self._running) + len(self._waiting) + len(self._computing)
 
     @property
     def running(self) -> int:
-        """Requests in the batch."""
+        """Return the requests in the batch."""
         return len(self._running) + len(self._computing)
 
     @property
     def computing(self) -> int:
-        """Requests whose prompt this pod computes by itself."""
+        """Return the requests whose prompt this pod computes itself."""
         return len(self._computing)
 
     def waiting(self, now_s: float) -> int:
-        """Requests whose KV is here and that are not let in yet."""
+        """Return the requests whose KV is here and that are not admitted yet."""
         return sum(1 for ready_s, _, _ in self._waiting if ready_s <= now_s)
 
     def fits(self, prompt_tokens: int, output_tokens: int) -> bool:
-        """Whether a request could run here alone."""
+        """Return whether a request could run here alone."""
         return prompt_tokens + output_tokens <= self.profile.kv_capacity_tokens
 
     def join(self, flight: SimulatedFlight, ready_s: float) -> None:
-        """Take a request whose KV is here from `ready_s` on."""
+        """Add a request whose KV is here from `ready_s` on."""
         if flight.compute_tokens == 0:
             self.transfer_sum_s += flight.handover_s
             self.transfer_count += 1
@@ -87,7 +87,7 @@ class DecodePod:
                 return
 
     def drop_all(self) -> list[SimulatedFlight]:
-        """Lose everything, as a pod does that dies; return whose work it was."""
+        """Drop all requests, as the death of a pod does, and return them."""
         lost = [entry[2] for entry in (*self._running, *self._waiting)] + self._computing
         for flight in (entry[2] for entry in self._running):
             flight.made = self._made(flight)
@@ -101,7 +101,7 @@ class DecodePod:
         return flight.made + self._steps - self._started[flight.number]
 
     def _admit(self) -> bool:
-        """Let in what is here and fits; whether the next one must wait for room."""
+        """Admit requests that are here and fit; return whether the next one must wait for room."""
         capacity = self.profile.kv_capacity_tokens
         while self._waiting and self._waiting[0][0] <= self.at_s:
             inside = len(self._running) + len(self._computing)
@@ -129,7 +129,7 @@ class DecodePod:
         heappush(self._running, (self._steps + left, self._starts, flight))
 
     def _plain_steps(self, until_s: float, *, blocked: bool) -> bool:
-        """Steps of one batch until somebody ends or may join; false when the time is up."""
+        """Run steps of one batch until a request ends or may join; return false if time is up."""
         batch, slow = len(self._running), self.slowdown
         at_s, kv, steps = self.at_s, self.kv_tokens, self._steps
         goal = steps + 1 if self._fresh else self._running[0][0]
@@ -164,7 +164,7 @@ class DecodePod:
         return in_time
 
     def _mixed_step(self, until_s: float) -> bool:
-        """One step that also computes a chunk of a prompt; false when it would end too late."""
+        """Run one step that also computes a chunk of a prompt; return false if it ends too late."""
         batch = len(self._running)
         if self.kv_tokens + batch + 1 > self.profile.kv_capacity_tokens and batch:
             self._preempt()
@@ -174,7 +174,7 @@ class DecodePod:
         tokens = min(flight.compute_tokens, max(1, self.profile.max_num_batched_tokens - batch))
         cost_s = self.profile.pass_s([(before, tokens)])
         if batch:
-            # One pass does both: what a pass costs before its first token is paid once.
+            # One pass does both: the fixed cost of a pass occurs once.
             cost_s += self.profile.step_s(batch, self.kv_tokens) - self.profile.work_s(0)
         noise = self.jitter[self._steps & (len(self.jitter) - 1)]
         end_s = self.at_s + cost_s * self.slowdown * noise
@@ -201,7 +201,7 @@ class DecodePod:
         return True
 
     def _settle(self) -> None:
-        """Note first tokens and let go of what has all its tokens."""
+        """Note first tokens, and remove requests that have all their tokens."""
         for flight in self._fresh:
             flight.first_s = self.at_s
         self._fresh.clear()
@@ -215,7 +215,7 @@ class DecodePod:
             self.ended.append(flight)
 
     def _preempt(self) -> None:
-        """Put the request that started last back in line; its KV is lost and computed again."""
+        """Put the request that started last back in the queue; its KV must be computed again."""
         entry = max(self._running, key=lambda each: each[1])
         flight = entry[2]
         self._running.remove(entry)

@@ -1,7 +1,8 @@
-"""What a pool learned of its engines, as a profile that says what is learned and what is guessed.
+"""The learned engine models of a pool, as a profile that separates learned from guessed values.
 
 The core learns straight lines: a0 + a1 u + a2 u x context of a prefill, d0 + d1 b + d2 K of a
-decode step. A profile is points; these lie on the lines, so that reading them gives the lines back.
+decode step. A profile consists of points on these lines, so reading the points gives the lines
+back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,10 +32,10 @@ class NotLearnedError(ValueError):
 def learned_profile(
     memory: Memory, *, pool: str, max_model_len: int, max_num_seqs: int
 ) -> dict[str, Any]:
-    """The document of a profile file.
+    """Return the document of a profile file.
 
     Raises:
-        NotLearnedError: nothing is known of a prefill or of a decode step.
+        NotLearnedError: nothing is known about a prefill or about a decode step.
     """
     revision = newest(memory.learned.engines)
     models = EngineModels() if revision is None else memory.learned.engines[revision]
@@ -75,7 +76,7 @@ def learned_profile(
             found["decode"]["y_context_length"].append(context)
             found["decode"]["z_itl"].append(_ms(seconds))
     if memory.overhead_s is not None:
-        # What TTFT holds besides queue and prefill: the transfer and one decode step.
+        # The parts of TTFT besides queue and prefill: the transfer and one decode step.
         found["transfer_ms"] = max(0.0, memory.overhead_s - dot(step, (1.0, 1.0, 0.0))) / MS
         found["transfer_ms_per_token"] = 0.0
     starts_s = _seconds(memory.starts)
@@ -88,7 +89,7 @@ def learned_profile(
 
 
 def origins(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What each part of a document of `learned_profile` rests on, in words."""
+    """Yield the source of each part of a document of `learned_profile`, in words."""
     origin = document["origin"]
     for key, name in (("prefill", "prefill"), ("decode_step", "decode step")):
         yield name, _line_words(origin[key])
@@ -129,7 +130,7 @@ def _measured(models: EngineModels, which: str) -> bool:
 
 
 def _origin(line: Line, coefficients: Triple, *, measured: bool) -> dict[str, Any]:
-    """Where a line's coefficients come from; `context_from` is that of the last alone."""
+    """Return the sources of a line's coefficients; `context_from` is that of the last one."""
     source = TRAFFIC if line.measured else START_UP if measured else PRIOR
     context = PRIOR
     if line.measured:
@@ -164,7 +165,7 @@ def _enough(starts_s: Sequence[float]) -> bool:
 
 
 def _prompts(longest: int) -> Sequence[int]:
-    """Lengths from short to the longest, each twice as long as the one before."""
+    """Return lengths from short to the longest, each twice as long as the one before."""
     found = [max(4 * LEAST_PROMPT_TOKENS, longest)]
     while found[-1] // 2 >= LEAST_PROMPT_TOKENS:
         found.append(found[-1] // 2)

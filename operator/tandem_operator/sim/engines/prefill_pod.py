@@ -8,14 +8,14 @@ from tandem_operator.sim.flight import SimulatedFlight
 
 
 class PrefixCache:
-    """The prefix blocks a pod holds, least recently used first to go."""
+    """The prefix blocks that a pod holds; the least recently used go first."""
 
     def __init__(self, *, blocks: int) -> None:
         self._most = blocks
         self._held: OrderedDict[int, None] = OrderedDict()
 
     def hits(self, blocks: tuple[int, ...]) -> int:
-        """How many blocks from the first one on are held."""
+        """Return the number of held blocks from the first one on."""
         count = 0
         for block in blocks:
             if block not in self._held:
@@ -45,7 +45,7 @@ class SimulatedLegs:
     output_tokens: int = 0
 
     def busy_until(self, now_s: float) -> float:
-        """Time with at least one request outstanding."""
+        """Return the time with at least one request outstanding."""
         return self.busy_s + (0.0 if self.since_s is None else now_s - self.since_s)
 
 
@@ -73,35 +73,35 @@ class PrefillPod:
 
     @property
     def requests(self) -> int:
-        """Requests that are here, waiting or running."""
+        """Return the requests that are here, waiting or running."""
         return len(self._jobs)
 
     @property
     def running(self) -> int:
-        """Requests in the pass under way."""
+        """Return the requests in the present pass."""
         return len(self._pass)
 
     @property
     def idle(self) -> bool:
-        """Whether no pass is under way."""
+        """Return whether no pass is in progress."""
         return not self._pass
 
     def cached_tokens(self, flight: SimulatedFlight) -> int:
-        """Tokens of the prompt that this pod need not compute; at least one is always computed."""
+        """Return the prompt tokens that this pod need not compute; it computes at least one."""
         if self.cache is None or not flight.request.blocks:
             return 0
         hit = self.cache.hits(flight.request.blocks) * self.block_tokens
         return min(hit, flight.request.prompt_tokens - 1)
 
     def enter(self, flight: SimulatedFlight, now_s: float) -> None:
-        """Take a request."""
+        """Add a request."""
         if not self._jobs:
             self.totals.since_s = now_s
         self._jobs.append(_Job(flight, done_tokens=0))
         self.outstanding_tokens += flight.request.prompt_tokens
 
     def start_pass(self, now_s: float) -> float | None:
-        """Begin the next pass and return when it ends; `None` with nothing to do."""
+        """Begin the next pass and return its end; `None` if there is nothing to do."""
         profile = self.profile
         room = profile.max_num_batched_tokens
         parts: list[tuple[int, int]] = []
@@ -138,7 +138,7 @@ class PrefillPod:
         return ended
 
     def drop_all(self) -> list[SimulatedFlight]:
-        """Lose everything, as a pod does that dies; return whose work it was."""
+        """Drop all requests, as the death of a pod does, and return them."""
         lost = [job.flight for job in self._jobs]
         self._jobs.clear()
         self._pass.clear()

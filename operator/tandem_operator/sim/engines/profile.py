@@ -1,7 +1,8 @@
-"""How fast one engine replica is: seconds of a prefill pass and of a decode step.
+"""The speed of one engine replica: seconds of a prefill pass and of a decode step.
 
-A prefill pass costs what its new tokens cost together, plus attention of each prompt to itself: the
-former is read off the measured curve, the latter grows with the square of the prompt.
+A prefill pass costs the time of its new tokens together, plus the attention of each prompt to
+itself. The first part is read from the measured curve. The second part grows with the square of the
+prompt.
 """
 
 from bisect import bisect_right
@@ -25,20 +26,21 @@ class Curve:
             raise ValueError("a curve needs at least 2 points in rising order of x")
 
     def at(self, x: float) -> float:
-        """The value at `x`; outside the points, the nearest line goes on."""
+        """Return the value at `x`; outside the points, the nearest line continues."""
         (x0, y0), (x1, y1) = self.segment(x)
         return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
     def segment(self, x: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """The two points whose line holds at `x`."""
+        """Return the two points whose line holds at `x`."""
         index = bisect_right(self.points, (x, float("inf")))
         index = min(max(1, index), len(self.points) - 1)
         return self.points[index - 1], self.points[index]
 
     def bend(self) -> float:
-        """The coefficient of x squared, by the points nearest to the last x, its half and quarter.
+        """Return the coefficient of x squared at the end of the curve.
 
-        Nearer to zero a curve bends for other reasons: a floor that more tokens soon outgrow.
+        It follows from the points nearest to the last x, its half and its quarter. Nearer to zero a
+        curve bends for other reasons, such as a floor that more tokens soon outgrow.
         """
         last = self.points[-1][0]
         chosen = {min(self.points, key=lambda p: abs(p[0] - last * s)) for s in (0.25, 0.5, 1.0)}
@@ -65,12 +67,12 @@ class EngineProfile:
         prefill: seconds to prefill one prompt alone, by its tokens.
         steps: per context length, seconds of a decode step by batch size.
         transfer_s, transfer_s_per_token: KV transfer between two pods.
-        kv_bytes_per_token: what one token holds in the KV cache; `None`: not known.
+        kv_bytes_per_token: bytes of one token in the KV cache; `None`: not known.
         jitter: sigma of the lognormal noise on every pass and step; zero: none.
-        attention_s_per_token2: of new tokens to each other, by their number squared, as passes
-            of several prompts show it; `None`: as of long prompts, by the end of the curve.
-        attention_by_mean: whether a pass is priced as so many prompts of its mean length, as
-            NVIDIA's replay does it, and not prompt by prompt.
+        attention_s_per_token2: time of attention between new tokens, by their number squared, as
+            passes of several prompts show it; `None`: that of long prompts, from the curve's end.
+        attention_by_mean: whether a pass counts as so many prompts of its mean length, as in
+            NVIDIA's replay, and not prompt by prompt.
     """
 
     name: str
@@ -105,15 +107,15 @@ class EngineProfile:
         object.__setattr__(self, "_flat", flat)
 
     def work_s(self, tokens: float) -> float:
-        """A pass over `tokens` new tokens in all, without attention among them."""
+        """Return the time of a pass over `tokens` new tokens, without attention among them."""
         return max(0.0, self._flat.at(tokens))
 
     def attention_s(self, context: float, tokens: float) -> float:
-        """Attention of `tokens` new tokens to themselves and the `context` before them."""
+        """Return the attention time of `tokens` new tokens to themselves and their `context`."""
         return tokens * (2.0 * self._bend * context + self._own_bend * tokens)
 
     def pass_s(self, parts: Sequence[tuple[float, float]]) -> float:
-        """A pass over parts of prompts: of each, the tokens done before and the new ones."""
+        """Return the time of a pass over parts of prompts: of each, its done and its new tokens."""
         tokens = sum(new for _, new in parts)
         if self.attention_by_mean:
             count = len(parts)
@@ -124,7 +126,7 @@ class EngineProfile:
         return self.work_s(tokens) + attention_s
 
     def service_s(self, prompt_tokens: float, cached_tokens: float = 0) -> float:
-        """Seconds of one prompt on an idle replica that has `cached_tokens` of it."""
+        """Return the seconds of one prompt on an idle replica that has `cached_tokens` of it."""
         total_s, done = 0.0, cached_tokens
         while done < prompt_tokens:
             chunk = min(self.max_num_batched_tokens, prompt_tokens - done)
@@ -133,22 +135,22 @@ class EngineProfile:
         return total_s
 
     def handover_s(self, prompt_tokens: int) -> float:
-        """Seconds to bring a prompt's KV from one pod to another."""
+        """Return the seconds that move a prompt's KV from one pod to another."""
         return self.transfer_s + self.transfer_s_per_token * prompt_tokens
 
     def handover_gb_per_s(self) -> float | None:
-        """Speed of long transfers; `None` where a token's size in the cache is not known."""
+        """Return the speed of long transfers; `None` if a token's bytes are not known."""
         if self.kv_bytes_per_token is None or self.transfer_s_per_token <= 0.0:
             return None
         return self.kv_bytes_per_token / self.transfer_s_per_token / 1e9
 
     def step_s(self, batch: int, kv_tokens: float) -> float:
-        """Seconds of one decode step."""
+        """Return the seconds of one decode step."""
         line = self.line(batch, kv_tokens)
         return line.fixed_s + line.per_token_s * kv_tokens
 
     def line(self, batch: int, kv_tokens: float) -> StepLine:
-        """The straight piece of step time that holds at `kv_tokens` for this batch size."""
+        """Return the straight piece of step time that holds at `kv_tokens` for this batch size."""
         lines = self._lines.get(batch)
         if lines is None:
             lines = self._lines[batch] = self._lines_of(batch)
@@ -163,15 +165,15 @@ class EngineProfile:
             return (StepLine(knots[0][1], 0.0, float("inf")),)
         lines = []
         for (k0, y0), (k1, y1) in pairwise(knots):
-            # Noise of a measurement may make a longer context look quicker; a simulation that
-            # believed it would run faster the fuller it got.
+            # Noise may make a longer context look quicker. A simulation that used it would become
+            # faster with a fuller cache.
             slope = max(0.0, (y1 - y0) / (k1 - k0))
             lines.append(StepLine(max(LEAST_STEP_S, y0 - slope * k0), slope, k1))
         lines[-1] = StepLine(lines[-1].fixed_s, lines[-1].per_token_s, float("inf"))
         return tuple(lines)
 
     def largest_batch(self, tpot_s: float, context_tokens: float) -> int:
-        """The largest batch whose step keeps `tpot_s` and whose KV fits; at least one."""
+        """Return the largest batch whose step keeps `tpot_s` and whose KV fits; at least one."""
         most = min(self.max_num_seqs, int(self.kv_capacity_tokens / max(1.0, context_tokens)))
         batches = range(1, max(1, most) + 1)
         # Noise again: the first batch that breaks the bound ends the search.
@@ -192,7 +194,7 @@ def straight_profile(
     max_num_seqs: int = 256,
     max_num_batched_tokens: int = 8192,
 ) -> EngineProfile:
-    """A profile of straight lines: prefill a0 + a1 u, step d0 + d1 b + d2 K."""
+    """Return a profile of straight lines: prefill a0 + a1 u, step d0 + d1 b + d2 K."""
     a0, a1 = prefill
     d0, d1, d2 = step
     steps = tuple(
@@ -210,9 +212,10 @@ def straight_profile(
 
 
 def jitter_factors(profile: EngineProfile, seed: str) -> tuple[float, ...]:
-    """Factors on one pod's passes and steps, used in turn: as many as a power of two.
+    """Return factors on one pod's passes and steps, used in turn; their number is a power of two.
 
-    A step's factor depends on its number alone, so that a pod looked at more often runs the same.
+    A step's factor depends only on its number. So a pod runs the same however often it is looked
+    at.
     """
     if profile.jitter <= 0.0:
         return (1.0,)
@@ -221,5 +224,5 @@ def jitter_factors(profile: EngineProfile, seed: str) -> tuple[float, ...]:
 
 
 def rising(points: Sequence[tuple[float, float]]) -> Curve:
-    """A curve through points in any order; of equal x, the last counts."""
+    """Return a curve through points in any order; of equal x, the last counts."""
     return Curve(tuple(sorted(dict(points).items())))

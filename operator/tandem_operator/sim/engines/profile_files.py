@@ -1,4 +1,4 @@
-"""Read engine profiles: a measured grid, or tables of estimates by context and batch."""
+"""The reader of engine profiles: a measured grid, or tables of estimates by context and batch."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ class ProfileError(ValueError):
 
 
 def read_profile(text: str, *, source: str, table: str | None = None) -> EngineProfile:
-    """The profile that a JSON file named `source` holds.
+    """Return the profile in the text of a JSON file named `source`.
 
-    A file of tables holds several: `table` picks one by `system/model/tpN`.
+    A file of tables holds several: `table` chooses one by `system/model/tpN`.
 
     Raises:
         ProfileError: not JSON, a field missing or of the wrong kind, an unknown table.
@@ -72,7 +72,7 @@ def _transfer_s(raw: Mapping[str, Any], name: str, usual_ms: float) -> float:
 
 
 def read_cold_start(text: str, *, source: str) -> ColdStart | None:
-    """How pods of these engines start, where a profile's file says it."""
+    """Return the start-up time of pods with these engines, if the profile's file has it."""
     raw = json.loads(text)
     table = raw.get("cold_start") if isinstance(raw, dict) else None
     if table is None:

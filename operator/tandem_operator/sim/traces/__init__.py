@@ -1,1 +1,1 @@
-"""What users ask for: read, recorded or made."""
+"""The requests of users: read, recorded or generated."""

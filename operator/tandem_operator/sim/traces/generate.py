@@ -1,4 +1,4 @@
-"""Make traces: arrivals from a rate that varies as one says, lengths from a distribution.
+"""The generator of traces: arrivals from a varying rate, lengths from a distribution.
 
 Everything is drawn from one seed; the same arguments give the same trace.
 """
@@ -17,7 +17,7 @@ HIGHEST_WAVE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Lognormal token counts around a median, clipped. A sigma of zero gives the median always."""
+    """Lognormal token counts around a median, clipped. A sigma of zero always gives the median."""
 
     median: float
     sigma: float = 0.0
@@ -33,7 +33,7 @@ class Lengths:
             )
 
     def draw(self, random: Random) -> int:
-        """One length."""
+        """Return one length."""
         value = random.lognormvariate(log(self.median), self.sigma) if self.sigma else self.median
         return min(self.most, max(self.least, int(value)))
 
@@ -47,12 +47,12 @@ class Mix:
 
 
 def constant(rate_rps: float) -> Rate:
-    """The same rate always."""
+    """Return a rate that never changes."""
     return lambda _: rate_rps
 
 
 def ramp(start_rps: float, end_rps: float, *, begin_s: float, end_s: float) -> Rate:
-    """A straight line from one rate to another, level before and after."""
+    """Return a straight line from one rate to another, level before and after."""
 
     def rate(at_s: float) -> float:
         share = (at_s - begin_s) / max(1e-9, end_s - begin_s)
@@ -62,12 +62,12 @@ def ramp(start_rps: float, end_rps: float, *, begin_s: float, end_s: float) -> R
 
 
 def step(before_rps: float, after_rps: float, *, at_s: float) -> Rate:
-    """One rate, then another from one moment on."""
+    """Return one rate before a moment, and another from then on."""
     return lambda now_s: after_rps if now_s >= at_s else before_rps
 
 
 def sine(low_rps: float, high_rps: float, *, period_s: float) -> Rate:
-    """A wave that begins at its lowest.
+    """Return a wave that begins at its lowest value.
 
     Raises:
         ValueError: a period that is not above 0.
@@ -78,12 +78,12 @@ def sine(low_rps: float, high_rps: float, *, period_s: float) -> Rate:
 
 
 def burst(rate: Rate, *, factor: float, begin_s: float, end_s: float) -> Rate:
-    """Another rate times `factor` for a while."""
+    """Return another rate times `factor` for a while."""
     return lambda at_s: rate(at_s) * (factor if begin_s <= at_s < end_s else 1.0)
 
 
 def diurnal(night_rps: float, day_rps: float, *, day_s: float = DAY_S) -> Rate:
-    """A day: least before dawn, a steep morning, a plateau until the evening.
+    """Return a day: least before dawn, a steep morning, a plateau until the evening.
 
     Raises:
         ValueError: a day that is not above 0.
@@ -102,7 +102,7 @@ def diurnal(night_rps: float, day_rps: float, *, day_s: float = DAY_S) -> Rate:
 
 
 def poisson(name: str, rate: Rate, *, most_rps: float, span_s: float, mix: Mix, seed: int) -> Trace:
-    """Arrivals of a Poisson process whose rate varies, by thinning one of rate `most_rps`.
+    """Return arrivals of a Poisson process with a varying rate, thinned from one of `most_rps`.
 
     Raises:
         ValueError: a rate that is negative or above `most_rps`, or no time at all.
@@ -139,7 +139,7 @@ class MmppState:
 
 
 def mmpp(name: str, states: tuple[MmppState, ...], *, span_s: float, mix: Mix, seed: int) -> Trace:
-    """A Poisson process whose rate jumps at random between states, never to the same one.
+    """Return a Poisson process whose rate jumps at random between states, never to the same one.
 
     Raises:
         ValueError: fewer than two states, or no time at all.
@@ -166,15 +166,15 @@ def mmpp(name: str, states: tuple[MmppState, ...], *, span_s: float, mix: Mix, s
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """Programs that work in sessions: each call sends again all that was said before, and more.
+    """Programs that work in sessions: each call sends all earlier text again, and more.
 
     Attributes:
-        count: how many agents there are.
+        count: number of agents.
         calls: mean number of calls of a session.
         think_s: mean pause between two calls of a session.
         rest_s: mean pause between two sessions of an agent.
         growth_tokens: mean tokens that each call adds to the prompt.
-        most_tokens: the longest prompt; a session that outgrows it goes on with a new one.
+        most_tokens: the longest prompt; a session that exceeds it continues with a new one.
     """
 
     count: int
@@ -199,7 +199,7 @@ class Agents:
 
 
 def agents(name: str, kind: Agents, *, span_s: float, mix: Mix, seed: int) -> Trace:
-    """Arrivals of agents that are on and off; prompts of a session share their prefix blocks.
+    """Return arrivals of agents that are on and off; prompts of a session share prefix blocks.
 
     Raises:
         ValueError: no time at all.
@@ -216,7 +216,8 @@ def agents(name: str, kind: Agents, *, span_s: float, mix: Mix, seed: int) -> Tr
                 if prompt > kind.most_tokens:
                     prompt = min(kind.most_tokens, mix.prompt.draw(random))
                     first_block = blocks_used
-                # Full ones only: of the last the next prompt holds more than this one computes.
+                # Only full blocks: the next prompt has more tokens in the last one than this one
+                # computes.
                 blocks_used = first_block + prompt // BLOCK_TOKENS
                 output = mix.output.draw(random)
                 blocks = tuple(range(first_block, blocks_used))

@@ -1,4 +1,4 @@
-"""Read traces in the formats of Azure, Mooncake and ServeGen, line by line.
+"""The reader of traces in the formats of Azure, Mooncake and ServeGen, line by line.
 
 A line that cannot be read is an error that names the file and the line; nothing is skipped.
 """
@@ -24,20 +24,21 @@ MOST_REQUESTS = 2_000_000
 LEAST_CV, MOST_CV = 0.1, 8.0
 SERVEGEN_SIGMA = 1.0
 WINDOW_S = 600.0
-# Of a shorter gap time would not move: whatever the rate, there are too many requests.
+# Below this gap, time would not move: at any rate, there are too many requests.
 LEAST_GAP_S = 1e-12
-# The traffic of an office stops for a long weekend. What stops for longer is a time written wrong:
-# simulated it would take minutes, or for ever.
+# The traffic of an office stops for a long weekend. A longer stop is a wrong time: its simulation
+# would take minutes, or never end.
 MOST_GAP_S = 3.0 * DAY_S
 
-# Files of 2023 have 100 ns digits, of which `fromisoformat` takes six; those of 2024 an offset.
+# Files of 2023 have 100 ns digits, and `fromisoformat` reads six of them; files of 2024 have an
+# offset.
 MOMENT = re.compile(r"([^.]*?)(?:\.([0-9]+))?(Z|[+-][0-9]{2}:?[0-9]{2})?")
 
 Row = tuple[int, TraceRequest]
 
 
 class TraceFormat(StrEnum):
-    """Who published the trace."""
+    """The publisher of the trace."""
 
     AZURE = "azure"
     MOONCAKE = "mooncake"
@@ -58,10 +59,10 @@ def read_trace(
     span_s: float | None = None,
     most_requests: int = MOST_REQUESTS,
 ) -> Trace:
-    """The trace that `lines` of the file named `source` hold, of the first `span_s` seconds.
+    """Return the trace in `lines` of the file named `source`, of the first `span_s` seconds.
 
-    A ServeGen file holds rates, not requests: they are drawn with `seed`, at `rate_scale` times the
-    rate. Recorded requests are laid over themselves, as `scaled` does it.
+    A ServeGen file contains rates, not requests: they are drawn with `seed`, at `rate_scale` times
+    the rate. Recorded requests are scaled by copies of the trace, as in `scaled`.
 
     Raises:
         TraceError: no request, too many of them, a broken line, a time far from all others, or a
@@ -97,7 +98,7 @@ def _at_most(most: int, requests: Iterable[TraceRequest], source: str) -> Iterat
 
 
 def _too_many(source: str, most: int, part_s: float, *, instead: str = "") -> TraceError:
-    """The fault; `part_s` is what of the trace holds about as much as may be."""
+    """Return the fault; `part_s` is the length of a part of the trace that is small enough."""
     half_s = part_s / 2.0
     span = f"{half_s:.0f}s" if half_s >= 1.0 else f"{half_s:.2g}s"
     return TraceError(
@@ -108,12 +109,12 @@ def _too_many(source: str, most: int, part_s: float, *, instead: str = "") -> Tr
 def _recorded(
     rows: Iterable[Row], source: str, end_s: float, most: int
 ) -> tuple[TraceRequest, ...]:
-    """The requests by time, the first at zero, until `end_s`."""
+    """Return the requests by time, the first at zero, until `end_s`."""
     first_s = inf
     found: list[Row] = []
     for number, request in rows:
         first_s = min(first_s, request.at_s)
-        # Later rows can only bring the beginning forward: this one is past the end for good.
+        # Later rows can only move the beginning forward: this one stays past the end.
         if request.at_s - first_s >= end_s:
             continue
         if len(found) >= most:
@@ -184,7 +185,7 @@ def _mooncake(lines: Iterable[str], source: str) -> Iterator[Row]:
 def _servegen(
     lines: Iterable[str], source: str, random: Random, rate_scale: float, end_s: float
 ) -> Iterator[TraceRequest]:
-    """Per window: gamma gaps at its rate and burstiness, lognormal lengths around its means."""
+    """Yield requests by window: gamma gaps at its rate, lognormal lengths around its means."""
     at_s = 0.0
     for start_s, rate, cv, prompt, output in _windows(lines, source, end_s):
         if rate * rate_scale == 0.0:
@@ -198,10 +199,10 @@ def _servegen(
 
 
 def _windows(lines: Iterable[str], source: str, end_s: float) -> Iterator[tuple[float, ...]]:
-    """Start, rate, CV and mean lengths of each window; the first starts at zero.
+    """Yield start, rate, CV and mean lengths of each window; the first starts at zero.
 
-    One whose columns are all zero is a gap in the source, and unknown is not zero: it is taken to
-    be as the window before it, and gaps at the beginning as the first window that is known.
+    A window whose columns are all zero is a gap in the source, and unknown is not zero. It counts
+    as the window before it. Gaps at the beginning count as the first known window.
     """
     columns = ("t_s", "rate_rps", "rate_weighted_cv", "mean_input_tokens", "mean_output_tokens")
     unknown: list[float] = []
@@ -268,7 +269,7 @@ def _number(row: Mapping[str, Any], name: str, where: str) -> float:
 def _tokens(row: Mapping[str, Any], name: str, where: str) -> int:
     count = _parsed(row, name, where, int, "a whole number of tokens of at least 0")
     _no_giant(count, name, where)
-    # A request with no output is one that ended at once: its first token is its last.
+    # A request without output ended at once: its first token is its last.
     return max(1, count)
 
 

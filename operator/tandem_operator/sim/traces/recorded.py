@@ -1,7 +1,7 @@
-"""Make a trace of what routers saw: lengths, arrivals, and prefix blocks that say nothing of words.
+"""The maker of traces from routers' records: lengths, arrivals, and prefix blocks without text.
 
-Routers mark by chunks of bytes how far prompts are alike; traces do it by blocks of tokens. The
-tokens of a chunk are taken from the record as a whole, so that what is alike stays alike.
+Routers mark by chunks of bytes how far prompts are equal; traces do so by blocks of tokens. The
+tokens of a chunk are a mean over the whole record, so equal prompts stay equal.
 """
 
 import json
@@ -14,7 +14,7 @@ from tandem_operator.sim.traces.trace import BLOCK_TOKENS, Trace, TraceRequest
 from tandem_routing.history import prompt_bucket
 
 USUAL_CHUNK_TOKENS = 256.0
-# Of a shorter prompt, what is left behind its last whole chunk would count for much.
+# In a shorter prompt, the rest behind its last whole chunk would have too much weight.
 LEAST_CHUNKS = 4
 
 
@@ -23,9 +23,9 @@ class LoggedRequest:
     """One request as a router saw it, on a clock that all routers share.
 
     Attributes:
-        cached_tokens: `None` where no engine said.
-        output_tokens: of the whole answer where it is `whole`, else those made so far.
-        marks: of the prompt's chunks, from the first on.
+        cached_tokens: `None` if no engine reported them.
+        output_tokens: tokens of the whole answer if it is `whole`, else those made so far.
+        marks: marks of the prompt's chunks, from the first on.
     """
 
     at_s: float
@@ -38,11 +38,11 @@ class LoggedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrace:
-    """The trace, and what is known of it besides.
+    """The trace, and other facts about it.
 
     Attributes:
-        drawn: how many answers were not whole; their lengths are drawn from whole ones.
-        cached_share: of the prompt tokens of which engines said; `None` where none did.
+        drawn: number of answers that were not whole; their lengths are drawn from whole ones.
+        cached_share: cached share of the reported prompt tokens; `None` without any report.
     """
 
     trace: Trace
@@ -53,9 +53,9 @@ class RecordedTrace:
 def recorded(
     name: str, seen: Sequence[LoggedRequest], *, since_s: float, seed: int = 1
 ) -> RecordedTrace | None:
-    """The trace of these requests, its clock zero at `since_s`.
+    """Return the trace of these requests, with its clock zero at `since_s`.
 
-    `None` where no answer is whole: nothing would be known of how long answers are.
+    Returns `None` if no answer is whole, because the length of answers would not be known.
     """
     ordered = sorted(seen, key=lambda each: each.at_s)
     if not any(each.whole for each in ordered):
@@ -82,7 +82,7 @@ def recorded(
 
 
 def trace_lines(trace: Trace) -> Iterator[str]:
-    """The trace in Mooncake's format, one request a line."""
+    """Yield the trace in Mooncake's format, one request a line."""
     for request in trace.requests:
         row = {
             "timestamp": round(1000.0 * request.at_s, 1),
@@ -94,9 +94,10 @@ def trace_lines(trace: Trace) -> Iterator[str]:
 
 
 class _Outputs:
-    """Lengths of answers; of one that is not whole, that of a whole one to a prompt like its own.
+    """The lengths of answers; one that is not whole gets that of a whole one.
 
-    At least as long as what was made of it: so what fails after many tokens is not taken for short.
+    The whole answer belongs to a prompt of similar length. It is at least as long as the part that
+    was made. So an answer that failed after many tokens does not count as short.
     """
 
     def __init__(self, seen: Iterable[LoggedRequest], random: Random) -> None:
@@ -125,7 +126,7 @@ def _chunk_tokens(seen: Iterable[LoggedRequest]) -> float:
 
 
 def _blocks(seen: LoggedRequest, chunk_tokens: float, numbers: dict[bytes, int]) -> Iterator[int]:
-    """The prompt's whole blocks, each told by the chunk in which it ends."""
+    """Yield the prompt's whole blocks, each named by the chunk in which it ends."""
     for block in range(seen.prompt_tokens // BLOCK_TOKENS):
         place = ceil((block + 1) * BLOCK_TOKENS / chunk_tokens) - 1
         if place >= len(seen.marks):

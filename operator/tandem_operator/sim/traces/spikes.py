@@ -1,4 +1,4 @@
-"""Make traces that change at once: spikes out of silence, or requests of other lengths.
+"""The generator of traces with sudden changes: spikes out of silence, or other lengths.
 
 Everything is drawn from one seed; the same arguments give the same trace.
 """
@@ -45,7 +45,7 @@ class Spikes:
 
     @property
     def mean_rps(self) -> float:
-        """The rate over a long time."""
+        """Return the rate over a long time."""
         (short, long), spike_s = self.silence_s, sum(self.spike_s) / 2.0
         silence_s = (long - short) / log(long / short) if long > short else short
         share = spike_s / (spike_s + silence_s)
@@ -53,7 +53,7 @@ class Spikes:
 
 
 def spikes(name: str, kind: Spikes, *, span_s: float, mix: Mix, seed: int) -> Trace:
-    """A silence, a spike, and so on until the end.
+    """Return a silence, a spike, and so on until the end.
 
     Raises:
         ValueError: no time at all.
@@ -92,7 +92,7 @@ def shift(
     span_s: float,
     seed: int,
 ) -> Trace:
-    """As many requests per second as before, but of other lengths from `at_s` on.
+    """Return requests at one rate that have other lengths from `at_s` on.
 
     Raises:
         ValueError: a rate that is not above 0, or no time at all.

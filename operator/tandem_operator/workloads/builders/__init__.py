@@ -1,1 +1,1 @@
-"""The objects of a pool as they should be."""
+"""The desired objects of a pool."""

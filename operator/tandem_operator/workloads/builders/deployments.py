@@ -1,4 +1,4 @@
-"""Deployments: one builder for every component. Replica counts never stand in them."""
+"""Deployments: one builder for every component. They never contain replica counts."""
 
 from tandem_operator.core.guard.rollout import RolloutStep
 from tandem_operator.workloads.builders.pod_templates import Template
@@ -10,13 +10,13 @@ PROGRESS_DEADLINE_S = 3600
 
 
 def deployment(name: PoolName, component: str, template: Template, *, step: RolloutStep) -> Object:
-    """A component's Deployment, without `spec.replicas`, which is written by a manager of its own.
+    """Return a component's Deployment, without `spec.replicas`: another manager writes that field.
 
     Args:
         name: the pool.
         component: a role or the router.
         template: its pods.
-        step: how a rollout may go on.
+        step: the next step of a rollout.
     """
     head = name.head(
         api_version="apps/v1",

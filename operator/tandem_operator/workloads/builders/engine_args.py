@@ -1,4 +1,4 @@
-"""From the spec to the engine launcher's command line, and to the revision that pairs pods."""
+"""The engine launcher's command line from the spec, and the revision that pairs pods."""
 
 import hashlib
 import json
@@ -12,13 +12,13 @@ from tandem_operator.workloads.builders.vllm_options import shared_options
 from tandem_operator.workloads.pool_names import GPUS_OPTION, PoolName
 
 STOP_MARGIN_S = 15
-"""What stays of the grace period for vLLM's own stop after the drain."""
+"""The part of the grace period for vLLM's own stop after the drain."""
 KV_LEASE_S = 30
-"""How long a prefill pod keeps a prompt's KV blocks; its routers are told the same."""
+"""Time for which a prefill pod keeps a prompt's KV blocks; its routers know the same value."""
 
 
 def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: int) -> list[str]:
-    """The launcher's arguments, one `--option=value` each."""
+    """Return the launcher's arguments, one `--option=value` each."""
     model, engine, fleet = spec.model, spec.engine_of(role), spec.fleets[role]
     kv_cache = engine.kv_cache_memory
     options: dict[str, object | None] = {
@@ -54,26 +54,26 @@ def engine_args(spec: PoolSpec, role: Role, *, name: PoolName, grace_period_s: i
 
 
 def _extra(argument: str) -> str:
-    """An argument for vLLM, which the launcher may have to know of as well."""
+    """Return an argument for vLLM, which the launcher may need to know as well."""
     name, equals, value = argument.partition("=")
     ours = _LAUNCHERS_OWN.get(name.replace("_", "-"))
     return f"--extra-arg={argument}" if ours is None else f"{ours}{equals}{value}"
 
 
 def revision_of(spec: PoolSpec, *, images: Mapping[Role, str], launcher_image: str) -> str:
-    """Hash over what engines of either role must know of each other to exchange KV blocks.
+    """Return a hash of the values that must match for engines to exchange KV blocks.
 
-    A change of anything else (batch size, memory, resources) rolls pods that still pair with the
+    A change of any other value (batch size, memory, resources) makes new pods that still pair with
     old ones.
     """
     source = spec.model.source.model_copy(update={"credentials_secret_ref": None})
     unrelated = {"cache": None, "aliases": (), "source": source}
     common = {
-        # None changes a KV block: routers alone know the aliases.
+        # None of these changes a KV block: only routers know the aliases.
         "model": spec.model.model_copy(update=unrelated).to_object(),
-        # It tells engines of each other's leases.
+        # It makes engines exchange the ends of their leases.
         "launcher_image": launcher_image,
-        # Not for the blocks: engines on other hardware are learned apart.
+        # Not for the blocks, but because engines on other hardware are learned separately.
         "resource": spec.engine.gpu_resource,
         "device": spec.engine.device,
         "dtype": spec.engine.dtype,
@@ -85,10 +85,10 @@ def revision_of(spec: PoolSpec, *, images: Mapping[Role, str], launcher_image: s
 
 
 def _parallel(spec: PoolSpec) -> Mapping[str, object]:
-    """Over how many GPUs engines are spread, and whose; nothing for one GPU of a device plugin.
+    """Return the number and the kind of GPUs of an engine; nothing for one GPU of a device plugin.
 
-    vLLM moves KV blocks between some sizes only, and an engine of another size is another engine to
-    learn. Engines that older releases started keep their revision, but for larger ones.
+    vLLM moves KV blocks only between some sizes, and an engine of another size must be learned
+    anew. Engines of older releases keep their revision, except larger ones.
     """
     gpus = {role: fleet.gpus for role, fleet in spec.fleets.items()}
     claims = {role: spec.engine_of(role).claim_template for role in Role}
@@ -106,12 +106,12 @@ def _exchange(spec: PoolSpec, role: Role, *, image: str) -> Mapping[str, object]
 
 
 def digest(value: object) -> str:
-    """A short stable hash of plain data, fit for a label."""
+    """Return a short stable hash of plain data, fit for a label."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-# Options of vLLM without a field of the pool, by what the launcher calls them.
+# Options of vLLM without a field of the pool, by the launcher's names.
 _LAUNCHERS_OWN = {
     "--enforce-eager": "--eager",
     "--no-enforce-eager": "--no-eager",

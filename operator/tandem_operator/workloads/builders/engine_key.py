@@ -1,7 +1,8 @@
-"""The pool's key: engines ask for it, routers have it. Which pods get it when. Pure.
+"""The pool's key: engines require it, and routers send it. Decides which pods get it when. Pure.
 
-A router with a key serves engines without one, a router without it no engine that asks. So where
-pods run already, routers are given it first, and engines once no router is without it.
+A router with a key can serve engines without one. A router without a key cannot serve an engine
+that requires it. So if pods already run, routers get the key first. Engines get it once every
+router has it.
 """
 
 from tandem_contracts.names import KEY_ANNOTATION, KEY_ENV, ROLE_LABEL
@@ -15,19 +16,19 @@ _FIELD = "key"
 
 
 def key_secret(name: PoolName, key: str) -> Object:
-    """The Secret that holds it, for good."""
+    """Return the Secret with the key; it never changes."""
     head = name.head(api_version="v1", kind="Secret", child=name.engine_key, labels=labels_of(name))
     return head | {"type": "Opaque", "immutable": True, "stringData": {_FIELD: key}}
 
 
 def key_env(name: PoolName) -> Object:
-    """The variable of a container that has it."""
+    """Return the container's variable with the key."""
     reference = {"name": name.engine_key, "key": _FIELD}
     return {"name": KEY_ENV, "valueFrom": {"secretKeyRef": reference}}
 
 
 def rekeyed_sentence(name: PoolName) -> str:
-    """What to do once the Secret was made anew."""
+    """Return the remedy after the Secret was created again."""
     deployments = " ".join(name.child(each) for each in (*Role, ROUTER))
     return (
         f"Secret {name.engine_key} was missing, so Tandem created it with a new key. Running pods"
@@ -37,7 +38,7 @@ def rekeyed_sentence(name: PoolName) -> str:
 
 
 def roles_with_key(world: World, name: PoolName) -> frozenset[Role]:
-    """Roles whose pods are to ask for the key; one that does goes on doing so."""
+    """Return the roles whose pods should require the key; a role that requires it continues to."""
     routers = [
         pod
         for pod in world.pods
@@ -56,7 +57,7 @@ def roles_with_key(world: World, name: PoolName) -> frozenset[Role]:
 
 
 def runs_with_key(pod: Object) -> bool:
-    """Whether a pod that runs has a key, which it read when it started."""
+    """Return whether a running pod has a key: it read the key when it started."""
     return _has_key(pod) and (pod.get("status") or {}).get("phase") == "Running"
 
 

@@ -11,14 +11,14 @@ from tandem_operator.workloads.pool_names import ROUTER, PoolName
 from tandem_operator.workloads.world import Installation, Object
 
 API_VERSION, KIND = "gateway.networking.k8s.io/v1", "HTTPRoute"
-# Nothing else that routers answer is meant for clients: probes, and metrics at another port.
+# Clients need no other path of the routers: the rest is probes, and metrics at another port.
 _API = {"path": {"type": "PathPrefix", "value": "/v1"}}
-# The router ends every request by time-outs of its own; the default of many a Gateway is 15 s.
+# The router ends every request by its own time-outs; the default of many Gateways is 15 s.
 _NO_LIMIT = "0s"
 
 
 def gateway_route(spec: PoolSpec, *, name: PoolName, installation: Installation) -> Object | None:
-    """The route that the pool asks for, if there can be one."""
+    """Return the route that the pool asks for, if it can exist."""
     gateway = spec.router.gateway
     if gateway is None or not (installation.gateway_routes and installation.serves_routes):
         return None
@@ -45,7 +45,7 @@ def gateway_route(spec: PoolSpec, *, name: PoolName, installation: Installation)
 
 
 def kept_routes(spec: PoolSpec, *, name: PoolName) -> frozenset[tuple[str, str]]:
-    """The route that is not to be deleted: one that cannot be written now stays as it is."""
+    """Return the route that must not be deleted: one that cannot be written now stays unchanged."""
     wanted = spec.router.gateway is not None
     return frozenset({(KIND, name.child(ROUTER))} if wanted else ())
 

@@ -1,7 +1,7 @@
-"""How the launcher comes into an engine pod: an init container copies it into a volume.
+"""The launcher in an engine pod: an init container copies it into a volume.
 
-So the engine runs in any image of vLLM as it is. `/launcher` and the static `/bin/cp` are all that
-the launcher's image has.
+So the engine runs in any image of vLLM. The launcher's image contains only `/launcher` and the
+static `/bin/cp`.
 """
 
 from tandem_contracts.names import LAUNCHER_FOLDER
@@ -10,11 +10,12 @@ from tandem_operator.workloads.pool_names import LAUNCHER
 from tandem_operator.workloads.world import Object
 
 COMMAND = ("python3", LAUNCHER_FOLDER, "serve")
-"""Of the engine: Python runs `__main__.py` of the folder, with the folder as first on its path."""
+"""The command of the engine: Python runs `__main__.py` of the folder, which is first on its
+path."""
 
 DEFAULTS: Object = {
     "name": LAUNCHER,
-    # Equal ones, so that a pod whose engine has equal ones as well is of the class Guaranteed.
+    # Requests equal limits, so that a pod whose engine does the same is of the class Guaranteed.
     "resources": {
         "requests": {"cpu": "100m", "memory": "64Mi"},
         "limits": {"cpu": "100m", "memory": "64Mi"},
@@ -27,7 +28,7 @@ MOUNT: Object = {"name": LAUNCHER, "mountPath": LAUNCHER_FOLDER, "readOnly": Tru
 
 
 def launcher_container(image: str) -> Object:
-    """What an init container that copies the launcher must be, whatever a pod template says."""
+    """Return the required fields of the init container that copies the launcher."""
     return {
         "name": LAUNCHER,
         "image": image,

@@ -1,7 +1,7 @@
 """Strategic merge of pod templates: lists by key, as `kubectl` merges them.
 
-Two uses with one rule, the later layer wins: a user's pod template over Tandem's defaults, and
-Tandem's own fields over both. Total: a template of any shape merges, and what is lost is named.
+The later layer wins, in two uses: a user's pod template over Tandem's defaults, and Tandem's own
+fields over both. A template of any shape merges, and lost fields are named.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -21,13 +21,13 @@ _KEYS = {
     "resourceClaims": "name",
     "claims": "name",
 }
-# Items of the other keyed lists are replaced whole: half of an `env` with `value` and half of one
-# with `valueFrom` make an item that the API server refuses.
+# Items of the other keyed lists are replaced whole. An `env` item merged from one with `value` and
+# one with `valueFrom` would be refused by the API server.
 _MERGED_ITEMS = frozenset({"containers", "initContainers"})
 
 
 def merged(under: Any, over: Any) -> Any:
-    """`under` with `over` laid on it. A null in `over` takes the field away."""
+    """Return `under` with `over` laid on it. A null in `over` removes the field."""
     if not isinstance(over, Mapping):
         return over
     result = dict(under) if isinstance(under, Mapping) else {}
@@ -42,7 +42,7 @@ def merged(under: Any, over: Any) -> Any:
 
 
 def overridden(template: Any, own: Any) -> tuple[str, ...]:
-    """Fields of `template` that have another value in `own`: `spec.containers[engine].args`."""
+    """Return fields of `template` with another value in `own`: `spec.containers[engine].args`."""
     return tuple(sorted(set(_overridden(template, own, ""))))
 
 
@@ -58,7 +58,7 @@ def _merged_list(field: str, under: Any, over: list[Any]) -> list[Any]:
 
 
 def _by_key(field: str, items: Any) -> dict[Hashable, Any] | None:
-    """The items by their merge key, `None` where they have none."""
+    """Return the items by their merge key; `None` if they have none."""
     key = _KEYS.get(field)
     if key is None or not isinstance(items, list):
         return None
@@ -67,7 +67,7 @@ def _by_key(field: str, items: Any) -> dict[Hashable, Any] | None:
         value = item.get(key) if isinstance(item, Mapping) else None
         if not isinstance(value, str | int):
             return None
-        # A port is taken once for each protocol.
+        # A port may appear once for each protocol.
         other = field == "ports" and item.get("protocol") not in (None, "TCP")
         found[f"{value}/{item['protocol']}" if other else value] = item
     return found

@@ -1,7 +1,7 @@
-"""NetworkPolicies of a pool: who may reach its pods, and whom its engines may reach. Pure.
+"""NetworkPolicies of a pool: the peers that may reach its pods, and the engines' own targets. Pure.
 
-Ports by number: they hold for every container of a pod, its sidecars included. What enforces them
-always lets a node reach its own pods, so probes need no rule.
+Ports are given by number, so they hold for every container of a pod, its sidecars included. A
+network always lets a node reach its own pods, so probes need no rule.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +17,8 @@ from tandem_operator.workloads.world import Installation, Network, Object
 DNS_PORT = 53
 WEB_PORTS = (443, 80)
 _OTHER = {Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL}
-# NIXL's handshake has a port of its own; UCX takes any free one for the blocks. The launcher's port
-# between them is nobody's but the operator's.
+# NIXL's handshake has its own port; UCX uses any free port for the blocks. Only the operator may
+# use the launcher's port between them.
 _LEAST_PORT, _MOST_PORT = 1024, 65535
 _KV_PORTS = (
     {"protocol": "TCP", "port": _LEAST_PORT, "endPort": CONTROL_PORT - 1},
@@ -29,7 +29,7 @@ _KV_PORTS = (
 def network_policies(
     spec: PoolSpec, *, name: PoolName, installation: Installation
 ) -> tuple[Object, ...]:
-    """One for each component; none where somebody else guards the pool's pods."""
+    """Return one policy for each component; none if another party guards the pool's pods."""
     network = installation.network
     if network is None or spec.network_policies is Management.EXTERNAL:
         return ()
@@ -64,7 +64,8 @@ def _routers(name: PoolName, network: Network) -> Object:
         _ingress([_operator(network)], _tcp(ROUTER_INTERNAL_PORT)),
         *_metrics(network, ROUTER_INTERNAL_PORT),
     ]
-    # Not out of them: they watch the API server, whose address no policy can name.
+    # Connections from routers are not limited: routers watch the API server, and no policy can name
+    # its address.
     return _policy(name, ROUTER, ["Ingress"], {"ingress": ingress})
 
 
@@ -85,7 +86,7 @@ def _ingress(peers: list[Object], ports: Iterable[Object]) -> Object:
 
 def _metrics(network: Network, port: int) -> list[Object]:
     peers = list(network.metrics_from)
-    # A rule without a peer would let everybody in.
+    # A rule without a peer would admit every pod.
     return [_ingress(peers, _tcp(port))] if peers else []
 
 

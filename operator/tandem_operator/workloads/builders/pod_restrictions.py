@@ -1,8 +1,9 @@
-"""What a pool's pod template may not ask for: nodes, other identities and other people's Secrets.
+"""Refuse pod templates of pools that ask for nodes, other identities or foreign Secrets.
 
-What the Pod Security Standard "restricted" of Kubernetes 1.34 refuses, and what reads Secrets or
-takes an identity that the pool was not given. Looked for in the pod as it would be, so that a
-default which a template takes away with null counts as well. Total: any shape can be looked at.
+This covers everything that the Pod Security Standard "restricted" of Kubernetes 1.34 refuses. It
+also covers reads of Secrets, and identities that do not belong to the pool. The check looks at the
+resulting pod. So a default that a template removes with null counts as well. A template of any
+shape is accepted as input.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,12 +13,12 @@ from typing import Any
 from tandem_operator.workloads.objection import Objection
 
 SWITCH = "pools.allowAnyPodTemplate"
-"""The chart's value that opens this."""
+"""The chart's value that lifts these restrictions."""
 
 CONTAINED: Mapping[str, Any] = {
     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 }
-"""What every container of a pod has by default, those of the user too."""
+"""Defaults of every container of a pod, the user's containers included."""
 CONFINED: Mapping[str, Any] = {
     "securityContext": {
         "allowPrivilegeEscalation": False,
@@ -25,7 +26,7 @@ CONFINED: Mapping[str, Any] = {
         "capabilities": {"drop": ["ALL"]},
     }
 }
-"""What every container of Tandem's own has by default."""
+"""Defaults of Tandem's own containers."""
 
 VOLUME_TYPES = ("configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim")
 SAFE_SYSCTLS = frozenset(
@@ -52,10 +53,10 @@ _CONTAINERS = ("containers", "initContainers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What the pool itself was given.
+    """Identities that belong to the pool itself.
 
     Attributes:
-        service_account: the component's own.
+        service_account: the component's own account.
         secret: name and key of the Secret with the access token of the Hub, if there is one.
     """
 
@@ -64,12 +65,12 @@ class Own:
 
 
 def breaches(template: Mapping[str, Any], *, path: str, own: Own) -> Iterator[Objection]:
-    """A sentence for each field of a pod template that may not be as it is.
+    """Yield a sentence for each field of a pod template that is not allowed.
 
     Args:
         template: Tandem's defaults with the user's template laid over them.
-        path: of that template in the pool.
-        own: what the pool may refer to.
+        path: path of that template in the pool.
+        own: identities that the pool may use.
     """
     pod = _mapping(template.get("spec"))
     found = [
@@ -147,7 +148,7 @@ def _container_breaches(container: Mapping[str, Any], path: str, own: Own) -> It
 
 
 def _host_breaches(container: Mapping[str, Any], path: str) -> Iterator[_Breach]:
-    """Probes and hooks that have the node call another host than the pod."""
+    """Yield probes and hooks that make the node call another host than the pod."""
     handlers = {probe: container.get(probe) for probe in _PROBES}
     hooks = _mapping(container.get("lifecycle"))
     handlers |= {f"lifecycle.{hook}": handler for hook, handler in hooks.items()}
@@ -166,7 +167,7 @@ def _context_breaches(context: Any, path: str, checks: "Sequence[_Check]") -> It
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """One field of a security context and what it may be; absent is `None`."""
+    """One field of a security context and its allowed values; absent is `None`."""
 
     field: tuple[str, ...]
     holds: Callable[[Any], bool]

@@ -1,7 +1,7 @@
 """Pod templates in three layers: Tandem's defaults, the user's pod template, Tandem's own fields.
 
-Defaults are what a user may have reasons to change (security context, grace period, probe
-thresholds); own fields are what the rest of Tandem relies on.
+A user may have reasons to change defaults: security context, grace period, probe thresholds. Other
+parts of Tandem rely on Tandem's own fields.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ USER_ID = 65532
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A rendered pod template, its hash, and the user's fields that Tandem's own took over."""
+    """A rendered pod template, its hash, and the user's fields that Tandem's own replaced."""
 
     body: Object
     hash: str
@@ -57,7 +57,7 @@ class Template:
 def engine_template(
     spec: PoolSpec, role: Role, *, name: PoolName, installation: Installation, with_key: bool
 ) -> Template:
-    """The pods of one role; `with_key`: they ask their callers for the pool's key."""
+    """Return the pods of one role; `with_key`: they require the pool's key from their callers."""
     defaults, given = _below(spec, role, name=name)
     grace_period_s = _grace_period_s(defaults, given)
     images = {each: engine_image(spec, each, installation) for each in Role}
@@ -102,7 +102,7 @@ def engine_template(
 
 
 def router_template(spec: PoolSpec, *, name: PoolName, installation: Installation) -> Template:
-    """The pool's front door."""
+    """Return the pods of the pool's routers."""
     defaults, given = _below(spec, ROUTER, name=name)
     container = {
         "name": ROUTER,
@@ -133,14 +133,14 @@ def router_template(spec: PoolSpec, *, name: PoolName, installation: Installatio
 
 
 def asked_template(spec: PoolSpec, component: str, *, name: PoolName) -> Object:
-    """The pods of a component as its user would have them: without Tandem's own fields."""
+    """Return a component's pods as its user wants them: without Tandem's own fields."""
     defaults, given = _below(spec, component, name=name)
     asked: Object = merged(defaults, given)
     return asked
 
 
 def engine_image(spec: PoolSpec, role: Role, installation: Installation) -> str:
-    """The image of the spec, else the installation's for the device; empty if it has none."""
+    """Return the image of the spec, else the installation's for the device; empty without one."""
     by_device = {
         Device.CPU: installation.engine_image_cpu,
         Device.NVIDIA: installation.engine_image_gpu,
@@ -154,12 +154,12 @@ def _annotated(name: PoolName, *, with_key: bool) -> Object:
 
 _MIB = 1 << 20
 _BESIDES_BODIES_MIB = 512
-# What came, what of it is sent on, and what is being sent.
+# The received body, the part that is sent on, and the part in transmission.
 _COPIES_OF_BODIES = 3
 
 
 def _router_resources(spec: PoolSpec) -> Object:
-    """What router pods get: no client can make one take more than it is given."""
+    """Return the resources of router pods, so that no client can make one use more."""
     bodies_mib = -(-spec.router.limits.in_flight_body_bytes // _MIB)
     limit_mib = _BESIDES_BODIES_MIB + _COPIES_OF_BODIES * bodies_mib
     return {
@@ -180,7 +180,7 @@ def _grace_period_s(defaults: Object, given: Object) -> int:
 
 
 def _below(spec: PoolSpec, component: str, *, name: PoolName) -> tuple[Object, Object]:
-    """The two layers below Tandem's own fields: its defaults, and the user's template."""
+    """Return the two layers below Tandem's own fields: its defaults, and the user's template."""
     if component == ROUTER:
         given = _given(spec.router.pod_template, ROUTER)
         return _router_defaults(spec, name=name), given
@@ -190,7 +190,7 @@ def _below(spec: PoolSpec, component: str, *, name: PoolName) -> tuple[Object, O
 
 
 def _given(template: PodTemplate | None, component: str) -> Object:
-    # Read by alias, nulls kept: they take a default away.
+    # Read by alias, with nulls: a null removes a default.
     if template is None:
         return {}
     metadata = template.metadata.to_object() if template.metadata else {}
@@ -203,7 +203,7 @@ def _given(template: PodTemplate | None, component: str) -> Object:
 
 
 def _contained(container: Any, *, own: str | None) -> Any:
-    """A container of the user's with the defaults that every container has."""
+    """Return one of the user's containers with the defaults of every container."""
     if not isinstance(container, Mapping) or container.get("name") == own:
         return container
     return merged(CONTAINED, container)
@@ -233,7 +233,7 @@ def _engine_defaults(spec: PoolSpec, role: Role, *, name: PoolName) -> Object:
             # vLLM's processes share tensors through it; a container's own 64 MiB are too few.
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
         ],
-        # Half an hour and more for weights that come over a network.
+        # Half an hour and more, for weights over a network.
         start_limit_s=2400,
     )
     pod = defaults["spec"] | {
@@ -323,7 +323,7 @@ def _engine_env(spec: PoolSpec) -> list[Object]:
 
 
 def _gpus_of(spec: PoolSpec, role: Role) -> tuple[Object, Object]:
-    """What the engine container, and what its pod says of the GPUs; nothing on CPU."""
+    """Return the GPU fields of the engine container and of its pod; none on CPU."""
     template = spec.engine_of(role).claim_template
     if template is not None:
         claim = {"name": GPU_CLAIM, "resourceClaimTemplateName": template}

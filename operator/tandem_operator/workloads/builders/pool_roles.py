@@ -1,4 +1,4 @@
-"""PoolRoles: the scale targets of roles that another owner sizes. Counts never stand in them."""
+"""PoolRoles: the scale targets of roles that another owner sizes. They never contain counts."""
 
 from tandem_operator.api import API_VERSION, ROLE_KIND
 from tandem_operator.core.role import Role
@@ -8,7 +8,7 @@ from tandem_operator.workloads.world import Object
 
 
 def pool_role(name: PoolName, role: Role) -> Object:
-    """The role's scale target, under the name of its Deployment."""
+    """Return the role's scale target, with the name of its Deployment."""
     return name.head(
         api_version=API_VERSION,
         kind=ROLE_KIND,

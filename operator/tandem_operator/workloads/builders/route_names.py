@@ -1,4 +1,4 @@
-"""What no HTTPRoute can hold of a pool's `router.gateway`, a sentence each."""
+"""The faults of a pool's `router.gateway` that make an HTTPRoute impossible, a sentence each."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def route_objections(gateway: Gateway) -> Iterator[Objection]:
-    """Why there can be no route; none where there can."""
+    """Yield the reasons why there can be no route; none if it can exist."""
     for index, parent in enumerate(gateway.parent_refs):
         for name, given, works in (
             ("name", parent.name, "public"),

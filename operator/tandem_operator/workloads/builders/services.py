@@ -1,4 +1,4 @@
-"""What surrounds the pods: Services, ServiceAccounts, the router's rights, budgets, PodMonitor."""
+"""The objects around the pods: Services, ServiceAccounts, router rights, budgets, PodMonitor."""
 
 import re
 
@@ -21,13 +21,16 @@ _READ = ["get", "list", "watch"]
 
 
 def service_account(name: PoolName, component: str) -> Object:
-    """An identity per component; only the router's pods are given a token for it."""
+    """Return a component's identity; only router pods get a token for it."""
     head = _head(name, "v1", "ServiceAccount", component)
     return head | {"automountServiceAccountToken": component == ROUTER}
 
 
 def router_role(name: PoolName) -> Object:
-    """The router reads pods, whose they are, and its own settings, and writes nothing."""
+    """Return the router's rights.
+
+    It reads pods, their owners and its own settings, and writes nothing.
+    """
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
         {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["list", "watch"]},
@@ -42,7 +45,7 @@ def router_role(name: PoolName) -> Object:
 
 
 def router_role_binding(name: PoolName) -> Object:
-    """Gives the router's ServiceAccount its Role."""
+    """Return the binding that gives the router's ServiceAccount its Role."""
     subject = {
         "kind": "ServiceAccount",
         "name": name.child(ROUTER),
@@ -55,21 +58,21 @@ def router_role_binding(name: PoolName) -> Object:
 
 
 def engine_service(name: PoolName, role: Role) -> Object:
-    """Headless: whoever asks picks a pod itself."""
+    """Return a headless Service: its clients choose a pod themselves."""
     ports = [_port("http", HTTP_PORT), _port("control", CONTROL_PORT)]
     spec = {"clusterIP": "None", "selector": selector_of(name, role), "ports": ports}
     return _head(name, "v1", "Service", role) | {"spec": spec}
 
 
 def router_service(name: PoolName) -> Object:
-    """The pool's endpoint."""
+    """Return the pool's endpoint."""
     ports = [_port("http", ROUTER_SERVICE_PORT)]
     spec = {"type": "ClusterIP", "selector": selector_of(name, ROUTER), "ports": ports}
     return _head(name, "v1", "Service", ROUTER) | {"spec": spec}
 
 
 def router_internal_service(name: PoolName) -> Object:
-    """Metrics and arrivals of every router pod: a router that serves nobody still has them."""
+    """Return the Service for metrics and arrivals of all router pods, also those not serving."""
     head = name.head(
         api_version="v1",
         kind="Service",
@@ -86,14 +89,14 @@ def router_internal_service(name: PoolName) -> Object:
 
 
 def disruption_budget(name: PoolName, component: str, *, keeps_last: bool) -> Object:
-    """A node drain takes one pod of a component at a time, and none where it has only one.
+    """Return a component's budget: a node drain evicts one pod at a time, never the only pod.
 
-    That one is relieved by another and then removed, which no eviction may come before: the
-    eviction would have its ReplicaSet make one more, which the GPU budget may not hold.
+    Tandem replaces an only pod by another one first, and then removes it. An eviction before that
+    would make its ReplicaSet start one more pod, and the GPU budget may have no room for it.
     """
     spec = {
         "maxUnavailable": 0 if keeps_last else 1,
-        # A pod that is not Ready serves nobody; it must not keep a node from being drained.
+        # A pod that is not Ready serves no request, so it must not block a drain.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
         "selector": {"matchLabels": selector_of(name, component)},
     }
@@ -101,7 +104,7 @@ def disruption_budget(name: PoolName, component: str, *, keeps_last: bool) -> Ob
 
 
 def pod_monitor(name: PoolName) -> Object:
-    """Has a Prometheus operator scrape engines and routers."""
+    """Return the PodMonitor by which a Prometheus Operator scrapes engines and routers."""
     role_of_pod = "__meta_kubernetes_pod_label_" + re.sub("[./-]", "_", ROLE_LABEL)
     engines = {"sourceLabels": [role_of_pod], "regex": "|".join(Role), "action": "keep"}
     head = name.head(

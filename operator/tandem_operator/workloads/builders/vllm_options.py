@@ -1,7 +1,7 @@
-"""Which options of vLLM only change how an engine computes. A test holds the list to vLLM's parser.
+"""The options of vLLM that only change how an engine computes; a test checks them.
 
-A list of what is known, not of what is not: an option that a later vLLM brings is on neither list
-until somebody has read what it does.
+A test compares the list with vLLM's parser. The list contains known options only. An option of a
+later vLLM is not allowed until a person has read what it does.
 """
 
 from dataclasses import dataclass
@@ -71,9 +71,10 @@ _OF_BOTH_ROLES = """
 OF_ONE_ROLE = frozenset(_OF_ONE_ROLE.split())
 """Options for speed, memory and logs: prefill and decode may have different ones."""
 ALLOWED = OF_ONE_ROLE | frozenset(_OF_BOTH_ROLES.split())
-"""Options that change how an engine computes, and nothing else. With a dot: that part alone.
+"""Options that change how an engine computes, and nothing else. With a dot: only that part.
 
-Those of both roles may shape KV blocks, which prefill engines hand to decode engines, or the text.
+Options of both roles may shape the text, or the KV blocks that prefill engines pass to decode
+engines.
 """
 
 
@@ -84,7 +85,7 @@ class VllmOption:
     Attributes:
         name: the option, without the part of it that a dot names.
         part: that part, with its dot.
-        rest: its value, with the sign of equality.
+        rest: its value, with the equals sign.
     """
 
     name: str
@@ -93,24 +94,24 @@ class VllmOption:
 
     @property
     def positive(self) -> str:
-        """The option that `--no-option` turns off."""
+        """Return the option that `--no-option` turns off."""
         positive = self.name.removeprefix("--no-")
         return self.name if positive == self.name else f"--{positive}"
 
     @property
     def text(self) -> str:
-        """The argument as a whole."""
+        """Return the whole argument."""
         return self.name + self.part + self.rest
 
 
 def read_option(argument: str) -> VllmOption:
-    """An item of `extraArgs`."""
+    """Read an item of `extraArgs`."""
     given, equals, value = argument.partition("=")
     name, dot, part = given.partition(".")
     return VllmOption(name.replace("_", "-"), dot + part, equals + value)
 
 
 def shared_options(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments that prefill and decode engines must both have, in one order and spelling."""
+    """Return the arguments that prefill and decode must share, in one order and spelling."""
     read = map(read_option, arguments)
     return tuple(sorted(each.text for each in read if each.positive not in OF_ONE_ROLE))

@@ -1,6 +1,6 @@
-"""How weights come into an engine pod, and what stays of it for the next one: volumes, variables.
+"""The weights of an engine pod, and the cache that the next pod uses: volumes and variables.
 
-A source by URI is in its typed form already, where it has one.
+A source given by URI already has its typed form here, if it has one.
 """
 
 from tandem_operator.api import Model, ModelCache, ModelSource
@@ -19,7 +19,7 @@ _AWS_OPTIONAL_KEYS = ("AWS_SESSION_TOKEN",)
 
 
 def location(source: ModelSource) -> str:
-    """Where the launcher finds the weights: a path in the container, a repository or a URI."""
+    """Return where the launcher finds the weights: a container path, a repository or a URI."""
     if source.image is not None:
         return source.image.path
     if source.persistent_volume_claim is not None:
@@ -33,19 +33,19 @@ def location(source: ModelSource) -> str:
 
 
 def cache_options(model: Model) -> dict[str, object | None]:
-    """What the launcher is told of the cache."""
+    """Return the launcher's options for the cache."""
     cache = model.cache
     in_bucket = model.source.object_storage is not None
     return {
-        # Engines that share no volume stream weights to where they need them.
+        # Engines without a common volume stream weights directly to their devices.
         "fetch-into": f"{CACHE_MOUNT}/models" if in_bucket and cache is not None else None,
-        # Kubernetes hands a claim to the pods' group, but no folder of a node.
+        # Kubernetes gives a claim to the pods' group, but not a folder of a node.
         "required-cache": CACHE_MOUNT if cache is not None and cache.host_path else None,
     }
 
 
 def environment(source: ModelSource) -> list[Object]:
-    """The credentials, as the libraries that vLLM loads weights with look for them."""
+    """Return the credentials, as the libraries that load weights for vLLM expect them."""
     hub = source.hugging_face
     if hub is not None:
         token = hub.token_secret_ref
@@ -63,7 +63,7 @@ def environment(source: ModelSource) -> list[Object]:
 
 
 def mounts(source: ModelSource) -> list[Object]:
-    """Mounts of the volumes with the weights and with a file of credentials."""
+    """Return mounts of the volumes with the weights and with a file of credentials."""
     paths = {"model": IMAGE_MOUNT if source.oci_image else MODEL_MOUNT}
     paths[_CREDENTIALS] = _CREDENTIALS_MOUNT
     return [
@@ -73,11 +73,11 @@ def mounts(source: ModelSource) -> list[Object]:
 
 
 def volumes(model: Model) -> list[Object]:
-    """Volumes that no pod template may change: it could name no folder of the node itself."""
+    """Return volumes that no pod template may change: it could name a folder of the node."""
     folder = None if model.cache is None else model.cache.host_path
     if folder is None:
         return _of_source(model.source)
-    # Where a node lacks it, the engine says what to do; the kubelet would only wait.
+    # If a node lacks it, the engine reports the remedy; the kubelet would only wait.
     of_node = {"path": folder.path, "type": "DirectoryOrCreate"}
     return [*_of_source(model.source), {"name": "cache", "hostPath": of_node}]
 
@@ -97,7 +97,7 @@ def _of_source(source: ModelSource) -> list[Object]:
 
 
 def cache_volume(cache: ModelCache | None, *, name: PoolName) -> Object:
-    """The volume at /cache by default: the pod's own, or a claim that outlives it."""
+    """Return the default volume at /cache: the pod's own, or a claim that outlives it."""
     if cache is None or cache.host_path is not None:
         return {"name": "cache", "emptyDir": {}}
     given = cache.persistent_volume_claim
@@ -106,7 +106,7 @@ def cache_volume(cache: ModelCache | None, *, name: PoolName) -> Object:
 
 
 def cache_claim(cache: ModelCache | None, *, name: PoolName) -> list[Object]:
-    """The PersistentVolumeClaim of a cache for which the pool gives a size."""
+    """Return the PersistentVolumeClaim of a cache for which the pool gives a size."""
     if cache is None or cache.size is None:
         return []
     head = name.head(

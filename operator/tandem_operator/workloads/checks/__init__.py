@@ -1,1 +1,1 @@
-"""What is wrong with a pool that its schema does not say."""
+"""Faults of a pool that its schema does not find."""

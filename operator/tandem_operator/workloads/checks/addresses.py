@@ -1,8 +1,8 @@
-"""Which Prometheus servers a pool's author may have the operator ask. Pure.
+"""The Prometheus servers that a pool's author may make the operator query. Pure.
 
-Whoever may write pools chooses the URL, and the operator's process sits where they may not. With a
-list of the installation, only what it names is asked. Without one, any address but those that mean
-this pod, this node or the cloud under it, and the API server's.
+The author of a pool chooses the URL, but the operator's process may reach addresses that the author
+may not. If the installation has a list, only its servers are queried. Without a list, any address
+is allowed except those of this pod, this node, its cloud and the API server.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ _CLOUD = frozenset(
 
 
 def objection(url: str, *, allowed: Collection[str]) -> str | None:
-    """Why the operator does not ask this server; `None` where it does."""
+    """Return why the operator does not query this server; `None` if it does."""
     field = "metrics.prometheus.url"
     if allowed:
         if _plain(url) in map(_plain, allowed):
@@ -32,12 +32,12 @@ def objection(url: str, *, allowed: Collection[str]) -> str | None:
 
 
 def is_same(url: str, other: str) -> bool:
-    """Whether two URLs are of the same server."""
+    """Return whether two URLs name the same server."""
     return _plain(url) == _plain(other)
 
 
 def refusal_of(host: str, *, api_server: str | None) -> str | None:
-    """Why no connection is made to a name or an address; `None` where one may be."""
+    """Return why no connection is made to a name or an address; `None` if it is allowed."""
     if host == api_server or _without_domain(host) in _OWN_NAMES or host.endswith(".localhost"):
         return f"{host} is the operator's own pod or the API server"
     try:

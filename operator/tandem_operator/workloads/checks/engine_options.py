@@ -1,7 +1,7 @@
-"""Which options of vLLM a pool may set. Checked against the parser of vLLM 0.32.0 by a test.
+"""The options of vLLM that a pool may set. A test checks them against the parser of vLLM 0.32.0.
 
-What is not on the list of `builders/vllm_options.py` is refused: whoever may create pools may be
-nobody who may create pods. With some options no pool works, whoever wrote it.
+An option that is not on the list of `builders/vllm_options.py` is refused, because authors of pools
+may lack the right to create pods. Some options break every pool, so they are always refused.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tandem_operator.workloads.builders.vllm_options import (
 from tandem_operator.workloads.objection import Objection
 
 SWITCH = "pools.allowAnyExtraArgs"
-"""The chart's value that opens this."""
+"""The chart's value that allows all options."""
 
 _REFUSED = {
     "it can load code": """
@@ -54,7 +54,7 @@ _REFUSED = {
     "it puts a secret into the pod spec": "--hf-token",
 }
 REFUSED = {option: why for why, options in _REFUSED.items() for option in options.split()}
-"""Options that were read and not allowed, each with the reason."""
+"""Options that were examined and not allowed, each with the reason."""
 
 _GPUS = "write gpusPerReplica: 2 for more GPUs, or maxReplicas: 4 for more engines"
 _MERGED = "serve the merged weights from a pool of their own"
@@ -84,7 +84,7 @@ _BREAKING = {
     """,
 }
 BREAKING = {option: why for why, options in _BREAKING.items() for option in options.split()}
-"""Options with which no pool works, whatever the installation allows: why, and what to write."""
+"""Options with which no pool works, in any installation: the reason, and the remedy."""
 
 _TANDEMS = dict.fromkeys(TANDEMS_OPTIONS, ("Tandem sets it", "leave it out"))
 _NEVER = BREAKING | _TANDEMS
@@ -93,9 +93,9 @@ _UNKNOWN = "Tandem does not know this vLLM option"
 
 
 def option_objections(spec: PoolSpec, *, any_option: bool) -> Iterator[Objection]:
-    """What is wrong with the arguments of a pool's engines, each where it is written.
+    """Return the faults in the arguments of a pool's engines, each with its field.
 
-    `any_option`: the installation trusts pools with any option, if only the pool works with it.
+    `any_option`: the installation allows any option that the pool can work with.
     """
     lists = {"engine": spec.engine.extra_args} | {
         f"{role}.engine": fleet.engine.extra_args
@@ -111,7 +111,7 @@ def option_objections(spec: PoolSpec, *, any_option: bool) -> Iterator[Objection
 
 
 def _differences(spec: PoolSpec) -> Iterator[Objection]:
-    """Arguments that shape KV blocks or text and that one role alone has."""
+    """Yield arguments that shape KV blocks or text and that only one role has."""
     has = {role: shared_options(spec.engine_of(role).extra_args) for role in Role}
     for role, other in ((Role.PREFILL, Role.DECODE), (Role.DECODE, Role.PREFILL)):
         alone = next((each for each in has[role] if each not in has[other]), None)
@@ -128,7 +128,7 @@ def _differences(spec: PoolSpec) -> Iterator[Objection]:
 def refused_options(
     arguments: tuple[str, ...], field: str, *, any_option: bool
 ) -> Iterator[Objection]:
-    """A sentence for each argument that a pool may not set, with its place in the list."""
+    """Yield a sentence for each argument that a pool may not set, with its position in the list."""
     for index, argument in enumerate(arguments):
         option = read_option(argument)
         wrong = _breaking(option) or (None if any_option else _not_allowed(option))
@@ -139,12 +139,12 @@ def refused_options(
 
 
 def _breaking(option: VllmOption) -> tuple[str, str] | None:
-    """Why no pool works with an option, however it is written for vLLM's parser."""
+    """Return why no pool works with an option, in every spelling that vLLM's parser accepts."""
     names = (option.name, option.positive)
     for name in names:
         if name in _READ:
             return _NEVER.get(name)
-    # argparse takes a beginning of an option for the whole, and `-n2` for `-n 2`.
+    # argparse accepts the beginning of an option for the whole, and `-n2` for `-n 2`.
     meant = next(
         (each for each in sorted(_NEVER) if any(_may_mean(name, each) for name in names)), None
     )

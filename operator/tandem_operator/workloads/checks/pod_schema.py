@@ -1,7 +1,7 @@
-"""Which fields a pod template has in Kubernetes: the CRD takes any, and a typo would pass it.
+"""The fields of a pod template in Kubernetes: the CRD accepts any field, so it misses a typo.
 
-The API server is the judge when Tandem applies a Deployment, since its version may be newer than
-the one of the file here. This says the same beforehand, with the field that was meant.
+The API server decides when Tandem applies a Deployment, because its version may be newer than the
+file here. This check says the same earlier, and names the field that was meant.
 """
 
 import functools
@@ -26,11 +26,11 @@ FILE = "workloads/checks/pod_schema.json"
 
 
 MOST_TOLD = 8
-"""A status says so many: a template of thousands of typos must not hold up other pools."""
+"""Most faults in a status: a template with thousands of typos must not delay other pools."""
 
 
 def template_faults(spec: PoolSpec) -> tuple[Objection, ...]:
-    """What Kubernetes does not know of the pool's pod templates, `MOST_TOLD` at most."""
+    """Return unknown fields of the pool's pod templates, `MOST_TOLD` at most."""
     return tuple(islice(_template_faults(spec), MOST_TOLD))
 
 
@@ -42,7 +42,7 @@ def _template_faults(spec: PoolSpec) -> Iterator[Objection]:
 
 
 def explained(refusal: str, faults: Sequence[Objection]) -> str:
-    """The API server's words on a child, after what they mean in the pool's own template."""
+    """Return the API server's words on a child, after their meaning in the pool's own template."""
     words = set(re.findall(r"\w+", refusal))
     if not any(_name(fault) in words for fault in faults):
         return refusal
@@ -50,9 +50,9 @@ def explained(refusal: str, faults: Sequence[Objection]) -> str:
 
 
 def without_effect(faults: Sequence[Objection], pods: Iterable[Template]) -> str:
-    """Sentences on faults that are in no pod as Tandem makes it: the API server never sees them.
+    """Return sentences on faults that are in no pod of Tandem: the API server never sees them.
 
-    A null takes no default away where its field is misspelt, for example.
+    For example, a null under a misspelt field removes no default.
     """
     if not faults:
         return ""
@@ -61,18 +61,18 @@ def without_effect(faults: Sequence[Objection], pods: Iterable[Template]) -> str
 
 
 def pod_faults(spec: Any, *, path: str) -> Iterator[Objection]:
-    """Fields that no PodSpec has, and values of another type than Kubernetes'."""
+    """Yield fields that no PodSpec has, and values of a wrong type."""
     return _faults(spec, "PodSpec", (_Place("PodSpec", path),))
 
 
 def metadata_faults(metadata: Any, *, path: str) -> Iterator[Objection]:
-    """The same of an object's metadata."""
+    """Yield the same faults of an object's metadata."""
     return _faults(metadata, "ObjectMeta", (_Place("ObjectMeta", path),))
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An object on the way to a field, and its type."""
+    """An object on the path to a field, and its type."""
 
     kind: str
     path: str
@@ -80,7 +80,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """Types by name, and of each the types of its fields; of one version of Kubernetes."""
+    """The types by name, and the types of their fields, for one version of Kubernetes."""
 
     kubernetes: str
     types: Mapping[str, Mapping[str, str]]
@@ -93,7 +93,7 @@ def _schema() -> _Schema:
 
 
 def _faults(value: Any, kind: str, trail: tuple[_Place, ...]) -> Iterator[Objection]:
-    """Faults of a value that is at the end of `trail`; null takes a default away."""
+    """Yield the faults of a value at the end of `trail`; null removes a default."""
     path = trail[-1].path
     if value is None:
         return
@@ -144,7 +144,7 @@ def _object_faults(value: Any, kind: str, trail: tuple[_Place, ...]) -> Iterator
 
 
 def _places_of(name: str, trail: tuple[_Place, ...]) -> Iterator[str]:
-    """Objects on the way, or directly below, that have a field of this name."""
+    """Yield objects on the path, or directly below it, that have a field of this name."""
     types = _schema().types
     for place in trail[:-1]:
         if name in types.get(place.kind, ()):
@@ -160,7 +160,7 @@ def _in_sentences(faults: Iterable[Objection]) -> str:
 
 
 def _names(value: Any) -> Iterator[str]:
-    """The names of all fields below a value, however deep: the text is the user's."""
+    """Yield the names of all fields below a value, at any depth: the text is the user's."""
     open_values = [value]
     while open_values:
         inner = open_values.pop()
@@ -172,7 +172,7 @@ def _names(value: Any) -> Iterator[str]:
 
 
 def _name(fault: Objection) -> str:
-    """The last field of the way, as the API server names it too."""
+    """Return the last field of the path, as the API server names it too."""
     return re.sub(r"\[[^\]]*\]", "", fault.field).rpartition(".")[2]
 
 

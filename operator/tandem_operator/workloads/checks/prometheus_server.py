@@ -1,7 +1,7 @@
-"""Which Prometheus server a pool is read from, and what its author may choose about it. Pure.
+"""The Prometheus server of a pool, and the author's choices about it. Pure.
 
-The token of the installation goes to the installation's server alone, with the tenant and the
-authorities that the installation chose. An author who chooses these brings a token, too.
+The installation's token goes only to the installation's server, with the tenant and the authorities
+that the installation chose. An author who chooses these must also give a token.
 """
 
 import re
@@ -14,12 +14,12 @@ from tandem_operator.workloads.world import Installation, InstalledPrometheus
 
 _FIELD = "metrics.prometheus"
 _EXAMPLE_NAME = "prometheus-reader"
-# Several are read at once with | between them.
+# The pattern reads several at once, with | between them.
 _TENANT = re.compile(r"[-A-Za-z0-9!_.*'()|]+")
 
 
 def server_url(metrics: Metrics, installation: Installation) -> str | None:
-    """The server that is asked for a pool; `None` where only its pods are."""
+    """Return the server that is queried for a pool; `None` if only its pods are."""
     if metrics.source is MetricsSource.DIRECT:
         return None
     if metrics.prometheus is not None and metrics.prometheus.url is not None:
@@ -28,13 +28,13 @@ def server_url(metrics: Metrics, installation: Installation) -> str | None:
 
 
 def installed_server(url: str, installation: Installation) -> InstalledPrometheus | None:
-    """What the installation knows of the server at this URL, where it is its own."""
+    """Return the installation's settings for the server at this URL, if it is its own."""
     own = installation.prometheus
     return own if own is not None and addresses.is_same(url, own.url) else None
 
 
 def server_objections(metrics: Metrics, installation: Installation) -> Iterator[Objection]:
-    """Why the operator does not ask a server as a pool wants it."""
+    """Yield the reasons why the operator does not query a server as the pool asks."""
     if metrics.source is MetricsSource.DIRECT:
         return
     wanted, url = metrics.prometheus, server_url(metrics, installation)

@@ -1,4 +1,4 @@
-"""Pools that want the same requests of a Gateway, which gives them to the older route. Pure."""
+"""The pools that want the same requests of a Gateway, which gives them to the older route. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -15,10 +15,10 @@ REMEDY = (
 def contested(
     pools: Sequence[InferencePool],
 ) -> Iterator[tuple[InferencePool, InferencePool, str]]:
-    """Each two pools that want the same requests, and which in words."""
+    """Yield each two pools that want the same requests, and these requests in words."""
     for one, other in combinations(pools, 2):
         if _title(one) == _title(other):
-            # The same one, as it is for two clusters.
+            # The same pool, as found in two clusters.
             continue
         first, second = one.spec.router.gateway, other.spec.router.gateway
         if first is None or second is None or not _meet(one, first, other, second):
@@ -52,14 +52,14 @@ def _same_listener(mine: ParentRef, here: str, theirs: ParentRef, there: str) ->
 
 
 def _overlap(mine: str | int | None, theirs: str | int | None) -> bool:
-    """Whether both may mean the same; one that is not given means all."""
+    """Return whether both may be equal; a missing value means all."""
     return mine is None or theirs is None or mine == theirs
 
 
 def _shared_models(
     one: InferencePool, first: Gateway, other: InferencePool, second: Gateway
 ) -> str | None:
-    """What both want of a host, in words; `None`: nothing, since a header tells them apart."""
+    """Return in words the requests that both want; `None` if a header separates them."""
     headers = [each.model_header and each.model_header.lower() for each in (first, second)]
     if headers == [None, None]:
         return ""

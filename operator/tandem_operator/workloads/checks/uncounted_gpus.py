@@ -1,7 +1,7 @@
-"""GPUs that a pool's pods would hold beside those of `gpusPerReplica`.
+"""GPUs that a pool's pods would hold in addition to those of `gpusPerReplica`.
 
-Budgets, quotas, costs and goodput per GPU count `gpusPerReplica` of one resource. A GPU that stands
-anywhere else would break a budget that Tandem promises to keep, so the pool is refused.
+Budgets, quotas, costs and goodput per GPU count `gpusPerReplica` of one resource. A GPU in any
+other field would exceed a budget that Tandem promises to keep. So the pool is refused.
 """
 
 import re
@@ -13,14 +13,14 @@ from tandem_operator.workloads.builders.services import COMPONENTS
 from tandem_operator.workloads.objection import Objection
 from tandem_operator.workloads.pool_names import ENGINE, ROUTER
 
-# Not nvidia.com/gpumem or nvidia.com/rdma: those come beside a GPU, and are none.
+# Without nvidia.com/gpumem or nvidia.com/rdma: these accompany a GPU, but are none.
 _GPU = re.compile(
     r"nvidia\.com/(gpu([.-].+)?|mig-.+)|amd\.com/(gpu|[sdqc]px_.+)|gpu\.intel\.com/(i915|xe)"
 )
 
 
 def gpu_objections(spec: PoolSpec) -> Iterator[Objection]:
-    """A sentence for each field that asks for a GPU which is not counted."""
+    """Yield a sentence for each field that asks for a GPU that is not counted."""
     for component in COMPONENTS:
         fleet = spec.router if component == ROUTER else spec.fleets[component]
         own = None if component == ROUTER else spec.engine.gpu_resource
@@ -29,7 +29,7 @@ def gpu_objections(spec: PoolSpec) -> Iterator[Objection]:
         for field in ("containers", "initContainers"):
             path = f"{component}.podTemplate.spec.{field}"
             for container in _mappings(pod.get(field)):
-                # What ends before the engine starts uses the engine's own GPUs.
+                # A container that ends before the engine starts uses the engine's own GPUs.
                 before = field == "initContainers" and container.get("restartPolicy") != "Always"
                 shares = before or (field == "containers" and container.get("name") == ENGINE)
                 yield from _uncounted(
@@ -40,7 +40,7 @@ def gpu_objections(spec: PoolSpec) -> Iterator[Objection]:
 
 
 def _uncounted(resources: Any, path: str, *, own: str | None) -> Iterator[Objection]:
-    """Of one container, whose GPUs of `own` are counted."""
+    """Yield the same for one container; its GPUs of `own` are counted."""
     told = {own}
     for kind in ("limits", "requests"):
         given = resources.get(kind) if isinstance(resources, Mapping) else None

@@ -1,1 +1,1 @@
-"""What a pool's live objects say."""
+"""The state of a pool in its live objects."""

@@ -1,4 +1,4 @@
-"""How many replicas the owner of an External role asks for, and how many of them it gets."""
+"""The replicas that the owner of an External role asks for, and the replicas that it gets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from tandem_operator.workloads.world import Object
 
 @dataclass(frozen=True, slots=True)
 class AskedCount:
-    """One role.
+    """The count of one role.
 
     Attributes:
         asked: `spec.replicas` of its PoolRole.
-        to: what its Deployment gets.
-        limit: the field of the pool for which the two differ.
+        to: the count that its Deployment gets.
+        limit: the field of the pool that makes the two differ.
     """
 
     asked: int
@@ -30,13 +30,13 @@ class AskedCount:
 def asked_counts(
     asked: Mapping[str, int], policy: PoolSpec, seen: LiveObjects, *, rollout_gpus: int
 ) -> Mapping[Role, AskedCount]:
-    """What each role gets: the pool's bounds hold, whoever owns the count.
+    """Return the count of each role inside the pool's bounds, whatever owner asks for it.
 
     Args:
         asked: `spec.replicas` of PoolRoles, by role.
-        policy: with the user's whole budget.
+        policy: the policy with the user's whole budget.
         seen: the live objects.
-        rollout_gpus: what a rollout under way takes of the budget; nothing grows into it.
+        rollout_gpus: GPUs that a running rollout takes of the budget; nothing grows into them.
     """
     counts = dict(seen.replicas)
     given: dict[Role, AskedCount] = {}
@@ -49,7 +49,7 @@ def asked_counts(
 
 
 def pool_roles_by_role(children: Iterable[Object], name: PoolName) -> Mapping[Role, Object]:
-    """The pool's PoolRoles. Their names tell the role: others may edit the labels."""
+    """Return the pool's PoolRoles by role. Their names show it: others may edit the labels."""
     by_key = {key_of(child): child for child in children}
     return {
         role: found
@@ -59,7 +59,7 @@ def pool_roles_by_role(children: Iterable[Object], name: PoolName) -> Mapping[Ro
 
 
 def following(seen: LiveObjects, given: Mapping[Role, AskedCount]) -> LiveObjects:
-    """The live objects with the counts that this pass writes for the owners of roles."""
+    """Return the live objects with the counts that this pass writes for the owners of roles."""
     counts = {role: each.to for role, each in given.items()}
     observed = replace(seen.observation, replicas={**seen.observation.replicas, **counts})
     by_name = {str(role): count for role, count in counts.items()}
@@ -85,7 +85,7 @@ def _in_budget(
     *,
     rollout_gpus: int,
 ) -> AskedCount:
-    """An excess goes; what grows waits for GPUs that others need or still hold for a while."""
+    """Return the count inside the budget: an excess goes, and growth waits for free GPUs."""
     if policy.gpu_budget is None:
         return given
     budget = policy.gpu_budget

@@ -1,6 +1,6 @@
-"""Which pods go first in a shrink, said to the ReplicaSet by pod-deletion-cost.
+"""The order in which pods go in a shrink, given to the ReplicaSet by pod-deletion-cost.
 
-Those on a node that is being emptied, then the emptiest.
+Pods on a node that is being drained go first, then the emptiest pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from tandem_operator.workloads.observed.live_objects import SeenPod
 
 LEAVING_COST = -1
 UNKNOWN_LOAD_COST = 2**31 - 1
-"""A pod that nothing is known of may be the busiest."""
+"""The cost of a pod without known load: it may be the busiest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class PodCost:
 
 
 def deletion_costs(pods: Iterable[SeenPod], engines: Iterable[EngineSample]) -> tuple[PodCost, ...]:
-    """Annotations for Ready pods that differ from the live ones.
+    """Return the annotations of Ready pods that differ from the live ones.
 
-    Pods that are not Ready go before all others without our help.
+    Kubernetes removes pods that are not Ready first, without these annotations.
     """
     load: Mapping[str, float] = {sample.pod: sample.running + sample.waiting for sample in engines}
     costs = [

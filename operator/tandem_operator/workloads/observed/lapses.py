@@ -1,7 +1,7 @@
-"""Which engines were Ready and are not any more: one that hangs is NotReady before it is ended.
+"""The engines that were Ready and no longer are: one that hangs is NotReady before it is ended.
 
-The kubelet writes no reason of a probe into the pod, but a container that had passed its startup
-probe was Ready, and what an ended one said is kept.
+The kubelet writes no probe failure into the pod. But a container that passed its startup probe was
+Ready, and the last state of an ended container stays visible.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,15 @@ from tandem_operator.workloads.pool_names import ENGINE
 
 
 def lapsed_s(pod: Mapping[str, Any]) -> float | None:
-    """Since when, in epoch seconds; `None` for a pod that is Ready, leaves, or never was Ready."""
+    """Return since when the pod is not Ready any more, in epoch seconds.
+
+    Returns `None` for a pod that is Ready, leaves, or never was Ready.
+    """
     if phase_of(pod) is not PodPhase.STARTING:
         return None
     ready = condition_of(pod, "Ready")
     since_s = epoch_s(ready.get("lastTransitionTime"))
-    # A node that is lost takes its pods' readiness too, which says nothing of the engines.
+    # A lost node ends its pods' readiness too, which says nothing about the engines.
     if since_s is None or ready.get("reason") not in (None, "ContainersNotReady"):
         return None
     began_s = _began_s(pod)
@@ -26,7 +29,7 @@ def lapsed_s(pod: Mapping[str, Any]) -> float | None:
 
 
 def _began_s(pod: Mapping[str, Any]) -> float | None:
-    """When the latest engine began that may have been Ready."""
+    """Return when the latest engine started that may have been Ready."""
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         if container.get("name") == ENGINE:
             state, last = container.get("state") or {}, container.get("lastState") or {}

@@ -1,4 +1,4 @@
-"""From live Kubernetes objects to what a decision and a status need. Unknown stays `None`."""
+"""The values that a decision and a status need, from live objects. Unknown stays `None`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class SeenPod:
     """A live pod of any component.
 
     Attributes:
-        template: hash of the template it was made from.
+        template: hash of its template.
         deletion_cost: its pod-deletion-cost annotation.
-        leaving: whether its node is being emptied.
-        lapsed_s: since when it is not Ready any more, in epoch seconds.
-        gpus: those that its engine runs on; `None` on CPU, and for a router.
+        leaving: whether its node is being drained.
+        lapsed_s: since when it is no longer Ready, in epoch seconds.
+        gpus: the GPUs of its engine; `None` on CPU, and for a router.
     """
 
     name: str
@@ -51,8 +51,8 @@ class LiveObjects:
 
     Attributes:
         replicas: `spec.replicas` by component; absent where there is no Deployment.
-        refusals: why a component's Deployment gets no pods, where it gets none.
-        outdated: how many pods its Deployment has yet to replace, whoever edited it.
+        refusals: why a component's Deployment gets no pods, if it gets none.
+        outdated: number of pods that its Deployment must still replace, for any edit.
     """
 
     observation: Observation
@@ -62,7 +62,7 @@ class LiveObjects:
     outdated: Mapping[str, int]
 
     def of(self, component: str, phase: PodPhase | None = None) -> tuple[SeenPod, ...]:
-        """The component's pods, all or those in one phase."""
+        """Return the component's pods, all or those in one phase."""
         return tuple(
             pod
             for pod in self.pods
@@ -70,11 +70,11 @@ class LiveObjects:
         )
 
     def gpus_per_replica(self, role: Role, spec: RoleSpec) -> int:
-        """GPUs of one replica, by which budgets count: of the largest while a rollout lasts."""
+        """Return a replica's GPUs for budgets: those of the largest one during a rollout."""
         return max(spec.gpus_per_replica, *(pod.gpus or 0 for pod in self.of(role)), 0)
 
     def gpus_held(self, policy: PoolSpec) -> int:
-        """GPUs of engine pods that have a node, 1 unit each where replicas hold none."""
+        """Return the GPUs of engine pods that have a node, 1 unit each if replicas hold none."""
         return sum(
             pod.gpus or policy.roles[role].gpus_per_replica
             for role in Role
@@ -156,7 +156,7 @@ def _seen_pod(pod: Object, cordoned: frozenset[str]) -> SeenPod | None:
 
 
 def _gpus_of(pod: Object) -> int | None:
-    """By what the launcher was told: a claim says nothing of GPUs in the pod."""
+    """Return the GPUs by the launcher's option: a claim shows no GPUs in the pod."""
     for container in (pod.get("spec") or {}).get("containers") or ():
         for argument in container.get("args") or ():
             option, _, value = str(argument).partition("=")

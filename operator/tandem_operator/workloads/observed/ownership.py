@@ -1,7 +1,7 @@
-"""Which pods and ReplicaSets are a pool's own: by whose they are, not by their labels. Pure.
+"""A pool's own pods and ReplicaSets, found by their owners and not by their labels. Pure.
 
-Labels can be put on anything. A pod belongs to the pool where its controller is a ReplicaSet, whose
-controller is a Deployment, whose controller is the pool; each by its UID, which nobody chooses.
+Any object can carry any label. A pod belongs to a pool if its controller is a ReplicaSet of a
+Deployment of the pool. Each owner is known by its UID, which no client can choose.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ from tandem_contracts.names import ROLE_LABEL
 from tandem_operator.workloads.world import Object
 
 ReplicaSets = Mapping[str, str]
-"""Of a pool: the component that each is of, by UID."""
+"""The ReplicaSets of a pool: the component of each, by UID."""
 
 
 def controller_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The reference to the object that controls this one; empty where none does."""
+    """Return the reference to the object that controls this one; empty if there is none."""
     for owner in body["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             found: Mapping[str, Any] = owner
@@ -24,7 +24,7 @@ def controller_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def whose(body: Mapping[str, Any]) -> str:
-    """Who an object belongs to, in words."""
+    """Return the owner of an object, in words."""
     metadata = body["metadata"]
     owner = controller_of(body)
     if owner:
@@ -38,14 +38,14 @@ def whose(body: Mapping[str, Any]) -> str:
 
 
 def replica_set_uid(pod: Mapping[str, Any]) -> str | None:
-    """UID of the ReplicaSet that a pod says it is of; `None` where it says none."""
+    """Return the UID of the ReplicaSet that a pod names as its owner; `None` without one."""
     owner = controller_of(pod)
     uid = owner.get("uid")
     return str(uid) if owner.get("kind") == "ReplicaSet" and uid else None
 
 
 def replica_sets_of(found: Iterable[Object], deployments: Iterable[Object]) -> ReplicaSets:
-    """The ReplicaSets whose controller is one of the pool's Deployments."""
+    """Return the ReplicaSets whose controller is one of the pool's Deployments."""
     components = {
         each["metadata"]["uid"]: str((each["metadata"].get("labels") or {}).get(ROLE_LABEL))
         for each in deployments
@@ -56,7 +56,7 @@ def replica_sets_of(found: Iterable[Object], deployments: Iterable[Object]) -> R
 
 
 def own_pods(pods: Iterable[Object], sets: ReplicaSets) -> tuple[Object, ...]:
-    """The pods of these ReplicaSets that carry the label of their own component."""
+    """Return the pods of these ReplicaSets that carry the label of their own component."""
     return tuple(
         pod
         for pod in pods

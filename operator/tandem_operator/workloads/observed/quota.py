@@ -1,7 +1,7 @@
-"""What a namespace's ResourceQuotas leave to pools, from objects as the API server has them.
+"""The GPUs that a namespace's ResourceQuotas leave to pools, from objects of the API server.
 
-A quota's own count of what is used trails the pods; what others use is therefore counted from the
-pods themselves.
+A quota's own count of used GPUs lags behind the pods. So the use by others is counted from the pods
+themselves.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,8 @@ class NamespaceGpus:
     """The GPUs that a namespace may use, and those that its pods request, by pool.
 
     Attributes:
-        resource: which of what nodes offer counts as a GPU.
-        used: pods of no pool under the empty name.
+        resource: the resource of nodes that counts as a GPU.
+        used: GPUs by pool; pods of no pool have the empty name.
     """
 
     resource: str
@@ -32,7 +32,7 @@ class NamespaceGpus:
     used: Mapping[str, int]
 
     def seen_by(self, pool: str, claims: Mapping[str, Claim]) -> Quota:
-        """What the pool shares with those that claim. All other pods keep what they use."""
+        """Return the GPUs that the pool shares with claiming pools. Other pods keep theirs."""
         claiming = {pool, *claims}
         others = sum(gpus for name, gpus in self.used.items() if name not in claiming)
         return Quota(
@@ -44,10 +44,10 @@ class NamespaceGpus:
 
 
 def hard_gpus(quotas: Iterable[Mapping[str, Any]], resource: str) -> int | None:
-    """The tightest limit on a resource of all pods that serve; `None` where there is none.
+    """Return the tightest limit on a resource of all serving pods; `None` if there is none.
 
-    A quota on some pods, of a priority class or such, is left to the API server: it refuses what is
-    too much, and that is seen.
+    A quota on some pods only, such as those of a priority class, is left to the API server. It
+    refuses an excess, and Tandem sees the refusal.
     """
     key = f"requests.{resource}"
     specs = [quota.get("spec") or {} for quota in quotas]
@@ -65,7 +65,7 @@ def _scopes(spec: Mapping[str, Any]) -> set[str]:
 
 
 def gpus_by_pool(pods: Iterable[Mapping[str, Any]], resource: str) -> Mapping[str, int]:
-    """What pods request of a resource, as a quota counts them: until a pod has ended or is gone."""
+    """Return the GPUs that pods request, as a quota counts them: until a pod has ended."""
     used: dict[str, int] = {}
     for pod in pods:
         if (pod.get("status") or {}).get("phase") in _ENDED:
@@ -76,7 +76,7 @@ def gpus_by_pool(pods: Iterable[Mapping[str, Any]], resource: str) -> Mapping[st
 
 
 def _gpus_of(pod: Mapping[str, Any], resource: str) -> int:
-    """What the containers request together, or an init container alone, whichever is more."""
+    """Return the requests of all containers together, or of one init container if that is more."""
     spec = pod.get("spec") or {}
     together = sum(_requested(each, resource) for each in spec.get("containers") or ())
     most = 0

@@ -1,8 +1,8 @@
-"""Who else sets replicas that Tandem sets, and when Tandem stops fighting over them.
+"""Other managers of replicas that Tandem sets, and when Tandem leaves the count to them.
 
-An autoscaler writes again every 15 seconds, and each turn of such a fight makes a pod and kills it.
-What a person sets once is set back. What an autoscaler sets, or anybody a third time, is left alone
-for a while; then one write shows whether it is still there.
+An autoscaler writes again every 15 seconds, and each round makes a pod and kills it. So Tandem sets
+back a count that a person set once. It leaves alone a count that an autoscaler sets, or any manager
+for a third time. After a while, one write shows whether the other manager is still active.
 """
 
 from collections import deque
@@ -15,10 +15,10 @@ from tandem_operator.workloads.world import Object, Rival
 TURNS, WITHIN_S = 3, 600.0
 LEFT_ALONE_S = 600.0
 WATCHED_S = 120.0
-"""How long a write must stand until the fight is over; an autoscaler looks every 15 seconds."""
+"""Time for which a write must stand to end the fight; an autoscaler looks every 15 seconds."""
 
 AN_AUTOSCALER = "a HorizontalPodAutoscaler"
-"""Its name is not among the managers of the fields that it writes."""
+"""Words for an autoscaler: its name is not among the managers of the fields that it writes."""
 
 _AUTOSCALER = ("kube-controller-manager", "scale")
 
@@ -46,7 +46,7 @@ class Rivals:
         is_ours: Callable[[Object], bool],
         now_s: float,
     ) -> Mapping[str, Rival]:
-        """Who is left alone now, and who is watched after that, by component.
+        """Return the managers that are left alone now, and the next memory, by component.
 
         Args:
             children: of the pool; its Deployments are looked at.
@@ -75,11 +75,11 @@ class Rivals:
         }
 
     def about(self, component: str) -> bool:
-        """Whether there is a fight over the component's count, one left alone included."""
+        """Return whether there is a fight over the component's count, also one left alone."""
         return component in self._fights
 
     def taken(self, component: str, manager: str, *, now_s: float) -> None:
-        """Take note that a count was taken back from somebody."""
+        """Record that Tandem took a count back from another manager."""
         fight = self._fights.setdefault(component, _Fight(f"field manager {manager}"))
         fight.tried = True
         fight.turns.append(now_s)
@@ -89,7 +89,7 @@ class Rivals:
             self._leave_alone(fight, now_s)
 
     def _met(self, component: str, deployment: Object, now_s: float) -> None:
-        """Another one's count stands."""
+        """Record that another manager's count stands."""
         fight = self._fights.get(component)
         until_s = None if fight is None else fight.left_alone_until_s
         autoscaler = _AUTOSCALER in _setters(deployment)
@@ -107,7 +107,7 @@ class Rivals:
 
 
 def _setters(deployment: Object) -> frozenset[tuple[str, str]]:
-    """Manager and subresource of who owns `spec.replicas`."""
+    """Return manager and subresource of each owner of `spec.replicas`."""
     return frozenset(
         (str(entry.get("manager")), str(entry.get("subresource") or ""))
         for entry in deployment["metadata"].get("managedFields") or ()

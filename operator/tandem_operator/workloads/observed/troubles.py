@@ -1,6 +1,7 @@
-"""Why a pod does not start or a Deployment gets no pods, in Kubernetes' and the engine's own words.
+"""The reasons why a pod does not start or a Deployment gets no pods, in original words.
 
-Nothing here invents a cause. A token that an engine printed on its way down is masked.
+The words are those of Kubernetes and of the engine; nothing here invents a cause. A token that a
+failing engine printed is masked.
 """
 
 import re
@@ -11,13 +12,13 @@ from tandem_operator.workloads.pod_status import condition_of, gates_of
 from tandem_operator.workloads.pool_names import ENGINE, ROUTER
 
 CRASHING = "Crashing"
-"""A container that crashed and is started again and again, running or waiting at the moment.
+"""A container that crashes and is started again and again, running or waiting at the moment.
 
-`CrashLoopBackOff` is the kubelet's word for the wait alone, and the pool's condition would change
-its reason with each wait and each try.
+`CrashLoopBackOff` is the kubelet's word for the wait alone. With it, the reason of the pool's
+condition would change at each wait and each try.
 """
 GATED = "SchedulingGated"
-"""Kueue and others let a pod go once they have room for it; the scheduler does not look at it."""
+"""A gate of Kueue or others, which admit the pod later; the scheduler ignores it until then."""
 _CRASH_WAIT = "CrashLoopBackOff"
 _STUCK_WAITING = frozenset(
     {
@@ -42,12 +43,12 @@ _LONGEST = 500
 
 
 def pod_trouble(pod: Mapping[str, Any]) -> str | None:
-    """`REASON: message` of what keeps the pod from being Ready; `None` while it merely starts."""
+    """Return `REASON: message` of the pod's obstacle to Ready; `None` while it merely starts."""
     return next(_pod_troubles(pod), None)
 
 
 def deployment_trouble(deployment: Mapping[str, Any]) -> str | None:
-    """Why the Deployment's pods are not even created: a quota, a policy, a missing account."""
+    """Return why the Deployment's pods are not created: a quota, a policy, a missing account."""
     for condition in _status(deployment).get("conditions") or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             message = str(condition.get("message") or "")
@@ -60,7 +61,8 @@ def deployment_trouble(deployment: Mapping[str, Any]) -> str | None:
 def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
     status, node = _status(pod), (pod.get("spec") or {}).get("nodeName")
     if node and not any(status.get(name) for name in ("conditions", "startTime", *_STATUSES)):
-        # A scheduler leaves a condition, and a node its first report: neither has seen this pod.
+        # A scheduler leaves a condition, and a node its first report. Here both are missing, so
+        # neither has seen this pod.
         yield _worded(
             "NodeMissing",
             f"node {node} does not run the pod; set podTemplate.spec.nodeName to an existing"
@@ -82,7 +84,7 @@ def _pod_troubles(pod: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _claims_not_made(pod: Mapping[str, Any]) -> Iterator[str]:
-    """Claims that Kubernetes has yet to make, which it tells in an Event alone."""
+    """Yield claims that Kubernetes has not made yet; only an Event shows them."""
     made = {each.get("name") for each in _status(pod).get("resourceClaimStatuses") or ()}
     for claim in (pod.get("spec") or {}).get("resourceClaims") or ():
         template = claim.get("resourceClaimTemplateName")

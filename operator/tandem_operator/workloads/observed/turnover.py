@@ -1,4 +1,4 @@
-"""How far each role has come in replacing its pods, from live objects."""
+"""The progress of each role in replacing its pods, from live objects."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from tandem_operator.workloads.observed.live_objects import LiveObjects, SeenPod
 def turnovers(
     seen: LiveObjects, templates: Mapping[str, Template], *, decision: Decision | None = None
 ) -> dict[Role, Turnover]:
-    """The state of each role, with the counts of a decision where there is one already."""
+    """Return the progress of each role, with the counts of a decision if there is one."""
     return {
         role: _turnover(
             seen,
@@ -26,15 +26,15 @@ def turnovers(
 
 
 def staying(seen: LiveObjects, component: str) -> list[SeenPod]:
-    """The pods of a component that nobody has told to end."""
+    """Return the pods of a component that were not told to end."""
     return [pod for pod in seen.of(component) if pod.phase is not PodPhase.TERMINATING]
 
 
 def old_pods(seen: LiveObjects, component: str, *, template: str) -> int:
-    """How many of these pods are to be replaced."""
+    """Return the number of these pods that must be replaced."""
     pods = staying(seen, component)
     old = sum(pod.template != template for pod in pods)
-    # What somebody else restarts carries the same template hash; only the Deployment knows of it.
+    # Pods that another client restarts have the same template hash; only the Deployment shows it.
     return min(len(pods), max(old, seen.outdated.get(component, 0)))
 
 

@@ -1,1 +1,1 @@
-"""What a pool says of itself: its conditions, its status and its Events."""
+"""The reports of a pool: its conditions, its status and its Events."""

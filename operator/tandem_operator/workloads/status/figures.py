@@ -9,7 +9,7 @@ from tandem_operator.workloads.status.pool_facts import PoolFacts
 
 
 def figures_of(facts: PoolFacts) -> FiguresStatus | None:
-    """What was measured and decided, in seconds, shares and rates; `None` while nothing is."""
+    """Return measured and decided values, in seconds, shares and rates; `None` without any."""
     decision, gpus = facts.decision, facts.gpus_held()
     recent, budget = decision.recent, decision.budget
     prefill, decode = (decision.roles[role] for role in Role)

@@ -1,7 +1,7 @@
-"""Which parts of a status are numbers that move with each request, and so are no news on their own.
+"""The parts of a status that change with each request, and so are no news on their own.
 
-Counts, conditions and steps are news. A decision that changes nothing is the same decision while
-only the numbers in its sentence differ.
+Counts, conditions and steps are news. A decision without changes stays the same decision while only
+the numbers in its sentence differ.
 """
 
 import re
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 
 
 def without_numbers(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A status object without what moves with each request."""
+    """Return a status object without the numbers that change with each request."""
     rest: dict[str, Any] = {
         key: _without(each, _MEASURED) for key, each in status.items() if key not in _MEASURED
     }
@@ -24,10 +24,10 @@ def without_numbers(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decision_without_numbers(decision: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The decision of a status object, as far as it is news that it differs."""
+    """Return the part of a status object's decision whose change is news."""
     rest: dict[str, Any] = dict(_without(decision, _BEHIND_A_DECISION))
     if _moves(decision):
-        # A step that is taken again is a step of its own.
+        # A step that is taken again is a separate step.
         return rest
     return {key: _masked(each) for key, each in rest.items()}
 

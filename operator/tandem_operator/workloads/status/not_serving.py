@@ -1,6 +1,6 @@
-"""Which engine pods do not serve though they should, since when and why, in words.
+"""The engine pods that do not serve although they should, since when and why, in words.
 
-Ready ones that the routers send nothing, and those that are not Ready any more.
+These are Ready pods that get no requests from the routers, and pods that are no longer Ready.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from tandem_operator.core.role import Role
 from tandem_operator.workloads.status.pool_facts import PoolFacts
 
 WORTH_TELLING_S = 5.0
-"""A pod that is back by then is none to tell of."""
+"""Least time before a pod is reported: many recover sooner."""
 _WORDS = {
     "refused": "it accepts no connections",
     "silent": "it does not answer",
@@ -27,7 +27,7 @@ _LAPSED = "its engine restarts soon unless it generates tokens again"
 
 @dataclass(frozen=True, slots=True)
 class Sickness:
-    """One pod and what is wrong with it."""
+    """One pod and its fault."""
 
     pod: str
     role: Role
@@ -36,7 +36,7 @@ class Sickness:
 
 
 def ejected(facts: PoolFacts) -> tuple[Sickness, ...]:
-    """The pods worth telling of, by role and name: those that Kubernetes itself calls Ready."""
+    """Return the pods worth reporting, by role and name, although Kubernetes calls them Ready."""
     ready = {pod.name for role in Role for pod in facts.seen.of(role, PodPhase.READY)}
     first: dict[str, SickPod] = {}
     for sick in _reported_sick(facts.seen.observation.routers):
@@ -44,7 +44,7 @@ def ejected(facts: PoolFacts) -> tuple[Sickness, ...]:
         if known is None or (sick.since_s, sick.reason) < (known.since_s, known.reason):
             first[sick.pod] = sick
     return tuple(
-        # A router's clock may be anything.
+        # A router's clock may have any value.
         Sickness(sick.pod, sick.role, max(0.0, sick.since_s), _WORDS.get(sick.reason, _UNKNOWN))
         for sick in sorted(first.values(), key=lambda sick: (sick.role, sick.pod))
         if sick.pod in ready and facts.now_s - sick.since_s >= WORTH_TELLING_S
@@ -52,7 +52,7 @@ def ejected(facts: PoolFacts) -> tuple[Sickness, ...]:
 
 
 def lapsed(facts: PoolFacts) -> tuple[Sickness, ...]:
-    """The pods that are not Ready any more, by role and name."""
+    """Return the pods that are no longer Ready, by role and name."""
     return tuple(
         Sickness(pod.name, role, pod.lapsed_s, pod.trouble or _LAPSED)
         for role in Role

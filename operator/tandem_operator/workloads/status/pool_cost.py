@@ -1,4 +1,4 @@
-"""What a pool costs, from its GPUs and what they served lately."""
+"""The cost of a pool, from its GPUs and its recent requests."""
 
 from tandem_operator.api import Cost, CostStatus
 from tandem_operator.core.decision import Attainment
@@ -7,7 +7,7 @@ _SECONDS_PER_HOUR = 3600.0
 
 
 def cost_of(cost: Cost, *, gpus: int, recent: Attainment) -> CostStatus:
-    """The price of the GPUs that are held, by the hour and by what they served."""
+    """Return the price of the held GPUs, by the hour and by their results."""
     per_hour = gpus * cost.price
 
     def money(amount: float) -> str:
@@ -24,5 +24,5 @@ def cost_of(cost: Cost, *, gpus: int, recent: Attainment) -> CostStatus:
 
 
 def _amount(amount: float) -> str:
-    """Small amounts keep three significant digits, large ones their cents."""
+    """Return the amount: small ones with three significant digits, large ones with two decimals."""
     return f"{amount:.2f}" if amount >= 1.0 else f"{amount:.3g}"

@@ -1,4 +1,4 @@
-"""What became of a pool's HTTPRoute, in the words of the Gateways' controllers."""
+"""The state of a pool's HTTPRoute, in the words of the Gateways' controllers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,14 +35,14 @@ _NOT_SERVED = Statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteFacts:
-    """The route that a pool asks for, and all that is known of it.
+    """The route that a pool asks for, and all known facts about it.
 
     Attributes:
-        name: of the HTTPRoute.
-        namespace: its own, and so that of Gateways without one.
+        name: name of the HTTPRoute.
+        namespace: its own namespace, which Gateways without one share.
         allowed: whether the installation writes routes.
         served: whether the API server knows the kind.
-        seen: as it was before this pass; `None` where there was none.
+        seen: the route before this pass; `None` if there was none.
         fault: why it was not written in this pass, if so.
         written: whether this pass changed it.
     """
@@ -60,7 +60,7 @@ class RouteFacts:
 def route_facts(
     wanted: Gateway | None, world: World, outcome: WriteOutcome, *, name: PoolName
 ) -> RouteFacts | None:
-    """What is known of the route, where the pool asks for one."""
+    """Return the known facts about the route, if the pool asks for one."""
     if wanted is None:
         return None
     own = (KIND, name.child(ROUTER))
@@ -77,7 +77,7 @@ def route_facts(
 
 
 def route_accepted(route: RouteFacts) -> ConditionNow:
-    """Whether all Gateways take the route; the first that does not has the say."""
+    """Return whether all Gateways accept the route; the first that does not decides."""
     kind = ConditionType.ROUTE_ACCEPTED
     unwritten = _unwritten(route)
     if unwritten is not None:
@@ -96,7 +96,7 @@ def route_accepted(route: RouteFacts) -> ConditionNow:
 
 
 def served_hosts(route: RouteFacts) -> list[str] | None:
-    """The hosts of the route as it is, while at least one Gateway takes it."""
+    """Return the hosts of the present route, while at least one Gateway accepts it."""
     if route.seen is None:
         return None
     given = [_answer(route, route.seen, parent) for parent in route.wanted.parent_refs]
@@ -106,7 +106,7 @@ def served_hosts(route: RouteFacts) -> list[str] | None:
 
 
 def _unwritten(route: RouteFacts) -> Statement | None:
-    """Why there is no route as the pool asks for it."""
+    """Return why there is no route as the pool asks for it."""
     if not route.allowed:
         return _NOT_ALLOWED
     if not route.served:
@@ -118,7 +118,7 @@ def _unwritten(route: RouteFacts) -> Statement | None:
 
 
 def _answer(route: RouteFacts, seen: Object, parent: ParentRef) -> ConditionNow:
-    """What the controllers of one Gateway say of the route."""
+    """Return the answer of one Gateway's controllers to the route."""
     title = f"{parent.namespace or route.namespace}/{parent.name}"
     generation = seen["metadata"].get("generation", 0)
     kind, waiting = ConditionType.ROUTE_ACCEPTED, None
