@@ -1,5 +1,6 @@
 """Two answers to one call: in which fields they differ. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,13 +16,15 @@ IGNORED = frozenset(
 """Fields whose value is new in each answer, and so only has to be there."""
 _JOINED = frozenset(("text", "content", "delta", "arguments", "thinking", "partial_json"))
 _LAST = frozenset(("finish_reason", "stop_reason", "system_fingerprint", "usage"))
+_OPEN = frozenset(("top_logprobs", "tool_calls"))
+"""Names below the first are tokens; a tool's name stands in one event of its call only."""
 _NEW = "<new in each answer>"
 
 Flat = dict[str, Any]
 
 
 class Kind(StrEnum):
-    """How a field differs."""
+    """The kind of difference of a field."""
 
     NULL = "null"
     MISSING = "missing"
@@ -50,7 +53,7 @@ class Difference:
 
 
 def differences(call: str, plain: Mapping[str, Any], pool: Mapping[str, Any]) -> list[Difference]:
-    """Every field in which the pool's answer to `call` is not plain vLLM's.
+    """Return every field in which the pool's answer to `call` is not plain vLLM's.
 
     Where one is an error and the other is none, that is the difference, and not each field.
     """
@@ -75,7 +78,10 @@ def _without_content(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def flat(answer: Any) -> Flat:
-    """An answer as paths to its leaves; what is new in each answer is only said to be there."""
+    """Return an answer as paths to its leaves.
+
+    A value that is new in each answer is only noted as present.
+    """
     return dict(_leaves("", answer))
 
 
@@ -109,7 +115,7 @@ def _collapsed(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _place(joined: Sequence[Any], event: Any) -> int | None:
-    """Where an event belongs: to the last one of its choice, with no other shape between."""
+    """Return the place of an event: at the last one of its choice, with no other shape between."""
     for at in range(len(joined) - 1, -1, -1):
         if _shape(joined[at]) != _shape(event):
             return None
@@ -119,11 +125,10 @@ def _place(joined: Sequence[Any], event: Any) -> int | None:
 
 
 def _shape(event: Any) -> Any:
-    """The names in an event, without those that the last one of a stream alone has."""
+    """Return the names in an event, without those that the last one of a stream alone has."""
     if isinstance(event, Mapping):
-        # The names below `top_logprobs` are tokens.
         names = (
-            (name, None if name == "top_logprobs" else _shape(value))
+            (name, None if name in _OPEN else _shape(value))
             for name, value in event.items()
             if name not in _LAST
         )
@@ -145,10 +150,18 @@ def _join(first: Any, second: Any, name: str = "") -> Any:
     if isinstance(first, list) and isinstance(second, list):
         if name == "choices":
             return [_join(a, b) for a, b in zip(first, second, strict=True)]
-        return first + second
+        return _calls_of(first, second) if name == "tool_calls" else first + second
     if isinstance(first, str) and isinstance(second, str) and name in _JOINED:
         return first + second
     return first if second is None else second
+
+
+def _calls_of(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    """Return the parts of tools' calls, those of one index joined."""
+    calls = {call.get("index"): call for call in first}
+    for call in second:
+        calls[call.get("index")] = _join(calls.get(call.get("index"), {}), call)
+    return list(calls.values())
 
 
 def _short(value: Any, most: int = 120) -> str:
@@ -157,7 +170,7 @@ def _short(value: Any, most: int = 120) -> str:
 
 
 def rows_of(page: str, *, heading: str) -> list["Written"]:
-    """The written differences: the rows of the table below `heading`.
+    """Return the written differences: the rows of the table below `heading`.
 
     Raises:
         ValueError: a row is not of the table's shape.
@@ -191,7 +204,7 @@ class Written:
     kinds: frozenset[Kind]
 
     def holds(self, difference: Difference) -> bool:
-        """Whether it speaks of this difference."""
+        """Return whether it describes this difference."""
         return (
             difference.kind in self.kinds
             and any(_matches(pattern, difference.call) for pattern in self.calls)
@@ -200,15 +213,6 @@ class Written:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    first, *parts = pattern.split("*")
-    if not parts:
-        return text == pattern
-    if not text.startswith(first):
-        return False
-    at = len(first)
-    for part in parts[:-1]:
-        at = text.find(part, at)
-        if at < 0:
-            return False
-        at += len(part)
-    return len(text) - at >= len(parts[-1]) and text.endswith(parts[-1])
+    # Not as names of files match: a `?` or a bracket of a field means itself.
+    parts = map(re.escape, pattern.split("*"))
+    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None

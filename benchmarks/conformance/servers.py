@@ -11,14 +11,13 @@ from pathlib import Path
 import aiohttp
 
 from benchmarks.conformance.calls import MODEL
-from benchmarks.engines.engine import START_S, EngineEndedError, Pair, RealEngine, start
+from benchmarks.engines.engine import Pair, RealEngine, start, until_ready
 from e2e.cluster.ports import free_ports
 from tandem_engine.router.app import Router, RouterOptions
 from tandem_engine.router.pods.pod import Endpoint, Role
 from tandem_engine.router.settings_in_force import parse_settings
 
 MAX_MODEL_LEN = 2048
-_LAST_WORDS = 3000
 _SHAPE = (
     f"--served-model-name={MODEL}",
     "--dtype=float32",
@@ -45,7 +44,7 @@ _PLAIN_ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where both answer.
+    """The two servers whose answers are compared.
 
     Attributes:
         pair: the engines behind the pool, where they were started here.
@@ -106,21 +105,13 @@ class PlainVllm:
 
     async def ready(self, session: aiohttp.ClientSession) -> None:
         """Return once it answers."""
-        async with asyncio.timeout(START_S):
-            while not await _healthy(session, self.url):
-                if self.process.returncode is not None:
-                    raise EngineEndedError(_last_words(self.log))
-                await asyncio.sleep(0.25)
+        await until_ready(lambda: _healthy(session, self.url), process=self.process, log=self.log)
 
     async def end(self) -> None:
         """Stop it."""
         if self.process.returncode is None:
             self.process.terminate()
         await self.process.wait()
-
-
-def _last_words(log: Path) -> str:
-    return log.read_text()[-_LAST_WORDS:]
 
 
 async def _healthy(session: aiohttp.ClientSession, url: str) -> bool:
@@ -132,7 +123,7 @@ async def _healthy(session: aiohttp.ClientSession, url: str) -> bool:
 
 @asynccontextmanager
 async def routed(prefill: RealEngine, decode: RealEngine) -> AsyncIterator[str]:
-    """The router in front of one prefill and one decode engine; yields its URL."""
+    """Run the router in front of one prefill and one decode engine; yield its URL."""
     router = Router(RouterOptions(host="127.0.0.1", port=0, internal_port=0))
     router.settings.current = parse_settings(
         json.dumps(
